@@ -31,8 +31,8 @@ KEYS = {key: "k" for name in FOLDERS for key in expected(name)["calls"]["keys"]}
 
 def calls(name: str) -> dict[str, Any]:
     """What the folder of its samples says of how it is called."""
-    told: dict[str, Any] = expected(name)["calls"]
-    return told
+    reported: dict[str, Any] = expected(name)["calls"]
+    return reported
 
 
 def settings(**agents: object) -> AgentsSettings:
@@ -69,8 +69,8 @@ class Call:
 )
 def test_the_command_line_is_that_of_the_role(tmp_path: Path, name: str, role: Role, line: str) -> None:
     call = Call(tmp_path, name, role, caller={})
-    told = " ".join(word.replace(" ", "_") for word in call.argv).replace(str(tmp_path), "DIR")
-    assert told == calls(name)[line]
+    reported = " ".join(word.replace(" ", "_") for word in call.argv).replace(str(tmp_path), "DIR")
+    assert reported == calls(name)[line]
     assert call.reader == name
 
 
@@ -198,7 +198,7 @@ def test_a_model_alone_in_codex_configuration_goes_with_the_key(tmp_path: Path) 
     assert (written["model"], written["model_provider"]) == ("mine", "runplan")
 
 
-def told(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tuple[str, str, str, str]:
+def reported(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tuple[str, str, str, str]:
     found = account_of(settings(it={"kind": kind, **table}).agent("it"), {"HOME": str(place), **caller})
     assert found is not None
     return found.login, found.address, found.model, found.bill
@@ -252,8 +252,8 @@ def test_an_account_says_what_the_program_will_use(
 ) -> None:
     for name, text in files.items():
         at_home(tmp_path, name, text)
-    assert told(tmp_path, kind, caller) == account
-    assert told(tmp_path, kind, caller, model="big")[2] == "big"
+    assert reported(tmp_path, kind, caller) == account
+    assert reported(tmp_path, kind, caller, model="big")[2] == "big"
 
 
 def test_mini_without_a_model_is_refused_before_any_work(tmp_path: Path) -> None:
@@ -289,9 +289,9 @@ def test_codex_is_told_which_variable_holds_its_key(tmp_path: Path) -> None:
         written = tomllib.loads((tmp_path / where / "own/home/codex/config.toml").read_text(encoding="utf-8"))
         return written["model_providers"][written["model_provider"]]
 
-    told = provider("a", OPENAI_API_KEY="k")
-    assert (told["env_key"], told["base_url"]) == ("OPENAI_API_KEY", "https://api.openai.com/v1")
-    assert told["wire_api"] == "responses"
+    reported = provider("a", OPENAI_API_KEY="k")
+    assert (reported["env_key"], reported["base_url"]) == ("OPENAI_API_KEY", "https://api.openai.com/v1")
+    assert reported["wire_api"] == "responses"
     other = provider("b", CODEX_API_KEY="k", OPENAI_BASE_URL='http://127.0.0.1:1/"v1')
     assert (other["env_key"], other["base_url"]) == ("CODEX_API_KEY", 'http://127.0.0.1:1/"v1')
 
@@ -342,13 +342,13 @@ def test_aider_finds_an_identity_where_it_would_else_write_one(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("user", "role", "told"), [(0, Role.FIX, True), (0, Role.VERIFY, False), (1000, Role.FIX, False)]
+    ("user", "role", "reported"), [(0, Role.FIX, True), (0, Role.VERIFY, False), (1000, Role.FIX, False)]
 )
 def test_claude_is_told_that_it_is_shut_in_only_as_a_root_that_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, role: Role, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, role: Role, reported: bool
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    assert ("IS_SANDBOX" in Call(tmp_path, "claude", role, caller={}).env) is told
+    assert ("IS_SANDBOX" in Call(tmp_path, "claude", role, caller={}).env) is reported
 
 
 def test_mini_gets_a_short_prompt_as_an_argument_and_is_pointed_to_a_long_one(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ def test_books_that_say_so_end_an_aider_whatever_it_prints(on: Stage) -> None:
 
 
 def result(**more: object) -> str:
-    told = {"type": "result", "subtype": "success", "is_error": False, "result": "All done.", **more}
-    return f"echo '{json.dumps(told)}'\n"
+    reported = {"type": "result", "subtype": "success", "is_error": False, "result": "All done.", **more}
+    return f"echo '{json.dumps(reported)}'\n"
 
 
 def said(number: int, **more: object) -> str:
@@ -149,7 +149,7 @@ DONE = {
 @pytest.mark.parametrize(
     ("reader", "limit"),
     [("codex", {"tokens": 1000}), ("claude", {"tokens": 1000}), ("claude", {"usd": 0.1}), ("claude", {})],
-    ids=["tokens told at the end", "tokens", "usd", "context"],
+    ids=["tokens reported at the end", "tokens", "usd", "context"],
 )
 def test_work_that_is_finished_is_not_cut_off_for_what_it_cost(
     on: Stage, reader: str, limit: dict[str, object]

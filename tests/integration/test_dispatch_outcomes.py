@@ -257,8 +257,8 @@ def test_without_a_whole_exit_record_the_shim_is_lost(on: Stage, record: str | N
 
 
 def test_what_a_lost_agent_had_used_is_known_from_its_log(on: Stage) -> None:
-    told = json.dumps({"type": "turn.completed", "usage": {"input_tokens": 5000, "output_tokens": 7}})
-    dispatch = on.sh(f"echo '{told}'; sleep 30", reader="codex")
+    reported = json.dumps({"type": "turn.completed", "usage": {"input_tokens": 5000, "output_tokens": 7}})
+    dispatch = on.sh(f"echo '{reported}'; sleep 30", reader="codex")
     log = on.dispatches.directory(dispatch) / "out.log"
     until(lambda: log.exists() and b"turn.completed" in log.read_bytes())
 

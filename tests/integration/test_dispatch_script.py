@@ -202,14 +202,14 @@ def test_it_prints_and_says(theatre: Theatre) -> None:
 
 
 def test_it_tells_of_itself_what_a_program_tells_in_its_stream(theatre: Theatre, tmp_path: Path) -> None:
-    told = [
+    reported = [
         'tell = {trouble = "limit", words = "come back later", resets = 1800000000}',
         "tell = {context = 120, window = 200}",
         "tell = {tokens = 7, usd = 0.5}",
         f'say = "once"\nonce = "{tmp_path / "flag"}"',
         f'say = "twice"\nonce = "{tmp_path / "flag"}"',
     ]
-    _, outcome = theatre.play(*told)
+    _, outcome = theatre.play(*reported)
     tally = outcome.tally
     assert [(one.kind, one.words, one.resets) for one in tally.troubles] == [("limit", "come back later", 1800000000)]
     assert (tally.context, tally.window, tally.usage.input_tokens, tally.usage.usd) == (120, 200, 7, 0.5)

@@ -77,4 +77,4 @@ def test_one_that_rang_before_anybody_waited_is_seen_at_once(tmp_path: Path) -> 
             assert second.dispatches.standing(dispatch) == Running()
             (tmp_path / "go").touch()
             second.dispatches.wait([dispatch], timeout_s=None)
-            assert second.dispatches.standing(dispatch) != Running(), "once told, it is its end that is waited for"
+            assert second.dispatches.standing(dispatch) != Running(), "once reported, it is its end that is waited for"

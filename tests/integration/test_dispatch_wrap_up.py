@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: An agent that takes messages as claude does: lines of JSON, read until there are no more.
 HEARS = """
 import json, signal, sys, time
-def line(**told): print(json.dumps(told), flush=True)
+def line(**reported): print(json.dumps(reported), flush=True)
 def heard(): return json.loads(sys.stdin.readline())["message"]["content"][0]["text"]
 def fill(tokens, id="m"):
     usage = {"input_tokens": tokens, "output_tokens": 9}
@@ -65,8 +65,8 @@ def signals(on: Stage) -> list[str]:
 
 
 def test_one_whose_context_is_full_is_told_to_wrap_up_and_ends_by_itself(on: Stage) -> None:
-    told = "fill(130_000); word = heard(); open('word', 'w').write(word); result('Half of it.' + left())"
-    outcome = on.outcome(takes_messages(on, told))
+    reported = "fill(130_000); word = heard(); open('word', 'w').write(word); result('Half of it.' + left())"
+    outcome = on.outcome(takes_messages(on, reported))
 
     assert (outcome.ending, outcome.code, outcome.signal) == (Ending.CONTEXT, 0, None), outcome.error
     assert (on.path / "word").read_text() == WRAP_UP
@@ -148,8 +148,8 @@ def test_the_time_to_wrap_up_ends_with_its_wall_limit_and_it_is_handed_over(on: 
 
 
 def test_a_stop_does_not_wait_until_it_has_wrapped_up(on: Stage) -> None:
-    dispatch = takes_messages(on, f"fill(130_000); heard(); open('told', 'w'){STAYS}", grace_s=5.0)
-    until((on.path / "told").exists)
+    dispatch = takes_messages(on, f"fill(130_000); heard(); open('reported', 'w'){STAYS}", grace_s=5.0)
+    until((on.path / "reported").exists)
     began = time.monotonic()
     on.dispatches.end([dispatch], grace_s=10)
     outcome = on.dispatches.standing(dispatch)
@@ -164,9 +164,9 @@ import json, sys, time
 from pathlib import Path
 from runplan.supervise.dispatches import Dispatches
 from runplan.run.dispatch import Launch
-told = json.loads(sys.argv[2])
+reported = json.loads(sys.argv[2])
 dispatches = Dispatches(Path(sys.argv[1]) / "dispatch")
-dispatches.start(Launch(**{**told, "argv": tuple(told["argv"]), "files": ()}))
+dispatches.start(Launch(**{**reported, "argv": tuple(reported["argv"]), "files": ()}))
 print("started", flush=True)
 time.sleep(30)
 """
@@ -281,4 +281,4 @@ signal.signal(signal.SIGINT, last)
 
     assert (outcome.ending, outcome.code) == (Ending.SILENT, 1)
     assert outcome.tally.waiting == "error 529 overloaded"
-    assert outcome.tally.usage.usd == 0.5, "what it cost is told only there"
+    assert outcome.tally.usage.usd == 0.5, "what it cost is reported only there"

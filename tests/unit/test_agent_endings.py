@@ -368,8 +368,10 @@ def test_every_trouble_is_an_ending(kind: TroubleKind) -> None:
 
 
 def test_the_last_trouble_that_is_known_decides() -> None:
-    told = (trouble("Invalid API key"), trouble("529 overloaded"), trouble("oops"))
-    found = judge(Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=Tally(troubles=told)), Profile())
+    reported = (trouble("Invalid API key"), trouble("529 overloaded"), trouble("oops"))
+    found = judge(
+        Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=Tally(troubles=reported)), Profile()
+    )
     assert found.kind == "overloaded"
 
 

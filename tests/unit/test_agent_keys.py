@@ -1,4 +1,4 @@
-"""Which keys an agent is given, and what its program is told of its dollars."""
+"""The keys that an agent gets, and the dollar limit that its program gets."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def test_who_tells_its_dollars_at_its_end_is_told_what_it_may_spend(kind: str, f
     def argv(usd: float) -> tuple[str, ...]:
         return agent_of(kind).argv(task(kind, tmp_path, usd=usd))
 
-    told = argv(1.5)
-    assert told[told.index(flag) + 1] == "1.5000"
+    reported = argv(1.5)
+    assert reported[reported.index(flag) + 1] == "1.5000"
     assert flag not in argv(0.0)

@@ -95,7 +95,7 @@ def made_up(draw: st.DrawFn) -> bytes:
 
 
 def printable(events: tuple[AgentEvent, ...]) -> None:
-    """Whatever is told can be written down, which half a character could not."""
+    """Whatever is reported can be written down, which half a character could not."""
     for event in events:
         for name in type(event).__struct_fields__:
             str(getattr(event, name)).encode()
@@ -210,14 +210,14 @@ API_RESPONSE = b'{"systemPayload":{"uiEvent":{"event.name":"qwen-code.api_respon
     ],
 )
 def test_a_wait_that_only_the_record_of_a_session_tells_of_is_one(record: bytes, waits: bool) -> None:
-    told = qwen.read_session(record)
-    assert [event.words.partition(" Rate")[0] for event in told if isinstance(event, Retrying)] == (
+    reported = qwen.read_session(record)
+    assert [event.words.partition(" Rate")[0] for event in reported if isinstance(event, Retrying)] == (
         ["error 429 429"] if waits else []
     )
 
 
 @pytest.mark.parametrize(
-    ("told", "event"),
+    ("reported", "event"),
     [
         ({"trouble": "limit", "words": "x", "resets": "soon"}, Trouble(kind=TroubleKind.LIMIT, words="x")),
         ({"trouble": "limit", "resets": [1]}, Trouble(kind=TroubleKind.LIMIT, words="")),
@@ -227,8 +227,10 @@ def test_a_wait_that_only_the_record_of_a_session_tells_of_is_one(record: bytes,
     ],
     ids=["a word", "a list", "endless", "context", "usage"],
 )
-def test_what_a_script_tells_is_checked_like_what_a_program_tells(told: dict[str, object], event: AgentEvent) -> None:
-    line = f"runplan:tell {json.dumps(told)}".encode()
+def test_what_a_script_tells_is_checked_like_what_a_program_tells(
+    reported: dict[str, object], event: AgentEvent
+) -> None:
+    line = f"runplan:tell {json.dumps(reported)}".encode()
 
     assert agent_of("script").read(line) == (event,)
 
@@ -244,7 +246,7 @@ def test_dollars_below_the_tokens_are_read_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("books", "told"),
+    ("books", "reported"),
     [
         pytest.param(
             '{"event": "launched", "properties": {}}\n'
@@ -260,10 +262,12 @@ def test_dollars_below_the_tokens_are_read_too() -> None:
         pytest.param(None, (), id="none"),
     ],
 )
-def test_an_aider_has_spent_what_its_books_say(tmp_path: Path, books: str | None, told: tuple[AgentEvent, ...]) -> None:
+def test_an_aider_has_spent_what_its_books_say(
+    tmp_path: Path, books: str | None, reported: tuple[AgentEvent, ...]
+) -> None:
     if books is not None:
         (tmp_path / "analytics.jsonl").write_text(books, encoding="utf-8")
-    assert agent_of("aider").finish(tmp_path) == told
+    assert agent_of("aider").finish(tmp_path) == reported
 
 
 def claudes(**result: object) -> Outcome:

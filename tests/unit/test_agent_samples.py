@@ -21,30 +21,30 @@ def saying(*names: str) -> list[str]:
 
 def test_every_agent_has_a_folder_and_every_stream_in_it_an_expectation() -> None:
     assert set(known_agents()) == set(FOLDERS)
-    told = {f"{folder}/{name}" for folder in FOLDERS for name in expected(folder)["samples"]}
-    assert told == {stream.rpartition(".")[0] for stream in STREAMS}
+    reported = {f"{folder}/{name}" for folder in FOLDERS for name in expected(folder)["samples"]}
+    assert reported == {stream.rpartition(".")[0] for stream in STREAMS}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_an_expectation_says_nothing_that_nobody_looks_at(folder: str) -> None:
     assert expected(folder).keys() <= {"install", "calls", "real", "samples"}
-    for told in expected(folder)["samples"].values():
-        assert told.keys() <= KNOWN
+    for reported in expected(folder)["samples"].values():
+        assert reported.keys() <= KNOWN
 
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_a_captured_stream_is_understood(stream: str) -> None:
-    told, found = expected_of(stream), outcome(stream)
-    spent, said = found.tally.usage, told.get("says", "")
-    end = ending(stream.partition("/")[0], found, writes=told.get("role") != "read")
+    reported, found = expected_of(stream), outcome(stream)
+    spent, said = found.tally.usage, reported.get("says", "")
+    end = ending(stream.partition("/")[0], found, writes=reported.get("role") != "read")
 
-    assert found.tally.session == told.get("session", "")
+    assert found.tally.session == reported.get("session", "")
     assert found.message.strip().endswith(said)
     assert bool(said) == bool(found.message.strip())
-    assert [spent.input_tokens, spent.output_tokens, spent.cached_tokens] == told.get("tokens", [0, 0, 0])
-    assert round(spent.usd, 6) == told.get("usd", 0.0)
-    assert end.kind == told["ends"]
-    assert round(end.resets or 0) == told.get("resets", 0)
+    assert [spent.input_tokens, spent.output_tokens, spent.cached_tokens] == reported.get("tokens", [0, 0, 0])
+    assert round(spent.usd, 6) == reported.get("usd", 0.0)
+    assert end.kind == reported["ends"]
+    assert round(end.resets or 0) == reported.get("resets", 0)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -60,8 +60,8 @@ def test_an_exit_code_proves_no_success() -> None:
 
 @pytest.mark.parametrize("stream", saying("context"))
 def test_how_full_the_context_is_is_told_exactly(stream: str) -> None:
-    tally, told = outcome(stream).tally, expected_of(stream)
-    assert (tally.context, tally.window, tally.estimated) == (told["context"], told.get("window", 0), False)
+    tally, reported = outcome(stream).tally, expected_of(stream)
+    assert (tally.context, tally.window, tally.estimated) == (reported["context"], reported.get("window", 0), False)
 
 
 @pytest.mark.parametrize("stream", saying("estimated"))
@@ -73,8 +73,8 @@ def test_where_only_totals_are_told_the_context_is_a_guess(stream: str) -> None:
 
 @pytest.mark.parametrize("stream", saying("model"))
 def test_who_was_at_work_is_known_where_it_is_told(stream: str) -> None:
-    tally, told = outcome(stream).tally, expected_of(stream)
-    assert (tally.model, tally.version) == (told["model"], told.get("version", ""))
+    tally, reported = outcome(stream).tally, expected_of(stream)
+    assert (tally.model, tally.version) == (reported["model"], reported.get("version", ""))
 
 
 @pytest.mark.parametrize("stream", saying("touched"))

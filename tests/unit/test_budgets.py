@@ -40,18 +40,18 @@ def launch(**changes: Any) -> Launch:
 
 
 def test_dollars_that_were_told_count_whatever_the_price() -> None:
-    told = Usage(input_tokens=1_000_000, usd=0.5)
-    assert metered(Tally(usage=told), prompt=0, price=PRICE) == told
+    reported = Usage(input_tokens=1_000_000, usd=0.5)
+    assert metered(Tally(usage=reported), prompt=0, price=PRICE) == reported
 
 
 def test_tokens_without_dollars_have_their_price() -> None:
-    told = Usage(input_tokens=1_000_000, output_tokens=100_000)
-    assert metered(Tally(usage=told), prompt=0, price=PRICE).usd == pytest.approx(3.0)
+    reported = Usage(input_tokens=1_000_000, output_tokens=100_000)
+    assert metered(Tally(usage=reported), prompt=0, price=PRICE).usd == pytest.approx(3.0)
 
 
 def test_what_came_from_a_cache_costs_a_tenth() -> None:
-    told = Usage(input_tokens=1_000_000, cached_tokens=900_000)
-    assert metered(Tally(usage=told), prompt=0, price=PRICE).usd == pytest.approx(0.38)
+    reported = Usage(input_tokens=1_000_000, cached_tokens=900_000)
+    assert metered(Tally(usage=reported), prompt=0, price=PRICE).usd == pytest.approx(0.38)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_what_was_told_counts_before_any_estimate() -> None:
 def test_a_claude_that_is_ended_is_booked_by_a_guess_that_ends_nobody() -> None:
     """It keeps to its limit itself, so it cannot have used more than that."""
     price = price_of(AgentTable(name="claude", kind="claude"), guess=agent_of("claude").guessed_price)
-    told = Tally(usage=Usage(input_tokens=100_000, output_tokens=10_000))
+    reported = Tally(usage=Usage(input_tokens=100_000, output_tokens=10_000))
     sent = launch(usd_in=price.sent, usd_out=price.answered, usd_guessed=price.guessed, usd=2.0)
-    assert used_by(sent, told, sure=True).usd == 0.0
-    assert used_by(sent, told, sure=False).usd == 2.0
-    assert metered(told, prompt=0, price=price).usd == pytest.approx(2.25)
+    assert used_by(sent, reported, sure=True).usd == 0.0
+    assert used_by(sent, reported, sure=False).usd == 2.0
+    assert metered(reported, prompt=0, price=price).usd == pytest.approx(2.25)
 
 
 def test_a_price_of_the_settings_is_sure() -> None:

@@ -82,8 +82,8 @@ def test_one_commands_output_fills_no_more_than_the_program_sends_of_it(name: st
         "gemini": {"type": "tool_result", "output": long},
     }[name]
     folding = Folding()
-    for told in agent_of(name).read(json.dumps(event).encode()):
-        folding.take(told)
+    for reported in agent_of(name).read(json.dumps(event).encode()):
+        folding.take(reported)
     assert folding.tally.context == 2_500
 
 

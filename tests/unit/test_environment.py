@@ -177,10 +177,10 @@ def test_after_a_restart_the_missing_are_named_in_order() -> None:
 
 
 def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
-    told = describe_missing(("A_KEY",), plan="plans/x.md")
+    reported = describe_missing(("A_KEY",), plan="plans/x.md")
 
-    assert told.startswith("the daemon restarted and lost $A_KEY")
-    assert told.endswith(": runplan resume plans/x.md")
+    assert reported.startswith("the daemon restarted and lost $A_KEY")
+    assert reported.endswith(": runplan resume plans/x.md")
     assert describe_missing(("A_KEY", "B_KEY"), plan="x").startswith("the daemon restarted and lost $A_KEY, $B_KEY")
 
 

@@ -126,14 +126,14 @@ def test_a_full_log_still_tells_when_something_was_last_said(tmp_path: Path) -> 
 
 
 def test_what_is_told_elsewhere_is_asked_for_at_the_end_and_may_fail(tmp_path: Path) -> None:
-    def told() -> tuple[AgentEvent, ...]:
+    def reported() -> tuple[AgentEvent, ...]:
         return (Message(text="from a file", final=True),)
 
     def broken() -> tuple[AgentEvent, ...]:
         raise ValueError("broken")
 
     messages = []
-    for rest in (told, broken):
+    for rest in (reported, broken):
         output = AgentOutput(
             out=tmp_path / "out", err=tmp_path / "err", cap=100, read=agent_of("command").read, finish_events=rest
         )
@@ -190,7 +190,7 @@ def test_a_secret_across_the_end_of_the_head_is_in_neither_part(tmp_path: Path) 
 
 
 def test_what_was_told_is_kept_without_secrets(tmp_path: Path) -> None:
-    told: list[AgentEvent] = [
+    reported: list[AgentEvent] = [
         Message(text=f"it is {SECRET[:9]}"),
         Message(text=f"{SECRET[9:]}, you know"),
         ToolUsed(tool="bash", path=f"curl -H {SECRET}"),
@@ -203,7 +203,7 @@ def test_what_was_told_is_kept_without_secrets(tmp_path: Path) -> None:
         out=tmp_path / "out",
         err=tmp_path / "err",
         cap=1000,
-        read=lambda line: tuple(told) if line == b"x" else (),
+        read=lambda line: tuple(reported) if line == b"x" else (),
         secrets=(SECRET,),
     )
     output.take_out(b"x\n")

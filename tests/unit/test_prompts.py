@@ -122,8 +122,8 @@ def test_a_prompt_is_utf8_whatever_the_files_are_called() -> None:
     prompt = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=["a\udcff b", "c\nd"], gates=[])
     assert "- a\\xff b\n- c\\nd\n" in prompt
     for odd in ("\udcff", "\ud800"):
-        told = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", output=f"out{odd}")
-        told.encode()
+        reported = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", output=f"out{odd}")
+        reported.encode()
 
 
 def test_a_gate_that_did_not_end_is_told_as_that_and_no_gate_as_none() -> None:
