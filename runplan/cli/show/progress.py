@@ -63,6 +63,7 @@ class LiveLine:
         self._lock = threading.RLock()
         self._style = Style()
         self._is_shown = False
+        self._is_refreshed = False  #: by a thread
 
     def note(self, lane: str, event: e.Event) -> str:
         """Follow the processes; the line for one that has ended."""
@@ -70,8 +71,8 @@ class LiveLine:
             case e.DispatchStarted(id=id_, role=role, agent=agent) if sys.stderr.isatty():
                 with self._lock:
                     self._running[lane + id_] = (f"{lane}{role}", agent or "command", time.monotonic())
-                    if len(self._running) == 1:
-                        self._style = Style.of(sys.stderr)
+                    if not self._is_refreshed:
+                        self._style, self._is_refreshed = Style.of(sys.stderr), True
                         threading.Thread(target=self._refresh, daemon=True).start()
             case e.DispatchEnded(id=id_):
                 with self._lock:
@@ -89,13 +90,14 @@ class LiveLine:
             yield
 
     def _refresh(self) -> None:
-        while self._running:
+        while True:
             time.sleep(1.0)
             with self._lock, contextlib.suppress(OSError, ValueError):
-                if self._running:
-                    self._draw()
-                else:
+                if not self._running:
+                    self._is_refreshed = False
                     self._clear()
+                    return
+                self._draw()
 
     def _draw(self) -> None:
         now = time.monotonic()

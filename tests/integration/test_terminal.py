@@ -1,0 +1,65 @@
+"""Output on a terminal: colours, unless NO_COLOR is set, and a live line while a process runs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import RUNPLAN, a_project
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def on_terminal(command: list[str], *, cwd: Path, env: Mapping[str, str]) -> str:
+    """The output of a command whose standard streams are a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, cwd=cwd, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    out = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the terminal is closed when the process ends
+            break
+        if not piece:
+            break
+        out += piece
+    os.close(ours)
+    assert process.wait(timeout=100) == 0
+    return out.decode()
+
+
+@pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["default", "NO_COLOR"])
+def test_status_is_coloured_on_a_terminal_unless_no_color_is_set(
+    tmp_path: Path, more: dict[str, str], coloured: bool
+) -> None:
+    project = a_project(tmp_path, "1")
+    env = {**project.env, "TERM": "xterm", **more}
+    assert ("\x1b[" in on_terminal([str(RUNPLAN), "status"], cwd=project.path, env=env)) == coloured
+    assert "\x1b[" not in project.runplan("status").out, "a pipe gets no colour"
+
+
+RUN = """
+import time
+from runplan.cli.show import progress
+from runplan.run import events as e
+progress.show(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
+time.sleep(1.5)
+progress.show(e.DispatchEnded(id="r.1", role="implement", agent="claude", ending="exited", code=0))
+"""
+
+
+def test_a_running_agent_has_a_live_line_with_its_elapsed_time(tmp_path: Path) -> None:
+    shown = on_terminal([sys.executable, "-c", RUN], cwd=tmp_path, env={**os.environ, "TERM": "xterm"})
+    live, _, last = shown.partition("\r\x1b[K")
+    assert "implement claude 1s" in live
+    assert last.startswith("  implement  claude, 1s")
+    piped = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True)
+    assert piped.stderr == "  implement  claude …\n"
