@@ -156,7 +156,7 @@ def test_used_budgets_survive_a_restart(project: Project, limit: str, says: str)
 
 
 def test_a_daily_budget_resets_at_midnight(project: Project) -> None:
-    set_up(project, agent=steps(SPEND), settings="[limits]\nday_tokens = 500\n")
+    set_up(project, agent=steps(SPEND, "sleep = 60"), settings="[limits]\nday_tokens = 500\n")
     assert project.start("1", "auto").last == "runplan: failed: budget"
     project.agent(work("tell = {tokens = 10}"))
     assert project.start("1", "auto").last == "runplan: failed: budget"
