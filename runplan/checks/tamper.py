@@ -32,6 +32,8 @@ MOST_NAMED = 20  #: tests that one finding lists
 
 #: Files of runplan or an agent for their own use; never committed.
 LIFECYCLE = (".runplan/**", ".runplan-*")
+#: The prompts of a repository; a weaker one would make every later verdict weaker.
+PROMPTS = ("config/prompts/*.md",)
 
 _REMOVES = re.compile(r"\b(?:remov|delet|drop|retir|mov|renam|replac|merg)\w*", re.IGNORECASE)
 
@@ -43,6 +45,7 @@ class TamperKind(StrEnum):
     NEW_SKIP = "new-skip"
     LOWERED_THRESHOLD = "lowered-threshold"
     CHANGED_CI = "changed-ci"
+    CHANGED_PROMPT = "changed-prompt"
     TEST_COMMAND = "test-command"  #: a file that the test command runs
     OUT_OF_SCOPE = "out-of-scope"
     SECRET = "secret"  # noqa: S105 - the name of a finding
@@ -53,7 +56,7 @@ class TamperKind(StrEnum):
 ALLOWABLE = frozenset(
     (
         *(TamperKind.REMOVED_TEST, TamperKind.WEAKENED_TEST, TamperKind.NEW_SKIP, TamperKind.LOWERED_THRESHOLD),
-        *(TamperKind.CHANGED_CI, TamperKind.TEST_COMMAND),
+        *(TamperKind.CHANGED_CI, TamperKind.CHANGED_PROMPT, TamperKind.TEST_COMMAND),
     )
 )
 
@@ -135,7 +138,7 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
         found += () if change.deleted else _in_the_way(change.path, permit)
         if change.added and named_like_secret(change.path) and not permit.names(change.path):
             found.append(Tampering(TamperKind.SECRET, change.path, "looks like a secret"))
-        found += _ci(change, permit)
+        found += _instructions(change, permit)
         if permit.allowed(change.path):
             continue
         if _too_large(change):
@@ -200,9 +203,11 @@ def _in_the_way(path: str, permit: Permit) -> Iterator[Tampering]:
             yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
 
 
-def _ci(change: FileChange, permit: Permit) -> Iterator[Tampering]:
+def _instructions(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     if testfiles.is_ci(change.path) and not permit.permits_ci(change.path):
         yield Tampering(TamperKind.CHANGED_CI, change.path, "the CI was changed, and the phase does not name it")
+    if covers(PROMPTS, change.path) and not permit.allowed(change.path):
+        yield Tampering(TamperKind.CHANGED_PROMPT, change.path, "a prompt of runplan's agents was changed")
 
 
 def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]:

@@ -172,6 +172,11 @@ def test_tests_may_go_where_the_phase_allows_it(pattern: str) -> None:
     assert kinds(deleted("tests/test_old.py"), permit=a_permit(allows=(pattern,))) == []
 
 
+def test_a_prompt_changes_only_where_the_phase_allows_it() -> None:
+    assert kinds(changed("config/prompts/verify.md")) == ["changed-prompt"]
+    assert kinds(changed("config/prompts/verify.md"), permit=a_permit(allows=("config/prompts/",))) == []
+
+
 def test_what_is_allowed_is_not_thereby_in_scope_nor_free_of_secrets() -> None:
     permit = a_permit("x", "src/**", allows=("**",))
     assert kinds(deleted("tests/test_old.py"), permit=permit) == ["out-of-scope"]
