@@ -64,6 +64,7 @@ class Submit(RepositoryRequest, frozen=True, kw_only=True):
 
 
 AnyRequest: TypeAlias = Ping | Drain | Status | Metrics | Follow | Environment | Submit
+ACTING = (Drain, Environment, Submit)  #: requests that an agent may not send
 
 
 class Done(Struct, frozen=True):

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from runplan.daemon.client import short_address
-from runplan.daemon.protocol import LONGEST, Reply, line_of, peer_of, read_request
+from runplan.daemon.protocol import ACTING, LONGEST, Reply, line_of, peer_of, read_request
 from runplan.errors import Exit, RunplanError, Unreachable
+from runplan.processes import agent_above
 from runplan.settings.places import own_directory
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Connection(socketserver.StreamRequestHandler):
     """Each request is answered before the next one is read."""
 
     server: ControlServer
+    pid: int  #: of the caller
 
     def setup(self) -> None:
         super().setup()
@@ -42,7 +44,7 @@ class Connection(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the caller hung up, or was idle for too long
-            _, uid = peer_of(self.request)
+            self.pid, uid = peer_of(self.request)
             if uid != os.geteuid():
                 self.send(Reply(error=f"this daemon serves the user {os.geteuid()}, not {uid}"))
                 return
@@ -55,6 +57,8 @@ class Connection(socketserver.StreamRequestHandler):
     def _reply(self, line: bytes) -> Reply:
         try:
             request = read_request(line)
+            if isinstance(request, ACTING) and (agent := agent_above(self.pid)):
+                return Reply(error=f"an agent may not send {type(request).__name__.lower()} ({agent})")
             return Reply(result=to_builtins(self.server.answer(request, self)))
         except RunplanError as error:
             return Reply(error=str(error), exit=int(error.exit))

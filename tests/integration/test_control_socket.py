@@ -132,6 +132,18 @@ def test_a_daemon_that_dies_or_is_silent_is_reported(tmp_path: Path) -> None:
                 client.call(Status(), Done)
 
 
+@pytest.mark.parametrize("verb", ["drain", "environment", "submit"])
+def test_a_process_below_an_agent_may_not_act(door: Door, verb: str) -> None:
+    request = {"verb": verb, "root": "/r", "common": "/r/.git", "name": "n", "env": {}}
+    inner = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+    inner += "s.sendall(sys.argv[2].encode()); print(s.recv(9999).decode())"
+    outer = "import os, subprocess, sys; sys.exit(subprocess.call(sys.argv[1:], env={}))"
+    command = [sys.executable, "-c", outer, sys.executable, "-c", inner, str(door[0]), json.dumps(request) + "\n"]
+    ran = subprocess.run(command, env={"RUNPLAN_AGENT": "1"}, capture_output=True, text=True, check=True)
+    assert f"an agent may not send {verb}" in json.loads(ran.stdout)["error"]
+    assert door[1].asked == []
+
+
 def test_a_request_that_is_too_long_is_not_sent(door: Door) -> None:
     with Client(door[0]) as client:
         with pytest.raises(RefusedEarly, match="longer than"):
