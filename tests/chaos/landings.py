@@ -1,4 +1,4 @@
-"""Kills landings: before every single call that has an effect, and at random moments beside a user at work."""
+"""Kills landings: before every single call that has an effect, and at random moments while a user works."""
 
 from __future__ import annotations
 
@@ -368,8 +368,8 @@ class _User:
             action = self._chance.choices((self._save, self._commit, self._switch, self._throw_away), (6, 3, 2, 2))[0]
             action(number)
             time.sleep(self._chance.uniform(0, 0.03))
-        told = {"saved": self._saved, "commits": self._commits, "counts": self._counts}
-        (self._place / "user.json").write_text(json.dumps(told))
+        notes = {"saved": self._saved, "commits": self._commits, "counts": self._counts}
+        (self._place / "user.json").write_text(json.dumps(notes))
 
     def _save(self, number: int) -> None:
         name = self._chance.choice((*OWN, *OWN, *SHARED))
@@ -410,12 +410,12 @@ class _User:
 
 
 def _settle(repo: Repo, place: Path, account: Account) -> None:
-    """Let the user make room, and the lander land until it was undisturbed three times."""
+    """Remove the edits of the user, then land three times without a kill."""
     done = len((place / "landed").read_text().split()) if (place / "landed").exists() else 0
-    told = json.loads((place / "user.json").read_text())
+    notes = json.loads((place / "user.json").read_text())
     with lander(repo) as cherry_pick:
         cherry_pick.recover()
-    for name in told["saved"]:
+    for name in notes["saved"]:
         if name in SHARED:
             _keep_elsewhere(repo, place, name)
     worker = _forked(lambda: _land_on(repo, place, until=done + 3))
@@ -437,8 +437,8 @@ def _keep_elsewhere(repo: Repo, place: Path, name: str) -> None:
 
 
 def _examine(repo: Repo, place: Path, account: Account) -> None:
-    told = json.loads((place / "user.json").read_text())
-    for name, count in told["counts"].items():
+    notes = json.loads((place / "user.json").read_text())
+    for name, count in notes["counts"].items():
         setattr(account, name, count)
     landed = (place / "landed").read_text().split()
     account.landed = len(landed)
@@ -446,12 +446,12 @@ def _examine(repo: Repo, place: Path, account: Account) -> None:
     account.lost += [f"{one} is not on main" for one in landed if one not in trailers]
     account.doubled += [one for one, count in Counter(trailers).items() if count > 1]
     known = set(repo.git("rev-list", "main", "topic").split())
-    account.lost += [f"the user's commit {one}" for one in told["commits"] if one not in known]
-    for name, text in told["saved"].items():
+    account.lost += [f"the user's commit {one}" for one in notes["commits"] if one not in known]
+    for name, text in notes["saved"].items():
         places = [repo.path / name, place / "kept" / name, *(repo.path / ".git/runplan").rglob(name)]
         if not any(one.exists() and one.read_text() == text for one in places):
             account.lost.append(f"{text.strip()!r}, which the user saved in {name}")
-    for commit in told["commits"]:
+    for commit in notes["commits"]:
         for name in repo.git("show", "--name-only", "--format=", commit).split():
             if not repo.git("show", f"{commit}:{name}", ok=False).startswith("user"):
                 account.wrong.append(f"the user's commit {commit} carries {name} of a landing")

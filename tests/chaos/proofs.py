@@ -1,4 +1,4 @@
-"""What must hold of a repository after the last start, whatever was killed: each proof returns what is wrong."""
+"""Checks of a repository after the last start; each returns the violations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LANDING = "%(trailers:key=Runplan-Landing,valueonly,separator=%x20)"
 PARKED = "refs/runplan/parked/"
 GONE_S = 5.0  #: what a process gets to end after the one that is waited for
-#: Nobody wrote these, told by author and subject: the base of a merge in memory (candidate.py), and a branch as one
+#: Commits without work, by author and subject: the base of a merge in memory (candidate.py), and a branch as one
 #: commit, made to be compared with the target (git/removal.py).
 THROW_AWAY = (("runplan@localhost", None), ("runplan@runplan.invalid", "-"))
 
@@ -38,7 +38,7 @@ class Evidence:
     project: Project
     scene: Scene
     way: Way
-    parks: bool = False  #: whether something may be kept aside here: an agent was killed, or a run was stopped
+    parks: bool = False  #: whether something may be parked here: an agent was killed, or a run was stopped
     lags: bool = False  #: whether the local branch may have stayed behind a remote: a git that moves it was killed
 
     @property
@@ -69,7 +69,7 @@ def examine(evidence: Evidence) -> Found:
 
 
 def _times(evidence: Evidence, phase: str) -> int:
-    """How often a phase's change is on the target: the most that trailers, content or the tracker's record tell."""
+    """How often a phase's change is on the target: the most that trailers, content or the tracker show."""
     subjects = [subject for subject, of in _landed(evidence) if of == phase]
     undone = sum(subject.startswith(f"Undo phase {phase}:") for subject in subjects)
     own = (f"Write {phase} by ", f"Step {phase}")
@@ -98,24 +98,24 @@ def _show(evidence: Evidence, path: str) -> str:
 
 @dataclass(frozen=True)
 class Shape:
-    """What two runs of the same plans have in common, whatever their times, ids and failed attempts."""
+    """What two runs of the same plans have in common, apart from times, ids and failed attempts."""
 
     files: str  #: every file but plans and reports, with its content
     landed: tuple[str, ...]  #: the phases by their trailers, in order; of several at a time, sorted
     tracker: tuple[str, ...]
-    report: tuple[str, ...]  #: the phases of which it tells
+    report: tuple[str, ...]  #: the phases that it lists
 
 
 def shape(evidence: Evidence) -> Shape:
     entries = evidence.target.git("ls-tree", "-r", MAIN).splitlines()
     landed = landed_phases(evidence)
     plans = "".join(_show(evidence, f"plans/{name}.md") for name in evidence.scene.plans)
-    told = re.findall(r"^## Phase — (?!.*failed)(.*)", reports(evidence), re.MULTILINE)
+    sections = re.findall(r"^## Phase — (?!.*failed)(.*)", reports(evidence), re.MULTILINE)
     return Shape(
         files="\n".join(entry for entry in entries if not re.search(r"\t(plans|reports)/", entry)),
         landed=tuple(sorted(landed) if evidence.scene.apart else landed),
         tracker=tuple(re.findall(r"^\| (\S+ — .*?\|.*?)\|", plans, re.MULTILINE)),
-        report=tuple(sorted(told) if evidence.scene.apart else told),
+        report=tuple(sorted(sections) if evidence.scene.apart else sections),
     )
 
 
@@ -159,7 +159,7 @@ def reports(evidence: Evidence) -> str:
 
 
 def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
-    """A commit that no ref reaches has its patch on the target or aside, unless it is a candidate or a mere base.
+    """A commit that no ref reaches has its patch on the target or parked, unless it is a candidate or a mere base.
 
     A candidate is a copy: it carries the id of its landing. What it was copied from is looked at by itself.
     """
@@ -170,8 +170,8 @@ def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
 
 def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
     """Of one repository; `tool.git` sees the user's commits as well, which the user's refs reach."""
-    told = git("fsck", "--unreachable", "--no-reflogs", ok=False)
-    gone = {line.split()[2] for line in told.splitlines() if line.startswith("unreachable commit ")}
+    output = git("fsck", "--unreachable", "--no-reflogs", ok=False)
+    gone = {line.split()[2] for line in output.splitlines() if line.startswith("unreachable commit ")}
     gone -= set(evidence.project.repo.git("rev-list", "--all").split())
     # What is just being taken from an agent is still on its branch there.
     for lane in (evidence.project.path / ".git/runplan/lanes").glob("*.git"):
@@ -204,7 +204,7 @@ def _patches(git: Callable[..., str], tips: list[str], *, walk: bool = True) -> 
 
 
 def nothing_is_left(evidence: Evidence) -> Iterator[str]:
-    """No worktree, lane, branch, candidate, claim, lock or process; what is kept aside only where it may be."""
+    """No worktree, lane, branch, candidate, claim, lock or process; parked refs only where expected."""
     for left in evidence.project.leftovers():
         if not ((evidence.parks or evidence.scene.parks) and left.startswith(PARKED)):
             yield f"{left} is left"
@@ -248,7 +248,7 @@ def the_checkout_is_as_it_was(evidence: Evidence) -> Iterator[str]:
     """The user's edit, the user's file, the branch; nothing staged, nothing missing, nothing half-written."""
     repo = evidence.project.repo
     if (status := repo.git("status", "--porcelain", "--untracked-files=all")) != " M README.md\n?? notes.txt":
-        yield f"git status tells: {status!r}"
+        yield f"git status: {status!r}"
     for name, text in (("README.md", EDITED), ("notes.txt", NOTES)):
         path = repo.path / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:

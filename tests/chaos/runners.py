@@ -19,7 +19,7 @@ _PAUSE_S = 0.05  #: before a command that was refused is typed again
 
 
 class Runner(Protocol):
-    """One way to work a trial to its end; gives up after a while, and the proofs tell."""
+    """One way to work a trial to its end; gives up after a while, which the checks report."""
 
     @property
     def name(self) -> str: ...
@@ -85,7 +85,7 @@ class _Started:
         self._answers = False
 
     def look(self) -> bool:
-        """Whether there is nobody to type a command to yet."""
+        """Whether no daemon answers yet."""
         if not self._trial.look(self._process):
             self._answers = self._answers or bool(answering(self._trial.project))
         elif answering(self._trial.project):  # a command was quicker to start one

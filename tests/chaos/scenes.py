@@ -128,7 +128,7 @@ argv = ["sh", "agent.sh"]
 [run]
 copy = ["local.env"]
 """
-#: Both leave files about that nobody may take for work; the check is red until a fixer was there.
+#: Both leave files that are no work; the check fails until a fixer has run.
 CHECKS = """\
 setup = ". ./stage.sh; mkdir -p deps && touch deps/ok junk"
 [tests]
@@ -151,7 +151,7 @@ class Scene:
     stops: bool = False  #: whether a person stops the run once the first agent has committed
     auto: bool = True
     undoes: int = 0  #: how often a phase is taken back
-    parks: bool = False  #: whether an undisturbed run keeps something aside
+    parks: bool = False  #: whether an undisturbed run parks something
     apart: bool = False  #: whether each phase touches its own file only
     pace_s: float = 0  #: how long an agent works
 

@@ -36,7 +36,7 @@ def project(model: Project, tmp_path: Path) -> Project:
 class Bad:
     """An input and its refusal."""
 
-    told: str  #: stands in the one line on standard error
+    says: str  #: stands in the one line on standard error
     code: int = 2
     words: tuple[str, ...] = START
     make: Callable[[Project], object] = lambda _: None
@@ -85,15 +85,15 @@ PLANS = {
     "missing plan": Bad(
         code=3,
         words=start("plans/NO.md"),
-        told="plans/NO.md: no such plan, neither as a path nor under plans/; did you mean X.md?",
+        says="plans/NO.md: no such plan, neither as a path nor under plans/; did you mean X.md?",
     ),
     "a name too long for a file": Bad(
         code=3,
         words=start(f"plans/{300 * 'n'}.md"),
-        told="n.md: no such plan, neither as a path nor under plans/; there are: plans/X.md",
+        says="n.md: no such plan, neither as a path nor under plans/; there are: plans/X.md",
     ),
     "check of a name too long for a file": Bad(
-        code=3, words=("check", f"plans/{300 * 'n'}.md"), told="n.md: no such file"
+        code=3, words=("check", f"plans/{300 * 'n'}.md"), says="n.md: no such file"
     ),
     "ambiguous plan": Bad(
         code=3,
@@ -101,170 +101,171 @@ PLANS = {
         make=lambda project: project.repo.commit(
             "Set up", **{"plans/old-a.md": a_plan("1"), "plans/old-b.md": a_plan("1")}
         ),
-        told="old may be plans/old-a.md or plans/old-b.md; say which",
+        says="old may be plans/old-a.md or plans/old-b.md; say which",
     ),
-    "directory": Bad(words=start("plans"), told="plans is a directory; name the plan file in it"),
+    "directory": Bad(words=start("plans"), says="plans is a directory; name the plan file in it"),
     "binary file": Bad(
         make=plan_bytes(b"\n" + bytes(range(256))),
-        told="plans/X.md:2: a binary file (it contains NUL bytes); a plan is UTF-8 text",
+        says="plans/X.md:2: a binary file (it contains NUL bytes); a plan is UTF-8 text",
     ),
     "50 MB": Bad(
-        make=plan_bytes(b"x" * 50 * 1024 * 1024), told="plans/X.md:1: the file has 50.0 MB, and a plan at most 5 MB"
+        make=plan_bytes(b"x" * 50 * 1024 * 1024), says="plans/X.md:1: the file has 50.0 MB, and a plan at most 5 MB"
     ),
-    "no phases": Bad(make=plan(NARRATIVE), told="plans/X.md:1: no phases found: neither a Progress Tracker"),
+    "no phases": Bad(make=plan(NARRATIVE), says="plans/X.md:1: no phases found: neither a Progress Tracker"),
     "two headings": Bad(
         make=plan(a_plan("1") + "\n## Phase 1 — Again\n"),
-        told="plans/X.md:19: two headings are called '1', the first on line 13",
+        says="plans/X.md:19: two headings are called '1', the first on line 13",
     ),
-    "circle": Bad(make=plan(CIRCLE), told="plans/X.md:14: the phases wait for each other: 1 → 2 → 1; break the cycle"),
+    "circle": Bad(make=plan(CIRCLE), says="plans/X.md:14: the phases wait for each other: 1 → 2 → 1; break the cycle"),
     "needs a phase": Bad(
         words=start("X", "2"),
         make=plan(a_plan("1", "2", depends={"2": "Phase 1."})),
-        told="plans/X.md: phase 2 depends on 1 (todo); first run: runplan start plans/X.md 1\n",
+        says="plans/X.md: phase 2 depends on 1 (todo); first run: runplan start plans/X.md 1\n",
     ),
     "marked blocked": Bad(
         make=plan(a_plan("1").replace("⬚", "🔴 Blocked")),
-        told="phase 1 is marked blocked; clear its status in the plan",
+        says="phase 1 is marked blocked; clear its status in the plan",
     ),
-    "no such phase": Bad(code=3, words=start("X", "9"), told="9: no such phase; the phases are 1"),
+    "no such phase": Bad(code=3, words=start("X", "9"), says="9: no such phase; the phases are 1"),
     "not committed": Bad(
         words=start("N"),
         make=lambda project: project.repo.write("plans/N.md", a_plan("1")),
-        told="plan-not-committed: plans/N.md is not committed on main; run: git add plans/N.md && git commit",
+        says="plan-not-committed: plans/N.md is not committed on main; run: git add plans/N.md && git commit",
     ),
     "a line break in the name": Bad(
         words=start("plans/a\nb.md"),
         make=lambda project: project.repo.commit("Set up", **{"plans/a\nb.md": a_plan("1")}),
-        told="plans/a\\nb.md: the name has control characters or bytes that are not UTF-8; rename the file",
+        says="plans/a\\nb.md: the name has control characters or bytes that are not UTF-8; rename the file",
     ),
     "a byte in the name": Bad(
         words=start("plans/\udcff.md"),
         make=lambda project: project.repo.commit("Set up", **{"plans/\udcff.md": a_plan("1")}),
-        told="plans/\\xff.md: the name has control characters or bytes that are not UTF-8; rename the file",
+        says="plans/\\xff.md: the name has control characters or bytes that are not UTF-8; rename the file",
     ),
     "check of such a name": Bad(
         words=("check", "plans/\udcff.md"),
         make=lambda project: project.repo.write("plans/\udcff.md", a_plan("1")),
-        told="plans/\\xff.md: the name has control characters",
+        says="plans/\\xff.md: the name has control characters",
     ),
     "edited": Bad(
         make=lambda project: project.repo.write("plans/X.md", a_plan("1", "2")),
-        told="plan-not-committed: plans/X.md in the checkout differs from main; commit it there, run: git add",
+        says="plan-not-committed: plans/X.md in the checkout differs from main; commit it there, run: git add",
     ),
 }
 
 SETTINGS = {
     "unknown key": Bad(
         make=settings('[run]\nlandng = "pr"\n'),
-        told="runplan.toml:8: [run] landng: unknown key; did you mean 'landing'?",
+        says="runplan.toml:8: [run] landng: unknown key; did you mean 'landing'?",
     ),
-    "invalid TOML": Bad(make=settings("[run\n"), told="runplan.toml:7: invalid TOML"),
+    "invalid TOML": Bad(make=settings("[run\n"), says="runplan.toml:7: invalid TOML"),
     "target": Bad(
         make=settings('[run]\ntarget = "trunk"\n'),
-        told="the target branch trunk does not exist; set run.target to one of: main",
+        says="the target branch trunk does not exist; set run.target to one of: main",
     ),
     "unknown agent": Bad(
-        make=settings('[agents.other]\nkind = "nobody"\n'), told="runplan.toml:8: [agents.other] kind"
+        make=settings('[agents.other]\nkind = "nobody"\n'), says="runplan.toml:8: [agents.other] kind"
     ),
     "missing agent": Bad(
         make=lambda project: project.commit_file("runplan.toml", NO_PROGRAM),
-        told="agent-missing: agents.implementer: no-such-program is not installed or not on PATH; install it, or name",
+        says="agent-missing: agents.implementer: no-such-program is not installed or not on PATH; install it, or name",
     ),
     "missing script": Bad(
         make=lambda project: (project.path / "agent.toml").unlink(),
-        told="agent-missing: agents.implementer: there is no script agent.toml",
+        says="agent-missing: agents.implementer: there is no script agent.toml",
     ),
     "misspelt step": Bad(
         make=lambda project: set_up(project, agent='[[phase."7".fix]]\nwirte = "x"\n'),
-        told='agent.toml: [[phase."7".fix]]: step 1 (wirte): needs exactly one of',
+        says='agent.toml: [[phase."7".fix]]: step 1 (wirte): needs exactly one of',
     ),
     "tests without a command": Bad(
         make=lambda project: project.repo.commit("Set up", **{"pytest.ini": "[pytest]\n"}),
-        told="the repository has tests (pytest.ini) but tests.command is empty; set it in runplan.toml under [tests]",
+        says="the repository has tests (pytest.ini) but tests.command is empty; set it in runplan.toml under [tests]",
     ),
-    "worktrees": Bad(code=5, make=settings('[run]\nworktrees = "/proc/none"\n'), told="/proc/none cannot be created: "),
+    "worktrees": Bad(code=5, make=settings('[run]\nworktrees = "/proc/none"\n'), says="/proc/none cannot be created: "),
 }
 
 REPOSITORIES = {
     "no repository": Bad(
-        place=lambda project: project.home, told="is not in a git repository; run git init, or go to one"
+        place=lambda project: project.home, says="is not in a git repository; run git init, or go to one"
     ),
     "a line break in the path": Bad(
         place=lambda project: init_repo(project.home / "a\nb").path,
-        told="runplan cannot work in a path with control characters or with bytes that are not UTF-8: ",
+        says="runplan cannot work in a path with control characters or with bytes that are not UTF-8: ",
     ),
     "a byte in the path": Bad(
-        place=lambda project: init_repo(project.home / "a\udcff").path, told="a\\xff; move the repository to a path of"
+        place=lambda project: init_repo(project.home / "a\udcff").path,
+        says="a\\xff; move the repository to a path of",
     ),
-    "bare": Bad(place=bare, told="is a bare repository, without a checkout; go to a clone or to a worktree of it"),
+    "bare": Bad(place=bare, says="is a bare repository, without a checkout; go to a clone or to a worktree of it"),
     "empty": Bad(
         place=lambda project: init_repo(project.home / "empty").path,
-        told="has no commit yet; make one: git commit --allow-empty -m Start",
+        says="has no commit yet; make one: git commit --allow-empty -m Start",
     ),
     "no identity": Bad(
         make=lambda project: project.repo.git("config", "--remove-section", "user"),
-        told="git does not know who you are; run: git config user.name",
+        says="git does not know who you are; run: git config user.name",
     ),
     "no signature": Bad(
         make=lambda project: project.repo.git("config", "commit.gpgsign", "true"),
         env={"GNUPGHOME": "/nonexistent"},
-        told="commit.gpgsign is on, but signing does not work without a person",
+        says="commit.gpgsign is on, but signing does not work without a person",
     ),
     "prefix taken": Bad(
         make=lambda project: project.repo.git("branch", "runplan"),
-        told="the branch runplan blocks branches under runplan/; set run.branch_prefix",
+        says="the branch runplan blocks branches under runplan/; set run.branch_prefix",
     ),
     "foreign branch": Bad(
         make=ahead,
-        told="the branch runplan/x/1 exists and holds 1 commit that runplan did not make; look at it",
+        says="the branch runplan/x/1 exists and holds 1 commit that runplan did not make; look at it",
     ),
     "poisoned branch": Bad(
         make=behind,
         words=start("X", "finish", "auto"),
-        told="the branch runplan/x/1 exists and lies 1 commit behind the target; look at it",
+        says="the branch runplan/x/1 exists and lies 1 commit behind the target; look at it",
     ),
     "journal in the way": Bad(
         code=5,
         make=lambda project: project.repo.write(".git/runplan", ""),
-        told=".git/runplan cannot be created: File exists",
+        says=".git/runplan cannot be created: File exists",
     ),
 }
 
 WORDS = {
-    "verb": Bad(words=("strat", "X"), told="strat: no such verb; did you mean start?"),
-    "word": Bad(words=start("X", "fnish"), told="fnish: no such word or phase; the phases are 1"),
+    "verb": Bad(words=("strat", "X"), says="strat: no such verb; did you mean start?"),
+    "word": Bad(words=start("X", "fnish"), says="fnish: no such word or phase; the phases are 1"),
     "option": Bad(
         words=("start", "X", "--forground"),
-        told="start: unrecognized arguments: --forground; see: runplan start --help",
+        says="start: unrecognized arguments: --forground; see: runplan start --help",
     ),
     "no plan": Bad(
-        words=("start",), told="start: the following arguments are required: PLAN; see: runplan start --help"
+        words=("start",), says="start: the following arguments are required: PLAN; see: runplan start --help"
     ),
-    "pr": Bad(words=start("X", "pr"), told="landing by pr is not in this version of runplan; use cherry-pick"),
+    "pr": Bad(words=start("X", "pr"), says="landing by pr is not in this version of runplan; use cherry-pick"),
     "every": Bad(
         words=start("X", "every", "4h"),
-        told="schedules need the daemon; leave out --foreground",
+        says="schedules need the daemon; leave out --foreground",
     ),
     "start by an agent": Bad(
-        env={"RUNPLAN_AGENT": "1"}, told="start does not run inside an agent (RUNPLAN_AGENT is set)"
+        env={"RUNPLAN_AGENT": "1"}, says="start does not run inside an agent (RUNPLAN_AGENT is set)"
     ),
     "approve by an agent": Bad(
-        words=("approve", "X"), env={"RUNPLAN_AGENT": "1"}, told="approve does not run inside an agent"
+        words=("approve", "X"), env={"RUNPLAN_AGENT": "1"}, says="approve does not run inside an agent"
     ),
     "reject by an agent": Bad(
-        words=("reject", "X"), env={"RUNPLAN_AGENT": "1"}, told="reject does not run inside an agent"
+        words=("reject", "X"), env={"RUNPLAN_AGENT": "1"}, says="reject does not run inside an agent"
     ),
     "nothing to approve": Bad(
         code=3,
         words=("approve", "X"),
-        told="no change of plans/X.md waits for approval; see: runplan status plans/X.md",
+        says="no change of plans/X.md waits for approval; see: runplan status plans/X.md",
     ),
     "nothing to report": Bad(
         code=3,
         words=("report", "X"),
-        told="nothing to report of plans/X.md yet; start it: runplan start plans/X.md\n",
+        says="nothing to report of plans/X.md yet; start it: runplan start plans/X.md\n",
     ),
-    "nothing to explain": Bad(code=3, words=("explain", "X"), told="no run of plans/X.md is recorded here"),
+    "nothing to explain": Bad(code=3, words=("explain", "X"), says="no run of plans/X.md is recorded here"),
 }
 
 
@@ -283,7 +284,7 @@ def test_bad_input_gets_one_line_and_changes_nothing(project: Project, bad: Bad)
     ran = project.runplan_in(place, *bad.words, **bad.env)
     assert (ran.code, ran.out) == (bad.code, ""), ran.err
     assert ran.err.startswith("runplan: ")
-    assert bad.told in ran.err
+    assert bad.says in ran.err
     assert ran.err.count("\n") == 1
     assert everything(project) == before
 
@@ -318,7 +319,7 @@ def test_a_dry_run_lists_the_phases_and_changes_nothing(project: Project, words:
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "told"),
+    ("text", "words", "says"),
     [
         pytest.param(a_plan("1", front="status: complete"), (), "the plan is already complete", id="complete"),
         pytest.param(a_plan("1", front="").replace("⬚", "✅"), (), "every phase is done", id="all done"),
@@ -331,10 +332,10 @@ def test_a_dry_run_lists_the_phases_and_changes_nothing(project: Project, words:
     ],
 )
 def test_nothing_to_do_is_no_error_and_changes_nothing(
-    project: Project, text: str, words: tuple[str, ...], told: str
+    project: Project, text: str, words: tuple[str, ...], says: str
 ) -> None:
     set_up(project, plan=text)
     before = everything(project)
     ran = project.start(*words, "auto")
-    assert (ran.code, ran.out, ran.err) == (0, "", f"runplan: plans/X.md: {told}; nothing to do\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"runplan: plans/X.md: {says}; nothing to do\n")
     assert everything(project) == before

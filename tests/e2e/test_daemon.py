@@ -62,8 +62,8 @@ def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanw
     answers = [ended(process) for process in [project.popen("start", "X", "1", "auto") for _ in range(4)]]
     meanwhile.let_on("agent")
     assert [ran.code for ran in answers] == [0] * 4, [ran.err for ran in answers]
-    told = sorted(ran.last.partition(" (")[0].partition(" as ")[0] for ran in answers)
-    assert told == ["runplan: Accepted", *["runplan: plans/X.md is already running"] * 3]
+    printed = sorted(ran.last.partition(" (")[0].partition(" as ")[0] for ran in answers)
+    assert printed == ["runplan: Accepted", *["runplan: plans/X.md is already running"] * 3]
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
     assert len(log_of(project, "started")) == 1
@@ -211,9 +211,9 @@ def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhil
 
 
 def test_a_waiting_run_is_announced_once_while_others_run(project: Project, tmp_path: Path) -> None:
-    """Neither is a person told again, nor is the wait for a checkout begun anew, because another plan is worked."""
-    told = tmp_path / "told"
-    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{told}"\n')
+    """Neither is a person printed again, nor is the wait for a checkout begun anew, because another plan is worked."""
+    printed = tmp_path / "printed"
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{printed}"\n')
     project.commit_file("1.txt", "before\n")
     project.plan(a_plan("3"), name="plans/Y.md")
     project.plan(a_plan("4"), name="plans/Z.md")
@@ -226,8 +226,8 @@ def test_a_waiting_run_is_announced_once_while_others_run(project: Project, tmp_
     assert project.runplan("start", "Z", "auto", "--wait").code == 0
     assert len([kind for kind, _ in project.events() if kind == "Paused"]) == 1
     assert run_of(project)["wake"] == wake
-    until(lambda: told.exists() and "plans/Z.md" in told.read_text())
-    assert told.read_text().count("plans/Y.md") == 1, told.read_text()
+    until(lambda: printed.exists() and "plans/Z.md" in printed.read_text())
+    assert printed.read_text().count("plans/Y.md") == 1, printed.read_text()
 
 
 def test_start_wait_exits_4_when_an_edited_file_holds_the_landing(project: Project) -> None:
@@ -246,9 +246,9 @@ def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project,
     project.agent(work(*meanwhile.pause("agent")))
     with project.running("start", "X", "1", "auto", "--wait") as waits:
         meanwhile.reached("agent")
-        told = waits.stderr
-        assert told is not None
-        until(lambda: b"implement" in told.readline())
+        printed = waits.stderr
+        assert printed is not None
+        until(lambda: b"implement" in printed.readline())
         waits.send_signal(signal.SIGINT)
         ran = ended(waits)
     run = run_of(project)["id"]
@@ -283,16 +283,16 @@ def test_a_start_warns_when_another_run_has_claimed_the_issue(project: Project) 
 
 
 def test_a_waiting_run_is_announced_once_across_daemon_restarts(project: Project, tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PHASE >>{told}"\n')
+    printed = tmp_path / "printed"
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PHASE >>{printed}"\n')
     assert project.runplan("start", "X", "finish").code == 0
-    until(lambda: told.exists() and project.rows("SELECT 1 FROM notices"))
+    until(lambda: printed.exists() and project.rows("SELECT 1 FROM notices"))
     kill_daemon(project)
     with in_foreground(project):
         until(lambda: len(log_of(project, "waits")) == 2)
         approve(project)
-        until(lambda: "waiting 2" in told.read_text())
-    assert told.read_text().splitlines() == ["waiting 1", "waiting 2"]
+        until(lambda: "waiting 2" in printed.read_text())
+    assert printed.read_text().splitlines() == ["waiting 1", "waiting 2"]
 
 
 @contextlib.contextmanager
@@ -389,9 +389,9 @@ def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: M
     until(lambda: log_of(project, "closed"))
     daemon = daemon_of(project)
     for words in ((), ("X",)):
-        told = project.runplan("status", *words).out
-        assert f"\n  {STILL}\n" in told
-        last = told.splitlines()[-1]
+        printed = project.runplan("status", *words).out
+        assert f"\n  {STILL}\n" in printed
+        last = printed.splitlines()[-1]
         assert last.startswith(f"The daemon (process {daemon}) cannot work here since ")
         assert ": no room; nothing was recorded; " in last
         assert "; it tries again at " in last

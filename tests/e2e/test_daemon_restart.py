@@ -222,16 +222,16 @@ with Client(Path('{socket}')) as client:
 
 
 def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Project, tmp_path: Path) -> None:
-    told, calls = tmp_path / "told", tmp_path / "calls.sh"
+    printed, calls = tmp_path / "printed", tmp_path / "calls.sh"
     lines = [f"{RUNPLAN} {verb}" for verb in VERBS]
-    said = "".join(f"{line} >>{told} 2>&1; echo code $? >>{told}\n" for line in lines)
+    said = "".join(f"{line} >>{printed} 2>&1; echo code $? >>{printed}\n" for line in lines)
     calls.write_text(f"cd {project.path}\n{said}touch {tmp_path}/over\n")
     project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
     detached = f"(setsid sh {calls} </dev/null >/dev/null 2>&1 &)"
     shell_agent(project, tmp_path, f"{detached}\nwhile [ ! -e {tmp_path}/over ]; do sleep 0.02; done")
     assert project.runplan("start", "X", "1", "auto").code == 0
     until_runs_are(project, "done")
-    answers = told.read_text()
+    answers = printed.read_text()
     assert answers.count("code ") == len(VERBS)
     assert "code 0\n" not in answers, answers
     assert answers.count("does not run inside an agent") == len(VERBS), answers

@@ -25,11 +25,11 @@ def remote(project: Project, tmp_path: Path) -> Repo:
     return with_remote(project, tmp_path / "origin.git")
 
 
-def refusing(remote: Repo, told: str) -> None:
+def refusing(remote: Repo, printed: str) -> None:
     """Let the server refuse every push, in these words."""
     hook = remote.path / "hooks/pre-receive"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\necho '{told}' >&2\nexit 1\n")
+    hook.write_text(f"#!/bin/sh\necho '{printed}' >&2\nexit 1\n")
     hook.chmod(0o755)
 
 

@@ -1,4 +1,4 @@
-"""A context that fills is noted before it has to be handed over; the agent goes on, and nobody is told twice."""
+"""A filling context prepares a handover; a full one replaces the agent, which passes on a note."""
 
 from __future__ import annotations
 
@@ -95,17 +95,17 @@ def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: 
 
 
 @pytest.mark.parametrize(
-    ("settings", "told", "kinds"),
+    ("settings", "reading", "kinds"),
     [
         ("context_warn = 40", "tell = {context = 84000, window = 200000}", ["HandoverArmed"]),
         ("context_critical = 0", FULL, ["HandoverArmed"]),
     ],
 )
 def test_the_context_limits_can_be_configured(
-    project: Project, tmp_path: Path, settings: str, told: str, kinds: list[str]
+    project: Project, tmp_path: Path, settings: str, reading: str, kinds: list[str]
 ) -> None:
     wait = [f'wait_for = "{tmp_path}/on"'] if kinds else []
-    agent = steps(*once(tmp_path, "first", 'write = "a.txt"', told, *wait), 'write = "b.txt"')
+    agent = steps(*once(tmp_path, "first", 'write = "a.txt"', reading, *wait), 'write = "b.txt"')
     set_up(project, agent=agent, settings=f"[limits]\n{settings}\n")
     with project.running("start", "X", "1", "auto", "--foreground") as run:
         if kinds:
@@ -134,10 +134,10 @@ def test_a_fixer_is_handed_over_too(project: Project, tmp_path: Path) -> None:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", [pytest.param(FULL, id="S9")])
-def test_an_agent_that_has_returned_done_is_not_replaced(project: Project, told: str) -> None:
-    ending = "sleep = 60" if told == FULL else "exit = 1"
-    project.agent(steps('write = "1.txt"', DONE, told, ending))
+@pytest.mark.parametrize("printed", [pytest.param(FULL, id="S9")])
+def test_an_agent_that_has_returned_done_is_not_replaced(project: Project, printed: str) -> None:
+    ending = "sleep = 60" if printed == FULL else "exit = 1"
+    project.agent(steps('write = "1.txt"', DONE, printed, ending))
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert of(project, "HandedOver") == []

@@ -66,8 +66,8 @@ def test_status_shows_the_limit_and_when_it_resets(project: Project) -> None:
     view = project.runplan("status", "X", "--json").json["run"]
     assert (view["state"], view["waiting_for"], view["about"]) == ("waiting", "limit", "robot usage limit")
     assert view["wake"] > iso(HERE + timedelta(hours=2))
-    told = project.runplan("status", "X").out
-    assert "robot usage limit, resets " in told
+    printed = project.runplan("status", "X").out
+    assert "robot usage limit, resets " in printed
     assert project.dispatched() == ["implement"]
 
 
@@ -176,19 +176,19 @@ def test_handovers_without_a_change_fail_as_no_progress(project: Project) -> Non
 
 
 @pytest.mark.parametrize(
-    ("left", "reason", "told"),
+    ("left", "reason", "printed"),
     [
         pytest.param(('write = "big.bin"\nmegabytes = 6',), "tampered", "big.bin: 6", id="too large"),
     ],
 )
 def test_a_file_refused_at_the_end_is_refused_at_a_handover(
-    project: Project, tmp_path: Path, left: tuple[str, ...], reason: str, told: str
+    project: Project, tmp_path: Path, left: tuple[str, ...], reason: str, printed: str
 ) -> None:
     project.agent(steps(*once(tmp_path, "left", *left, FULL, "sleep = 60"), 'write = "1.txt"', 'commit = "Write 1"'))
     tip = project.repo.head("main")
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, f"runplan: failed: {reason}"), ran.err
-    assert told in project.runplan("report", "X").out
+    assert printed in project.runplan("report", "X").out
     assert of(project, "HandedOver") == []
     assert project.dispatched().count("implement") == 1
     assert project.repo.head("main") == tip
@@ -215,7 +215,7 @@ def test_the_same_tree_and_the_same_failure_twice_is_no_progress(project: Projec
 
 
 def test_a_return_that_was_not_written_is_an_invalid_verdict(project: Project) -> None:
-    """It is written before the agent starts, so that one that was interrupted can be told from one that forgot."""
+    """It is written before the agent starts, so that one that was interrupted can be printed from one that forgot."""
     project.agent(work() + verify('say = "I did not come to it"'))
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: invalid-verdict")
@@ -293,8 +293,8 @@ def with_lost(project: Project, more: str) -> None:
     (project.home / "lost.sh").write_text(LOST)
     agents(project)
     text = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "lost"')
-    told = f'[agents.lost]\nkind = "claude"\nargv = ["sh", "{project.home / "lost.sh"}"]\n'
-    project.commit_file("runplan.toml", text + told + more)
+    printed = f'[agents.lost]\nkind = "claude"\nargv = ["sh", "{project.home / "lost.sh"}"]\n'
+    project.commit_file("runplan.toml", text + printed + more)
 
 
 @pytest.mark.parametrize(
@@ -368,11 +368,11 @@ def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -
 def test_a_dollar_limit_for_an_agent_without_prices_is_refused(project: Project) -> None:
     judge = '[agents.judge]\nkind = "codex"\nargv = ["true"]\n'
     agents(project, verifier="judge", more=f"{judge}[limits]\nday_usd = 5\n")
-    told = "set usd_per_mtok_in and usd_per_mtok_out under [agents.judge], or limit tokens instead of dollars"
+    printed = "set usd_per_mtok_in and usd_per_mtok_out under [agents.judge], or limit tokens instead of dollars"
     ran = project.start("1", "auto")
     assert ran.code == 2, ran.err
-    assert f"agents.verifier: judge reports no dollars, and [limits] are in dollars; {told}" in ran.err
-    assert told in project.runplan("doctor").out
+    assert f"agents.verifier: judge reports no dollars, and [limits] are in dollars; {printed}" in ran.err
+    assert printed in project.runplan("doctor").out
     agents(
         project,
         verifier="judge",

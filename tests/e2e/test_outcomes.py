@@ -42,7 +42,7 @@ def project(model: Project, tmp_path: Path) -> Project:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What goes wrong, and how it is told."""
+    """What goes wrong, and how it is printed."""
 
     reason: str
     agent: str
@@ -232,14 +232,16 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
     assert_status_tells(assert_nothing_runs(project), case)
 
 
-def assert_the_work_is_kept(project: Project, case: Case, told: str) -> None:
+def assert_the_work_is_kept(project: Project, case: Case, printed: str) -> None:
     branch = project.repo.git("for-each-ref", "--format=%(refname)", "refs/heads/runplan/")
     if case.kept:
-        assert "its work is kept on the branch runplan/x/1" in told
+        assert "its work is kept on the branch runplan/x/1" in printed
         assert project.show("runplan/x/1:1.txt").startswith("1")
     else:
         assert branch == ""
-    parked = [line for line in told.splitlines() if line.startswith("runplan: work that is on no branch is kept at ")]
+    parked = [
+        line for line in printed.splitlines() if line.startswith("runplan: work that is on no branch is kept at ")
+    ]
     assert len(parked) == case.parked
     for line in parked:
         project.repo.head(line.split()[-1])
@@ -366,8 +368,8 @@ exit 1
 
 def test_a_second_crash_fails_the_phase_with_the_programs_error(project: Project, tmp_path: Path) -> None:
     (tmp_path / "claude.sh").write_text(CRASHES)
-    told = f'[agents.claude]\nargv = ["sh", "{tmp_path}/claude.sh"]\n'
-    set_up(project, agent=steps(WRITE), settings=told)
+    printed = f'[agents.claude]\nargv = ["sh", "{tmp_path}/claude.sh"]\n'
+    set_up(project, agent=steps(WRITE), settings=printed)
 
     ran = project.start("1", "auto", RUNPLAN_AGENTS_IMPLEMENTER="claude")
 

@@ -1,4 +1,4 @@
-"""Runs that wait for a person, are told no, or are interrupted: nothing is lost, and the printed command goes on."""
+"""Runs that wait for a person, are printed no, or are interrupted: nothing is lost, and the printed command goes on."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing(project: Project, meanw
 
 
 def heard(running: subprocess.Popen[bytes]) -> None:
-    """It has been told once."""
+    """It has been printed once."""
     assert running.stderr is not None
     assert any(
         line == b"runplan: agents have 30s to finish; press Ctrl-C again to end them now\n" for line in running.stderr

@@ -275,9 +275,9 @@ def test_an_unsolved_conflict_names_its_files_and_the_kept_work(
     ran = ended(running)
     assert (ran.code, ran.last) == (1, "runplan: failed: conflict"), ran.err
     report = project.runplan("report", "X").out
-    for told in (ran.err, report):
-        assert "the fixer did not solve the conflict in 1.txt" in told
-        assert "the work is kept at refs/runplan/parked/x/1/1" in told
+    for printed in (ran.err, report):
+        assert "the fixer did not solve the conflict in 1.txt" in printed
+        assert "the work is kept at refs/runplan/parked/x/1/1" in printed
     assert "**Failed at:** fix" in report
     assert project.show("refs/runplan/parked/x/1/1:1.txt") == "1"
     assert project.repo.head("main") == tip

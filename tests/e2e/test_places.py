@@ -132,9 +132,9 @@ def spaced(tmp_path: Path) -> Project:
     return project
 
 
-def suggested(told: str) -> list[list[str]]:
+def suggested(printed: str) -> list[list[str]]:
     """The commands in what was said, as a shell would take them apart."""
-    found = re.findall(r"(?:: |; )((?:runplan|git) [^;\n]*)", told)
+    found = re.findall(r"(?:: |; )((?:runplan|git) [^;\n]*)", printed)
     return [shlex.split(one) for one in found]
 
 

@@ -59,9 +59,9 @@ SLOW_TO_IMPORT = (
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with a failed attempt kept aside, phase 1 landed, and phase 2 waiting for approval; only read."""
-    project = a_project(tmp_path_factory.mktemp("told"), "1", "2")
+    project = a_project(tmp_path_factory.mktemp("printed"), "1", "2")
     set_up(
         project,
         plan=a_plan("1", "2", "3", depends={"2": "Phase 1.", "3": "Phases 1 and 2."}),
@@ -75,8 +75,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def test_status_json_has_the_promised_fields(told: Project) -> None:
-    view = told.runplan("status", "X", "--json").json
+def test_status_json_has_the_promised_fields(recorded: Project) -> None:
+    view = recorded.runplan("status", "X", "--json").json
     fields = ["plan", "title", "status", "landing", "phases", "next", "run", "claim", "schedule"]
     assert list(view)[: len(fields)] == fields
     assert {name: view[name] for name in ("plan", "title", "status", "landing", "next", "schedule")} == {
@@ -87,7 +87,7 @@ def test_status_json_has_the_promised_fields(told: Project) -> None:
         "next": "2",
         "schedule": None,
     }
-    commit = told.repo.head("main~1")[:7]
+    commit = recorded.repo.head("main~1")[:7]
     assert view["phases"] == [
         {"id": "1", "title": "Step 1", "status": "done", "commit": commit, "depends": [], "blocked_by": []},
         {"id": "2", "title": "Step 2", "status": "in-progress", "commit": None, "depends": ["1"], "blocked_by": []},
@@ -125,8 +125,8 @@ def test_status_json_has_the_promised_fields(told: Project) -> None:
     assert view["claim"]["alive"] is False
 
 
-def test_status_without_a_plan_lists_all_and_without_runs_has_none(told: Project, tmp_path: Path) -> None:
-    (listed,), alone = told.runplan("status", "--json").json, told.runplan("status", "X", "--json").json
+def test_status_without_a_plan_lists_all_and_without_runs_has_none(recorded: Project, tmp_path: Path) -> None:
+    (listed,), alone = recorded.runplan("status", "--json").json, recorded.runplan("status", "X", "--json").json
     assert [one["run"].pop("stuck")["level"] for one in (listed, alone)] == ["look", "look"]  # seconds may have passed
     assert listed == alone
     fresh = a_project(tmp_path, "1")
@@ -139,8 +139,8 @@ def test_status_without_a_plan_lists_all_and_without_runs_has_none(told: Project
     assert not (fresh.path / ".git/runplan").exists()
 
 
-def test_status_text_shows_phases_wait_and_command(told: Project) -> None:
-    lines = told.runplan("status", "X").out.splitlines()
+def test_status_text_shows_phases_wait_and_command(recorded: Project) -> None:
+    lines = recorded.runplan("status", "X").out.splitlines()
     assert lines[0] == "X  (plans/X.md, active, 1 of 3 done)"
     assert [line.split()[:2] for line in lines[1:3]] == [["1", "Done"], ["2", "In"]]
     assert "After 2" in lines[3]
@@ -175,69 +175,69 @@ def test_status_and_logs_follow_a_running_run(tmp_path: Path) -> None:
     assert json.loads(rest[-1])["type"] == "RunEnded"
 
 
-def test_every_line_of_the_log_has_its_number_time_run_and_type(told: Project) -> None:
-    run = told.runplan("status", "X", "--json").json["run"]["id"]
-    lines = [json.loads(line) for line in told.runplan("logs", "X", "--json").out.splitlines()]
+def test_every_line_of_the_log_has_its_number_time_run_and_type(recorded: Project) -> None:
+    run = recorded.runplan("status", "X", "--json").json["run"]["id"]
+    lines = [json.loads(line) for line in recorded.runplan("logs", "X", "--json").out.splitlines()]
     assert [line["type"] for line in lines][:3] == ["RunStarted", "ClaimTaken", "PlanRead"]
     assert {line["run"] for line in lines} == {run}
     assert all(list(line)[:4] == ["seq", "at", "run", "type"] and TIME.fullmatch(line["at"]) for line in lines)
     assert [line["seq"] for line in lines] == sorted({line["seq"] for line in lines})
-    people = told.runplan("logs").out.splitlines()
+    people = recorded.runplan("logs").out.splitlines()
     assert len(people) == len(lines)
     assert any("DispatchEnded" in line and "  code=0" in line for line in people)
 
 
-def test_explain_prints_the_reason_of_decide(told: Project) -> None:
-    lines = [json.loads(line) for line in told.runplan("logs", "X", "--json").out.splitlines()]
+def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
+    lines = [json.loads(line) for line in recorded.runplan("logs", "X", "--json").out.splitlines()]
     events = [from_json(line["type"], json.dumps(line)) for line in lines]
     decision = decide(fold(event for event in events if event is not None))
-    view = told.runplan("explain", "X", "--json").json
+    view = recorded.runplan("explain", "X", "--json").json
     assert (view["plan"], view["now"]) == ("plans/X.md", decision.why)
     assert len(view["steps"]) == len(lines)
     assert all(list(step) == ["at", "event", "phase", "why"] for step in view["steps"])
-    assert told.runplan("explain", "X", "2").out.splitlines()[2] == f"now: {decision.why}"
-    missing = told.runplan("explain", "X", "9")
+    assert recorded.runplan("explain", "X", "2").out.splitlines()[2] == f"now: {decision.why}"
+    missing = recorded.runplan("explain", "X", "9")
     assert (missing.code, missing.err) == (3, f"runplan: the run {view['run']} has not reached a phase 9\n")
 
 
-def test_report_prints_the_landed_report(told: Project) -> None:
-    report = told.runplan("report", "X")
-    assert report.out.rstrip() == told.show("main:reports/plan-x.md")
+def test_report_prints_the_landed_report(recorded: Project) -> None:
+    report = recorded.runplan("report", "X")
+    assert report.out.rstrip() == recorded.show("main:reports/plan-x.md")
     assert report.out.index("## Phase — 1 Step 1") < report.out.index("## Run Failed — ")
-    assert told.runplan("report", "X", "--json").json == {"plan": "plans/X.md", "report": report.out}
+    assert recorded.runplan("report", "X", "--json").json == {"plan": "plans/X.md", "report": report.out}
     for part in ("**Status:** Completed (verified, landed)", "### Work Items", "### Verification"):
         assert part in report.out
-    tree = told.repo.tree("main~1")
+    tree = recorded.repo.tree("main~1")
     assert f"- Gate: `true` on tree `{tree}`: exit 0" in report.out
 
 
-def test_gc_dry_run_lists_parked_refs_and_removes_nothing(told: Project) -> None:
-    before = told.repo.refs()
+def test_gc_dry_run_lists_parked_refs_and_removes_nothing(recorded: Project) -> None:
+    before = recorded.repo.refs()
     assert "refs/runplan/parked/x/1/1" in before
-    listed = told.runplan("gc", "--dry-run")
+    listed = recorded.runplan("gc", "--dry-run")
     assert "kept  refs/runplan/parked/x/1/1: main does not hold it: " in listed.out
     assert "candidate" not in listed.out  # the waiting run still needs it
-    assert told.runplan("gc", "--dry-run", "--json").json[0]["answer"] == "kept"
-    assert told.repo.refs() == before
+    assert recorded.runplan("gc", "--dry-run", "--json").json[0]["answer"] == "kept"
+    assert recorded.repo.refs() == before
 
 
-def test_gc_removes_logs_of_landed_phases_only(told: Project) -> None:
-    logs = sorted((told.path / ".git/runplan/dispatch").glob("*.*/"))
-    answers = {one["what"]: one for one in told.runplan("gc", "--dry-run", "--json").json}
+def test_gc_removes_logs_of_landed_phases_only(recorded: Project) -> None:
+    logs = sorted((recorded.path / ".git/runplan/dispatch").glob("*.*/"))
+    answers = {one["what"]: one for one in recorded.runplan("gc", "--dry-run", "--json").json}
     why = {answers[str(log)].get("why", "") for log in logs if log.is_dir()}
     assert "" in why  # phase 1 has landed
     assert any(one.startswith("in use by the run ") for one in why)  # the one that waits
-    assert "would remove" in (out := told.runplan("gc", "--dry-run").out)
-    assert f"of agents and checks in {told.path / '.git/runplan/dispatch'}: their phases have landed" in out
-    assert sorted((told.path / ".git/runplan/dispatch").glob("*.*/")) == logs
+    assert "would remove" in (out := recorded.runplan("gc", "--dry-run").out)
+    assert f"of agents and checks in {recorded.path / '.git/runplan/dispatch'}: their phases have landed" in out
+    assert sorted((recorded.path / ".git/runplan/dispatch").glob("*.*/")) == logs
 
 
-def test_check_prints_the_parsed_plan(told: Project) -> None:
-    view = told.runplan("check", "plans/X.md", "--json").json
+def test_check_prints_the_parsed_plan(recorded: Project) -> None:
+    view = recorded.runplan("check", "plans/X.md", "--json").json
     assert (view["format"], view["warnings"], len(view["phases"])) == ("tracker", [], 3)
     assert view["phases"][2]["depends"] == ["1", "2"]
     assert view["phases"][1]["items"] == [{"id": "W1", "text": "Write 2.txt"}]
-    table = told.runplan("check", "X").out.splitlines()
+    table = recorded.runplan("check", "X").out.splitlines()
     assert table[0] == "X  (plans/X.md, statuses in the tracker)"
     assert table[5].split() == ["3", "todo", "1,", "2", "1W", "0C", "Step", "3"]
 
@@ -300,12 +300,12 @@ def imported(project: Project, *words: str) -> set[str]:
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
-def test_reading_imports_nothing_slow(told: Project, words: tuple[str, ...]) -> None:
-    assert not imported(told, *words).intersection(SLOW_TO_IMPORT)
+def test_reading_imports_nothing_slow(recorded: Project, words: tuple[str, ...]) -> None:
+    assert not imported(recorded, *words).intersection(SLOW_TO_IMPORT)
 
 
-def test_a_read_only_journal_can_be_read(told: Project, tmp_path: Path) -> None:
-    project = copied(told, tmp_path)
+def test_a_read_only_journal_can_be_read(recorded: Project, tmp_path: Path) -> None:
+    project = copied(recorded, tmp_path)
     journal = project.path / ".git/runplan"
     journal.chmod(0o555)
     try:
@@ -322,7 +322,7 @@ def test_a_read_only_journal_can_be_read(told: Project, tmp_path: Path) -> None:
             # The last line tells for how long it has been waiting.
             seen, expected = (
                 [line for line in text.splitlines() if "Needs attention" not in line]
-                for text in (ran.stdout, told.runplan(*words).out)
+                for text in (ran.stdout, recorded.runplan(*words).out)
             )
             assert (ran.returncode, seen, ran.stderr) == (0, expected, "")
     finally:
@@ -344,8 +344,8 @@ def journal(project: Project) -> Iterator[Store]:
 
 
 def plan_every(store: Store, spec: str, plan: str = "plans/X.md", *, since: datetime, **more: str) -> None:
-    told = {"zone": "Europe/Berlin", "misfire": "skip", "request": "{}", "anchor": iso(since), "made": iso(since)}
-    Schedules(store).put(ScheduleRow(plan=plan, spec=spec, **{**told, **more}))
+    recorded = {"zone": "Europe/Berlin", "misfire": "skip", "request": "{}", "anchor": iso(since), "made": iso(since)}
+    Schedules(store).put(ScheduleRow(plan=plan, spec=spec, **{**recorded, **more}))
 
 
 @pytest.fixture
@@ -354,8 +354,8 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_next_without_schedules_creates_no_files(project: Project) -> None:
-    told = project.runplan("next")
-    assert (told.code, told.out, told.err) == (0, "No schedules.\n", "")
+    recorded = project.runplan("next")
+    assert (recorded.code, recorded.out, recorded.err) == (0, "No schedules.\n", "")
     assert project.runplan("next", "--json").json == []
     assert not (project.path / ".git/runplan").exists()
 
@@ -365,9 +365,9 @@ def test_next_prints_local_time_and_time_left(project: Project) -> None:
     with journal(project) as store:
         plan_every(store, "4h", since=now - timedelta(minutes=105))
         plan_every(store, "2d", "plans/longer name.md", since=now, paused="phase 2 failed")
-    told = project.runplan("next")
-    assert told.code == 0
-    first, second, empty, daemon = told.out.splitlines()
+    recorded = project.runplan("next")
+    assert recorded.code == 0
+    first, second, empty, daemon = recorded.out.splitlines()
     when = r"(?:\w{3} )?\d\d:\d\d CES?T \(in "
     assert re.fullmatch(rf"plans/X\.md            every 4h, next {when}2h 1[45]m\)", first)
     assert re.fullmatch(rf"plans/longer name\.md  every 2d, paused: phase 2 failed; otherwise next {when}2d\)", second)
@@ -390,8 +390,8 @@ def test_next_prints_local_time_and_time_left(project: Project) -> None:
 def test_next_shows_a_missed_slot_as_due(project: Project) -> None:
     with journal(project) as store:
         plan_every(store, "4h", since=datetime.now(UTC) - timedelta(hours=5), misfire="run-once")
-    told = project.runplan("next")
-    first, _, daemon = told.out.splitlines()
+    recorded = project.runplan("next")
+    first, _, daemon = recorded.out.splitlines()
     assert re.search(r"  every 4h, due now, then next .* \(in (2h 59m|3h)\)$", first)
     assert daemon == (
         "No daemon is running, so nothing fires. Schedules that are due fire as soon as you start it: runplan daemon"
@@ -448,11 +448,11 @@ def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> 
     assert (nothing.code, nothing.out, nothing.err) == (0, "", "")
     with journal(project) as store:
         record(store, "r1", "plans/X.md", ("Landed", {"phase": "1"}), state="done", outcome="done")
-    told = project.runplan("metrics")
-    assert (told.code, told.err) == (0, "")
+    recorded = project.runplan("metrics")
+    assert (recorded.code, recorded.err) == (0, "")
     where = {"repository": str(project.path), "plan": "plans/X.md"}
-    assert ("runplan_phases_landed_total", where, 1.0) in read(told.out)
-    assert not any(name.startswith("runplan_daemon") for name, _, _ in read(told.out))
+    assert ("runplan_phases_landed_total", where, 1.0) in read(recorded.out)
+    assert not any(name.startswith("runplan_daemon") for name, _, _ in read(recorded.out))
 
 
 @contextlib.contextmanager
@@ -463,11 +463,11 @@ def answering(state: Path) -> Iterator[None]:
 
 def test_metrics_come_from_a_running_daemon_also_outside_of_a_repository(project: Project, tmp_path: Path) -> None:
     with answering(state_directory(project.env)):
-        told = project.runplan_in(tmp_path, "metrics")
+        recorded = project.runplan_in(tmp_path, "metrics")
         with journal(project) as store:
             plan_every(store, "4h", since=datetime.now(UTC))
         attended = project.runplan("next")
-    assert (told.code, told.out, told.err) == (0, "runplan_daemon_threads 3\n", "")
+    assert (recorded.code, recorded.out, recorded.err) == (0, "runplan_daemon_threads 3\n", "")
     assert "No daemon is running" not in attended.out
 
 
@@ -547,10 +547,10 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.parametrize("verb", ["logs", "status", "report", "explain"])
 @pytest.mark.parametrize("form", ["", "--json"])
 def test_no_verb_prints_terminal_control_characters(landed: Project, verb: str, form: str) -> None:
-    told = landed.runplan(verb, "X", *([form] if form else []))
+    recorded = landed.runplan(verb, "X", *([form] if form else []))
 
-    assert told.code == 0, told.err
-    assert OBEYED.search(told.out + told.err) is None
+    assert recorded.code == 0, recorded.err
+    assert OBEYED.search(recorded.out + recorded.err) is None
 
 
 def test_json_keeps_control_characters_escaped(landed: Project) -> None:

@@ -222,8 +222,8 @@ def test_sandbox_bwrap_is_refused_where_bwrap_does_not_work(shut: Shut, without:
 
 
 def test_doctor_says_whether_the_sandbox_works(shut: Shut, without: dict[str, str]) -> None:
-    told = shut.project.runplan("doctor", RUNPLAN_AGENTS_SANDBOX="auto", **without).out
+    printed = shut.project.runplan("doctor", RUNPLAN_AGENTS_SANDBOX="auto", **without).out
 
-    (line,) = (line for line in told.splitlines() if " sandbox " in line)
+    (line,) = (line for line in printed.splitlines() if " sandbox " in line)
     assert line.startswith("ok    sandbox     bubblewrap does not work: bwrap is not on PATH; agents run without it. ")
     assert "apt install bubblewrap" in line

@@ -214,8 +214,8 @@ def test_a_schedule_whose_plan_was_moved_is_paused_and_can_be_stopped(project: P
     assert str(schedules(project)[0].paused).startswith(why)
     assert why in project.runplan("next").out
     assert why in project.runplan("status").out
-    told = project.runplan("status", "plans/X.md")
-    assert (told.code, f"paused: {why}" in told.out) == (0, True), told.err
+    printed = project.runplan("status", "plans/X.md")
+    assert (printed.code, f"paused: {why}" in printed.out) == (0, True), printed.err
     for verb in ("logs", "explain"):
         assert project.runplan(verb, "plans/X.md").code == 0, verb
     assert project.runplan("stop", "plans/X.md").last == "runplan: Cancelled the schedule of plans/X.md (every 4h)"
@@ -340,14 +340,14 @@ def slots(project: Project) -> list[str]:
     return [json.loads(slot)[0] for (slot,) in found]
 
 
-@pytest.mark.parametrize(("misfire", "told"), [("run-once", ["missed", "fired"])], ids=["run-once"])
+@pytest.mark.parametrize(("misfire", "printed"), [("run-once", ["missed", "fired"])], ids=["run-once"])
 def test_a_clock_jump_forwards_fires_once_and_records_every_slot(
-    project: Project, wall: Wall, misfire: str, told: list[str]
+    project: Project, wall: Wall, misfire: str, printed: list[str]
 ) -> None:
     project.settings(f'[run]\nmisfire = "{misfire}"\n')
     scheduled(project)
     jump(project, wall, 9)
-    until(lambda: answers(project) == told)
+    until(lambda: answers(project) == printed)
     until_runs_are(project, *(["done"] if misfire == "run-once" else []))
     jump(project, wall, 9.5)
     jump(project, wall, 13)

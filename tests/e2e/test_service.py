@@ -34,8 +34,8 @@ class Desk:
         return Ran(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
 
     @property
-    def told(self) -> list[str]:
-        """What the service manager was told, without what it was asked."""
+    def printed(self) -> list[str]:
+        """What the service manager was printed, without what it was asked."""
         file = self.home / "told"
         lines = file.read_text().splitlines() if file.exists() else []
         return [line for line in lines if not any(word in line for word in ("show-environment", "is-active", "print"))]
@@ -65,7 +65,7 @@ def test_a_dry_run_shows_the_file_and_changes_nothing(desk: Desk) -> None:
     assert f"ExecStart={sys.executable} -P -m runplan daemon\n" in ran.out
     assert ran.out.endswith("# systemctl --user daemon-reload\n# systemctl --user enable --now runplan.service\n")
     assert not desk.unit.exists()
-    assert desk.told == []
+    assert desk.printed == []
 
 
 def test_install_writes_the_file_and_starts_the_daemon(desk: Desk) -> None:
@@ -73,7 +73,7 @@ def test_install_writes_the_file_and_starts_the_daemon(desk: Desk) -> None:
 
     assert (ran.code, ran.out) == (0, f"wrote {desk.unit}\nthe daemon runs, and starts at each login\n")
     assert "Type=notify" in desk.unit.read_text()
-    assert desk.told == ["systemctl --user daemon-reload", "systemctl --user enable --now runplan.service"]
+    assert desk.printed == ["systemctl --user daemon-reload", "systemctl --user enable --now runplan.service"]
 
 
 def test_install_prints_the_command_when_the_manager_does_not_answer(desk: Desk) -> None:
@@ -84,7 +84,7 @@ def test_install_prints_the_command_when_the_manager_does_not_answer(desk: Desk)
     assert ran.code == 0
     assert "Not started: no systemctl user session here. Once you have one, run: systemctl --user" in ran.out
     assert desk.unit.exists()
-    assert desk.told == []
+    assert desk.printed == []
 
 
 def test_install_quotes_the_error_of_the_manager(desk: Desk) -> None:
@@ -119,7 +119,7 @@ def test_uninstall_stops_the_daemon_and_removes_the_file(desk: Desk) -> None:
 
     assert (ran.code, ran.out) == (0, f"removed {desk.unit}\n")
     assert not desk.unit.exists()
-    assert desk.told[2:] == ["systemctl --user disable --now runplan.service", "systemctl --user daemon-reload"]
+    assert desk.printed[2:] == ["systemctl --user disable --now runplan.service", "systemctl --user daemon-reload"]
     assert desk.runplan("service", "uninstall").out == f"there is no {desk.unit}\n"
 
 
@@ -129,7 +129,7 @@ def test_install_writes_a_property_list_for_launchd(tmp_path: Path) -> None:
 
     assert desk.runplan("service", "install").code == 0
     assert "<key>ProgramArguments</key>" in file.read_text()
-    assert desk.told == [f"launchctl bootstrap gui/{os.getuid()} {file}"]
+    assert desk.printed == [f"launchctl bootstrap gui/{os.getuid()} {file}"]
     assert desk.runplan("service", "uninstall").out == f"removed {file}\n"
 
 

@@ -64,29 +64,29 @@ def test_a_raised_max_parallel_takes_effect_without_a_restart(project: Project, 
 
 
 def test_a_new_notify_command_takes_effect_without_a_restart(project: Project, tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    printed = tmp_path / "printed"
     project.runplan("start", "X", "1", "auto", "--wait")
-    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{told}"\n')
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{printed}"\n')
     assert project.runplan("start", "X", "2", "auto", "--wait").code == 0
-    until(lambda: told.exists() and told.read_text() == "done plans/X.md\n")
+    until(lambda: printed.exists() and printed.read_text() == "done plans/X.md\n")
 
 
 def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Project, tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    good = f'[notify]\ncommand = "echo $RUNPLAN_REASON: $RUNPLAN_TEXT >>{told}"\n'
+    printed = tmp_path / "printed"
+    good = f'[notify]\ncommand = "echo $RUNPLAN_REASON: $RUNPLAN_TEXT >>{printed}"\n'
     user_settings(project, good)
     assert project.runplan("start", "X", "1", "--wait").code == 4
-    until(lambda: told.exists())
-    told.unlink()
+    until(lambda: printed.exists())
+    printed.unlink()
     daemon = daemon_of(project)
     user_settings(project, f"{good}[daemon]\nmax_parallel = = 2\n")
     file = project.home / ".config/runplan/runplan.toml"
     for _ in range(3):
         assert asked(project).settings == (f"{file}:4: invalid TOML: Invalid value",)
     hang_up(project)
-    until(lambda: told.exists() and told.read_text().endswith("\n"))
+    until(lambda: printed.exists() and printed.read_text().endswith("\n"))
     words = f"{file}:4: invalid TOML: Invalid value; the previous settings hold until this is fixed."
-    assert told.read_text() == f"settings: {words}\n"
+    assert printed.read_text() == f"settings: {words}\n"
     (error,) = log_of(project, "settings")
     assert (error["level"], f"{file}:4: " in error["words"]) == ("error", True)
     seen = project.runplan("status")
@@ -234,8 +234,10 @@ def test_a_start_uses_the_committed_settings_and_says_so(project: Project) -> No
     project.repo.write("runplan.toml", OTHER_SETTINGS)
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
-    told = f"runplan: runplan.toml in the checkout is not committed on main; the version of main ({tip[:12]}) is used\n"
-    assert ran.err.count(told) == 1
+    printed = (
+        f"runplan: runplan.toml in the checkout is not committed on main; the version of main ({tip[:12]}) is used\n"
+    )
+    assert ran.err.count(printed) == 1
     assert (verifiers(project), checks(project)) == (["robot"], ["as-started", "as-started"])
     shown = project.runplan("config")
     assert "is not committed on main" in shown.err
@@ -273,11 +275,11 @@ def test_changed_settings_hold_from_the_next_run_on(project: Project, meanwhile:
         running.communicate(timeout=90)
         assert running.returncode == 0
     assert (set(verifiers(project)), set(checks(project))) == ({"robot"}, {"as-started"})
-    told = "runplan.toml changed on main since the run started; the next run uses the change"
-    assert told in project.show("main:reports/plan-x.md")
+    printed = "runplan.toml changed on main since the run started; the next run uses the change"
+    assert printed in project.show("main:reports/plan-x.md")
     assert project.start("2", "auto").code == 0
     assert (verifiers(project)[-1], checks(project)[-1]) == ("judge", "edited")
-    assert project.show("main:reports/plan-x.md").count(told) == 1
+    assert project.show("main:reports/plan-x.md").count(printed) == 1
 
 
 def test_each_scheduled_run_takes_the_settings_of_its_start(project: Project) -> None:

@@ -141,8 +141,8 @@ def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) 
     assert "[1] phase 1  Step 1" in ran.err
     assert "[2]   landed" in ran.err
     assert sorted(project.landed()) == ["1", "2"]
-    told = project.runplan("explain", "X", "2").out
-    assert "phase 2" in told
+    printed = project.runplan("explain", "X", "2").out
+    assert "phase 2" in printed
 
 
 def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhile: Meanwhile) -> None:
@@ -154,8 +154,8 @@ def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhil
     meanwhile.reached("2")
     failed = "    phase 1: failed (agent-failed), so no further phase starts"
     until(lambda: failed in project.runplan("status", "X").out)
-    told = project.runplan("status", "X").out
-    assert "side by side" not in told
+    printed = project.runplan("status", "X").out
+    assert "side by side" not in printed
     assert "phase 1 did not land, so no further phase starts" in project.runplan("explain", "X").out
     meanwhile.let_on("2")
     until_runs_are(project, "failed")

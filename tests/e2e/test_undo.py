@@ -160,9 +160,9 @@ def test_an_undo_of_a_squashed_phase_is_refused(landed: Project) -> None:
     words = landed.repo.git("log", "--format=%B", "--reverse", "HEAD~4..HEAD")
     landed.repo.git("reset", "-q", "--soft", "HEAD~4")
     landed.repo.git("commit", "-qm", words)
-    told = refused(landed, "1").last
-    assert f"the commit {short(landed, 'HEAD')} also has trailers of phase 2 of plans/X.md" in told
-    assert f"git show {short(landed, 'HEAD')}" in told
+    printed = refused(landed, "1").last
+    assert f"the commit {short(landed, 'HEAD')} also has trailers of phase 2 of plans/X.md" in printed
+    assert f"git show {short(landed, 'HEAD')}" in printed
 
 
 def test_an_undo_without_the_trailers_of_all_commits_is_refused(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_an_undo_without_the_trailers_of_all_commits_is_refused(tmp_path: Path) 
     project.repo.git("commit", "-q", "--amend", "-m", f"{words}\n\nReviewed by somebody, and found good.\n")
     buried = short(project, "HEAD")
     project.repo.git("cherry-pick", *upper)
-    told = refused(project, "1").last
-    assert f"the commit {buried} has text below its Runplan trailers" in told
+    printed = refused(project, "1").last
+    assert f"the commit {buried} has text below its Runplan trailers" in printed
 
 
 def test_a_rebased_phase_is_undone(landed: Project) -> None:

@@ -77,11 +77,11 @@ def record(
             **row,
         }
     )
-    told = [
+    rows = [
         (iso(now - timedelta(minutes=len(events) - number)), kind, json.dumps(body))
         for number, (kind, body) in enumerate(events)
     ]
-    store.append(told, shown, fence=fence)
+    store.append(rows, shown, fence=fence)
 
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -152,7 +152,7 @@ class Chance:
                 return [self._read()]
             case a.Lease():
                 return [self._lease(state)]
-            case a.Start(role=role, cycle=cycle, tree=tree, complaint=told, again=again):
+            case a.Start(role=role, cycle=cycle, tree=tree, complaint=complaint, again=again):
                 if role == "baseline" and self._choose(["new", "known"]) == "known":
                     return [e.BaselineKnown(key="k", tree=tree, results="")]
                 return [
@@ -162,7 +162,7 @@ class Chance:
                         agent="robot",
                         cycle=cycle,
                         tree=tree,
-                        complaint=told,
+                        complaint=complaint,
                         again=again,
                     )
                 ]

@@ -98,7 +98,7 @@ class Project:
         return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
 
     def go_on(self, ran: Ran) -> Ran:
-        """Do what the last line of a run that waits tells: run the command it names, word for word."""
+        """Run the command that the last line of a waiting run names."""
         words = shlex.split(ran.last.partition(": runplan ")[2].partition(";")[0])
         assert words, ran.err
         return self.runplan(*words)
@@ -187,8 +187,8 @@ class Project:
         """What a finished run must not leave: refs of its own in both repositories, worktrees, lanes."""
         tool = self.path / ".git/runplan/tool.git"
         asked = ((), (f"--git-dir={tool}",)) if tool.is_dir() else ((),)
-        told = (self.repo.git(*words, "for-each-ref", "--format=%(refname)") for words in asked)
-        refs = sorted(ref for refs in told for ref in refs.split() if "runplan" in ref)
+        listed = (self.repo.git(*words, "for-each-ref", "--format=%(refname)") for words in asked)
+        refs = sorted(ref for refs in listed for ref in refs.split() if "runplan" in ref)
         trees = self.repo.git("worktree", "list", "--porcelain").count("worktree ") - 1
         lanes = [*tool.parent.glob("lanes/*"), *tool.glob("worktrees/*")]
         places = self.home / ".cache/runplan/worktrees"
@@ -266,7 +266,7 @@ def until(there: Callable[[], object], *, seconds: float = 60.0) -> None:
     while not there():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(pause)
-        pause = min(0.05, 1.2 * pause)  # whoever is waited for needs the processor
+        pause = min(0.05, 1.2 * pause)  # the other process needs the processor
 
 
 def a_plan(*phases: str, depends: dict[str, str] | None = None, front: str = "status: active") -> str:

@@ -91,7 +91,7 @@ def none_left(home: Path) -> Iterator[None]:
 
 
 def run_of(project: Project, plan: str = "X") -> dict[str, Any]:
-    """What `status` tells of the plan's newest run; empty while there is none."""
+    """What `status` shows of the plan's newest run; empty while there is none."""
     seen = project.runplan("status", plan, "--json")
     assert seen.code == 0, seen.err
     return dict(seen.json["run"] or {})
@@ -184,11 +184,11 @@ def shell_agent(project: Project, place: Path, implement: str = ":", verify: str
 def waits(place: Path, name: str) -> str:
     """Shell: say which process is here, and wait to be let on."""
     here, go = f"{place}/{name}.here", f'while [ ! -e "{place}/{name}.on" ]; do sleep 0.02; done'
-    told = f'{{ cat "{here}" 2>/dev/null || :; echo $$; }} >"{here}.new"; mv "{here}.new" "{here}"'  # never half told
-    return f"{told}; {go}"
+    announce = f'{{ cat "{here}" 2>/dev/null || :; echo $$; }} >"{here}.new"; mv "{here}.new" "{here}"'
+    return f"{announce}; {go}"
 
 
-#: Whatever asks the C library for the time is told one that is as many seconds ahead as the file says.
+#: The C library returns a time that is as many seconds ahead as the file says.
 SOURCE = """\
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -197,15 +197,15 @@ SOURCE = """\
 #include <time.h>
 #include <unistd.h>
 
-int clock_gettime(clockid_t which, struct timespec *told) {
+int clock_gettime(clockid_t which, struct timespec *now) {
     static int (*asked)(clockid_t, struct timespec *);
     if (!asked) asked = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    int failed = asked(which, told);
+    int failed = asked(which, now);
     if (failed || which != CLOCK_REALTIME) return failed;
     char text[32] = {0};
     int file = open("AHEAD", O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
-    if (read(file, text, sizeof text - 1) > 0) told->tv_sec += atol(text);
+    if (read(file, text, sizeof text - 1) > 0) now->tv_sec += atol(text);
     close(file);
     return 0;
 }

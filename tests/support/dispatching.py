@@ -1,4 +1,4 @@
-"""Real dispatches for tests: under an id that nobody else has, and ended when the test is over."""
+"""Real dispatches for tests: with unique ids, ended with the test."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Stage:
         self.ids: list[str] = []
 
     def launch(self, *argv: str, **changes: object) -> Launch:
-        """A launch with an id of its own; ids are marks, and other tests run beside this one."""
+        """A launch with a unique id; other tests run at the same time."""
         fields: dict[str, object] = {
             "id": f"r{uuid.uuid4().hex}.1.1.implement.1",
             "argv": argv,
@@ -92,7 +92,7 @@ class Stage:
 
 @contextmanager
 def stage(path: Path, *, wakeup: int | None = None) -> Iterator[Stage]:
-    """Dispatches under `path`; whatever still runs at the end is ended."""
+    """Dispatches under `path`; processes that still run at the end are ended."""
     with Dispatches(path / "dispatch", wakeup=wakeup) as dispatches:
         made = Stage(dispatches, path)
         try:
@@ -120,7 +120,7 @@ def until(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end, "it never came true"
         time.sleep(pause)
-        pause = min(0.02, 1.2 * pause)  # whoever is waited for needs the processor
+        pause = min(0.02, 1.2 * pause)  # the other process needs the processor
 
 
 def gone(pid: int) -> bool:

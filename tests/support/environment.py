@@ -1,4 +1,4 @@
-"""Gives the tests an environment of their own, whatever the login that starts them has set.
+"""Gives the tests an environment of their own, independent of the login that starts them.
 
 Without it they would ask the user's daemon, write into the user's state, and go by the user's git configuration.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: All that is kept of the login: where programs are, where temporary files go, and what pytest tells its workers.
+#: All that is kept of the login: where programs are, where temporary files go, and variables of pytest for its workers.
 KEPT = frozenset(("PATH", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME"))
 KEPT_PREFIX = "PYTEST_"
 

@@ -1,7 +1,7 @@
 """Starts the command by a fork of a process that has it imported: the same `entry`, without 0.1 s of imports each time.
 
 `python -m tests.support.forks DESCRIPTOR` takes requests from that socket. With each come three descriptors: two for
-the output, and one on which is told who was started and how it ended.
+the output, and one for the pid and the exit code.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class Started:
     """A command under way."""
 
     pid: int
-    told: IO[str]
+    report: IO[str]
 
     def ended(self, within_s: float = 0) -> bool:
-        return bool(select.select([self.told], [], [], within_s)[0])
+        return bool(select.select([self.report], [], [], within_s)[0])
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Its exit code; minus the signal that ended it."""
-        if not select.select([self.told], [], [], timeout_s)[0]:
+        if not select.select([self.report], [], [], timeout_s)[0]:
             os.kill(self.pid, signal.SIGKILL)
             raise AssertionError(f"the command has not ended within {timeout_s} s")
-        with self.told:
-            return int(self.told.readline())
+        with self.report:
+            return int(self.report.readline())
 
 
 class Starter:
@@ -79,8 +79,8 @@ class Starter:
         request = {"argv": list(argv), "cwd": str(cwd), "env": dict(env)}
         socket.send_fds(self._socket, [json.dumps(request).encode()], [out, err, write_end])
         os.close(write_end)
-        told = open(read_end, encoding="ascii", buffering=1)  # noqa: SIM115 - closed when it has told the end
-        return Started(pid=int(told.readline()), told=told)
+        report = open(read_end, encoding="ascii", buffering=1)  # noqa: SIM115 - closed when it has report the end
+        return Started(pid=int(report.readline()), report=report)
 
     def close(self) -> None:
         self._socket.close()
@@ -99,7 +99,7 @@ def starter() -> Starter:
 
 
 def _for_interpreters(env: Mapping[str, str]) -> set[str]:
-    return {told for name, value in env.items() if (told := f"{name}={value}").startswith(FOR_INTERPRETERS)}
+    return {report for name, value in env.items() if (report := f"{name}={value}").startswith(FOR_INTERPRETERS)}
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:
@@ -110,33 +110,33 @@ def _plain(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def serve(descriptor: int) -> None:
-    """Answer until nobody asks any more."""
+    """Answer until the socket is closed."""
     _import_everything()
-    gc.freeze()  # the forks share these pages as long as nobody writes to them
+    gc.freeze()  # the forks share these pages until one of them writes
     with socket.socket(fileno=descriptor) as asked, selectors.DefaultSelector() as selector:
         selector.register(asked, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
                 if key.data is not None:
                     selector.unregister(key.fd)
-                    _tell_end(key.fd, *key.data)
+                    _report_end(key.fd, *key.data)
                     continue
                 text, descriptors, _, _ = socket.recv_fds(asked, LONGEST, 3)
                 if not text:
                     return
-                *output, told = descriptors
+                *output, report = descriptors
                 if (pid := os.fork()) == 0:
                     _become(json.loads(text), *output)
                 for one in output:
                     os.close(one)
-                os.write(told, f"{pid}\n".encode())
-                selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, told))
+                os.write(report, f"{pid}\n".encode())
+                selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, report))
 
 
-def _tell_end(handle: int, pid: int, told: int) -> None:
+def _report_end(handle: int, pid: int, report: int) -> None:
     _, status = os.waitpid(pid, 0)
     os.close(handle)
-    with contextlib.suppress(BrokenPipeError), open(told, "wb", buffering=0) as end:
+    with contextlib.suppress(BrokenPipeError), open(report, "wb", buffering=0) as end:
         end.write(f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 
@@ -174,7 +174,7 @@ def _become(request: dict[str, Any], out: int, err: int) -> NoReturn:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
-        with contextlib.suppress(OSError, ValueError):  # nobody may be listening any more
+        with contextlib.suppress(OSError, ValueError):  # the reader may be gone
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0)

@@ -29,7 +29,7 @@ WAYS = (("unshare", "--mount"), ("unshare", "--mount", "--map-root-user"))
 
 @cache
 def way() -> tuple[str, ...]:
-    """How a process gets mounts of its own here; the test is skipped where nobody lets it."""
+    """How a process gets mounts of its own here; the test is skipped where that is not allowed."""
     for words in WAYS:
         tried = ["sh", "-c", "mount -t tmpfs none /mnt"]
         with contextlib.suppress(FileNotFoundError):

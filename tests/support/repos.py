@@ -134,7 +134,7 @@ class Pair:
 
     @property
     def tool(self) -> Repo:
-        """The repository beside the checkout that candidates are pushed from; it borrows the checkout's objects."""
+        """The repository of runplan that candidates are pushed from; it borrows the checkout's objects."""
         tool = Repo(path=self.here.path / ".git/runplan/tool.git", env=self.here.env)
         if not tool.path.exists():
             init_repo(tool.path, "--bare")

@@ -68,14 +68,14 @@ def files(stream: str) -> Path:
 
 def outcome(stream: str) -> Outcome:
     """What a shim would have made of it."""
-    told, cli = meta(stream), stream.partition("/")[0]
+    recorded, cli = meta(stream), stream.partition("/")[0]
     rest = agent_of(cli).finish(files(stream))
-    return outcome_of(cli, lines(stream), code=told["rc"], error=told["stderr_tail"], rest=rest)
+    return outcome_of(cli, lines(stream), code=recorded["rc"], error=recorded["stderr_tail"], rest=rest)
 
 
 def outcome_of(
     cli: str,
-    told: list[bytes],
+    output: list[bytes],
     *,
     code: int | None = 0,
     error: str = "",
@@ -84,7 +84,7 @@ def outcome_of(
     at: float = THEN,
 ) -> Outcome:
     events = EventCollector(agent_of(cli).read)
-    for line in told:
+    for line in output:
         events.read_line(line)
     events.add(rest)
     return Outcome(
