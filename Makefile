@@ -38,7 +38,7 @@ check: $(READY)  ## check format, lint, types and import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q tests/unit/test_house.py
+	@$(BIN)/python -m pytest -q tests/unit/test_architecture.py
 
 format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff format .

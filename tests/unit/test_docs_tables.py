@@ -16,7 +16,7 @@ from runplan.run.dispatch import Role
 from runplan.run.reasons import Reason
 from tests.support import documents
 from tests.support.documents import links, read, rows
-from tests.unit.test_house import ORDER
+from tests.unit.test_architecture import ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
