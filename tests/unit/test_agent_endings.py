@@ -126,7 +126,7 @@ MADE_BY_HAND: list[tuple[str, str, list[bytes], int, str, str]] = [
     ("cli", "lines", "code", "error", "ends"),
     [pytest.param(cli, *rest, id=f"{cli}: {what}") for cli, what, *rest in MADE_BY_HAND],
 )
-def test_a_known_fault_has_its_ending(cli: str, lines: list[bytes], code: int, error: str, ends: str) -> None:
+def test_a_known_error_has_its_ending(cli: str, lines: list[bytes], code: int, error: str, ends: str) -> None:
     assert ending(cli, outcome_of(cli, lines, code=code, error=error)).kind == ends
 
 
@@ -142,7 +142,7 @@ def test_a_known_fault_has_its_ending(cli: str, lines: list[bytes], code: int, e
         ("", "", "no-output"),
     ],
 )
-def test_the_status_in_minis_trajectory_is_its_ending(status: str, error: str, ends: str) -> None:
+def test_mini_ends_with_the_status_of_its_trajectory(status: str, error: str, ends: str) -> None:
     rest = read_trajectory(mini_info(status, error))
     found = outcome_of("mini", [], code=0 if status != "RateLimitError" else 1, rest=rest)
     assert ending("mini", found).kind == ends
@@ -181,11 +181,11 @@ TOOL_OUTPUT = {"type": "user", "message": {"content": [{"type": "tool_result", "
         ("qwen", stream(claude_result(result="[API Error handling] I added a test for the usage limit."))),
     ],
 )
-def test_an_agent_that_talks_of_limits_has_met_none(cli: str, lines: list[bytes]) -> None:
+def test_a_message_about_limits_is_not_a_limit(cli: str, lines: list[bytes]) -> None:
     assert ending(cli, outcome_of(cli, lines)) == AgentEnding(kind=EndingKind.SUCCESS)
 
 
-def test_an_error_of_aiders_own_after_an_answer_is_one() -> None:
+def test_an_aider_error_after_an_answer_is_an_error() -> None:
     """It reflects on what it wrote, and then asks again."""
     lines = [b"Tokens: 2.1k sent, 23 received.", b"litellm.RateLimitError: RateLimitError: OpenAIException - no more"]
     assert ending("aider", outcome_of("aider", lines)).kind == "overloaded"
@@ -221,7 +221,7 @@ def test_aiders_count_is_read_in_all_its_forms(line: bytes, used: Usage) -> None
 
 
 @pytest.mark.parametrize("cli", ["claude", "qwen"])
-def test_tool_output_is_not_asked_why_an_agent_crashed(cli: str) -> None:
+def test_tool_output_does_not_explain_a_crash(cli: str) -> None:
     assert ending(cli, outcome_of(cli, stream(TOOL, TOOL_OUTPUT), code=1)).kind == "crashed"
 
 
@@ -259,12 +259,12 @@ def at(text: str) -> float:
         ("gemini", stream({"type": "result", "status": "error", "error": {"message": "daily quota"}}), None),
     ],
 )
-def test_a_limit_ends_when_it_says(cli: str, lines: list[bytes], resets: float | None) -> None:
+def test_the_reset_time_of_a_limit_is_read(cli: str, lines: list[bytes], resets: float | None) -> None:
     found = ending(cli, outcome_of(cli, lines, code=1))
     assert (found.kind, found.resets) == ("limit", resets)
 
 
-def test_the_structured_time_goes_before_the_words() -> None:
+def test_a_structured_reset_time_overrides_the_message() -> None:
     info = {"status": "rejected", "resetsAt": THEN + 7_000}
     lines = stream({"type": "rate_limit_event", "rate_limit_info": info})
     lines += claude_error(429, "You've hit your limit · resets 1:27am (UTC)")
@@ -272,7 +272,7 @@ def test_the_structured_time_goes_before_the_words() -> None:
 
 
 @pytest.mark.parametrize("resets", [THEN - 60, THEN + 9 * 86_400])
-def test_a_structured_time_that_cannot_be_is_not_believed(resets: float) -> None:
+def test_an_impossible_structured_reset_time_is_ignored(resets: float) -> None:
     info = {"status": "rejected", "resetsAt": resets}
     lines = stream({"type": "rate_limit_event", "rate_limit_info": info}, claude_result(is_error=True, result="x"))
     found = ending("claude", outcome_of("claude", lines, code=1))
@@ -292,20 +292,18 @@ REJECTED = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected"
     ],
     ids=["too many requests", "overloaded", "unknown", "auth"],
 )
-def test_a_limit_that_says_when_it_ends_is_not_outdone_by_what_follows_from_it(
-    after: list[bytes], kind: str, resets: float | None
-) -> None:
+def test_a_limit_with_a_reset_time_overrides_later_errors(after: list[bytes], kind: str, resets: float | None) -> None:
     found = ending("claude", outcome_of("claude", [*stream(REJECTED), *after], code=1))
     assert (found.kind, found.resets) == (kind, resets)
 
 
-def test_a_limit_that_does_not_say_when_it_ends_gives_way_to_an_overload() -> None:
+def test_an_overload_overrides_a_limit_without_a_reset_time() -> None:
     lines = stream({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected"}})
     found = ending("claude", outcome_of("claude", [*lines, *claude_error(529, "Overloaded")], code=1))
     assert (found.kind, found.resets) == ("overloaded", None)
 
 
-def test_a_limit_that_was_overcome_is_none() -> None:
+def test_a_limit_followed_by_success_is_ignored() -> None:
     lines = stream({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected"}}, claude_result())
     assert ending("claude", outcome_of("claude", lines)).kind == "success"
 
@@ -330,11 +328,11 @@ RETRY = stream({"type": "system", "subtype": "api_retry", "error_status": 529, "
         (Ending.TIMEOUT, [*RETRY, *stream(TOOL)], "timed-out"),
     ],
 )
-def test_what_became_of_the_process_is_the_ending(how: Ending, lines: list[bytes], ends: str) -> None:
+def test_the_exit_of_the_process_decides_the_ending(how: Ending, lines: list[bytes], ends: str) -> None:
     assert ending("claude", outcome_of("claude", lines, code=None, ending=how)).kind == ends
 
 
-def test_a_wait_between_retries_is_blamed_on_what_was_said_before_it() -> None:
+def test_a_wait_between_retries_has_the_reason_of_the_last_error() -> None:
     lines = [b"litellm.RateLimitError: Rate limit reached", b"Retrying in 64.0 seconds..."]
     assert ending("aider", outcome_of("aider", lines, code=None, ending=Ending.TIMEOUT)).kind == "overloaded"
 
@@ -351,23 +349,23 @@ def test_a_wait_between_retries_is_blamed_on_what_was_said_before_it() -> None:
         ("could not read the cache, retrying\n", "silent"),
     ],
 )
-def test_a_wait_that_only_standard_error_tells_of_is_one(error: str, ends: str) -> None:
+def test_a_wait_is_read_from_standard_error(error: str, ends: str) -> None:
     outcome = outcome_of("gemini", [], code=None, ending=Ending.SILENT, error=error)
     assert ending("gemini", outcome).kind == ends
 
 
-def test_a_command_that_says_nothing_and_exits_well_is_a_success() -> None:
+def test_a_silent_command_with_exit_code_0_succeeds() -> None:
     assert judge(Outcome(ending=Ending.EXITED, code=0, signal=None, message=""), Profile()).kind == "success"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TroubleKind if kind is not TroubleKind.UNKNOWN])
-def test_every_trouble_is_an_ending(kind: TroubleKind) -> None:
+def test_every_kind_of_trouble_has_an_ending(kind: TroubleKind) -> None:
     tally = Tally(troubles=(Trouble(kind=kind, words="a\nb"),), finished=Finished(ok=False))
     found = judge(Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=tally), Profile())
     assert (found.kind, found.words) == (kind.value, "a b")
 
 
-def test_the_last_trouble_that_is_known_decides() -> None:
+def test_the_last_known_trouble_decides_the_ending() -> None:
     reported = (trouble("Invalid API key"), trouble("529 overloaded"), trouble("oops"))
     found = judge(
         Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=Tally(troubles=reported)), Profile()

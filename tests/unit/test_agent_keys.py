@@ -27,20 +27,20 @@ def names(kind: str, model: str) -> set[str]:
 
 @pytest.mark.parametrize("kind", MANY)
 @pytest.mark.parametrize("model", ["ollama/llama3", "ollama_chat/qwen3", "mistral/large"])
-def test_a_provider_that_is_not_known_is_given_nobodys_key(kind: str, model: str) -> None:
+def test_an_unknown_provider_gets_no_key(kind: str, model: str) -> None:
     """One on this machine needs none; any other is named by `env`."""
     assert names(kind, model) == set()
     assert keys_of(AgentTable(name=kind, kind=kind, model=model)) == ()
 
 
 @pytest.mark.parametrize("kind", MANY)
-def test_only_the_key_of_the_models_provider_is_given_and_asked_for(kind: str) -> None:
+def test_only_the_key_of_the_models_provider_is_passed_and_required(kind: str) -> None:
     assert names(kind, "anthropic/claude-sonnet-4-5") == {"ANTHROPIC_API_KEY"}
     assert keys_of(AgentTable(name=kind, kind=kind, model="anthropic/claude-sonnet-4-5")) == ("ANTHROPIC_API_KEY",)
 
 
 @pytest.mark.parametrize("kind", MANY)
-def test_without_a_provider_in_the_models_name_every_known_key_is_given(kind: str) -> None:
+def test_a_model_without_a_provider_gets_every_known_key(kind: str) -> None:
     known = {name for given in PROVIDERS.values() for name in given if name.endswith("_API_KEY")}
     own = {"OPENCODE_API_KEY"} if kind == "opencode" else set()
     assert names(kind, "") == names(kind, "gpt-5") == known | own
@@ -52,7 +52,7 @@ def test_opencode_has_its_own_key_for_its_own_models() -> None:
 
 
 @pytest.mark.parametrize(("kind", "flag"), [("claude", "--max-budget-usd"), ("mini", "--cost-limit")])
-def test_who_tells_its_dollars_at_its_end_is_told_what_it_may_spend(kind: str, flag: str, tmp_path: Path) -> None:
+def test_a_program_that_reports_dollars_at_its_end_gets_a_dollar_limit(kind: str, flag: str, tmp_path: Path) -> None:
     (tmp_path / "prompt.md").write_text("Do it.\n")
 
     def argv(usd: float) -> tuple[str, ...]:

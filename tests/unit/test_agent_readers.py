@@ -118,7 +118,7 @@ def test_any_event_is_read(kind: str, line: bytes) -> None:
 @pytest.mark.parametrize("kind", READERS)
 @given(data=st.data())
 @settings(max_examples=25)
-def test_a_real_line_that_was_bitten_is_read(kind: str, data: st.DataObject) -> None:
+def test_a_damaged_real_line_is_read(kind: str, data: st.DataObject) -> None:
     cli = kind if kind in FOLDERS else FOLDERS[0]
     line = data.draw(st.sampled_from([line for stream in streams(cli) for line in lines(stream)] or [b""]))
     cut, byte = data.draw(st.integers(0, len(line))), data.draw(st.binary(max_size=3))
@@ -148,7 +148,7 @@ HEAVY = {
 
 @pytest.mark.parametrize("heavy", HEAVY)
 @pytest.mark.parametrize("kind", READERS)
-def test_a_heavy_line_is_read_in_a_time_that_grows_with_its_length_only(kind: str, heavy: str) -> None:
+def test_a_long_line_is_read_in_linear_time(kind: str, heavy: str) -> None:
     """Half a megabyte in two seconds leaves much for a slow machine; a square would take hours."""
     began = time.process_time()
     READERS[kind](HEAVY[heavy])
@@ -162,7 +162,7 @@ def test_a_line_of_an_unknown_form_is_counted_and_ignored(kind: str, line: bytes
 
 
 @pytest.mark.parametrize("kind", OF_LINES)
-def test_an_empty_line_tells_nothing(kind: str) -> None:
+def test_an_empty_line_gives_no_event(kind: str) -> None:
     assert READERS[kind](b"") == READERS[kind](b"  \r") == ()
 
 
@@ -172,13 +172,13 @@ def test_half_a_character_becomes_a_question_mark() -> None:
 
 
 @pytest.mark.parametrize("number", ["-1", "true", "1e400", "NaN", "Infinity", '"7"', "[7]", "null", "1e300"])
-def test_what_cannot_be_a_number_of_tokens_is_none(number: str) -> None:
+def test_an_impossible_token_count_is_ignored(number: str) -> None:
     line = f'{{"type":"turn.completed","usage":{{"input_tokens":{number},"output_tokens":7.0}}}}'
     assert READERS["codex"](line.encode())[0] == Spent(usage=Usage(output_tokens=7), total=True)
 
 
 @pytest.mark.parametrize("status", ["allowed", "allowed_warning"])
-def test_a_word_on_limits_with_a_good_answer_is_no_trouble(status: str) -> None:
+def test_a_warning_about_limits_with_a_good_answer_is_no_trouble(status: str) -> None:
     info = {"status": status, "resetsAt": 1794708291}
     assert READERS["claude"](json.dumps({"type": "rate_limit_event", "rate_limit_info": info}).encode()) == ()
 
@@ -209,7 +209,7 @@ API_RESPONSE = b'{"systemPayload":{"uiEvent":{"event.name":"qwen-code.api_respon
         (b"{", False),
     ],
 )
-def test_a_wait_that_only_the_record_of_a_session_tells_of_is_one(record: bytes, waits: bool) -> None:
+def test_a_wait_is_read_from_the_session_record(record: bytes, waits: bool) -> None:
     reported = qwen.read_session(record)
     assert [event.words.partition(" Rate")[0] for event in reported if isinstance(event, Retrying)] == (
         ["error 429 429"] if waits else []
@@ -227,7 +227,7 @@ def test_a_wait_that_only_the_record_of_a_session_tells_of_is_one(record: bytes,
     ],
     ids=["a word", "a list", "endless", "context", "usage"],
 )
-def test_what_a_script_tells_is_checked_like_what_a_program_tells(
+def test_events_of_a_script_are_validated_like_those_of_a_program(
     reported: dict[str, object], event: AgentEvent
 ) -> None:
     line = f"runplan:tell {json.dumps(reported)}".encode()
@@ -235,7 +235,7 @@ def test_what_a_script_tells_is_checked_like_what_a_program_tells(
     assert agent_of("script").read(line) == (event,)
 
 
-def test_dollars_below_the_tokens_are_read_too() -> None:
+def test_dollars_on_the_line_below_the_tokens_are_read() -> None:
     """aider breaks the line where it tells of a cache that was both read and written."""
     lines = [
         b"Tokens: 10k sent, 2k cache write, 3k cache hit, 1k received.",
@@ -262,7 +262,7 @@ def test_dollars_below_the_tokens_are_read_too() -> None:
         pytest.param(None, (), id="none"),
     ],
 )
-def test_an_aider_has_spent_what_its_books_say(
+def test_the_usage_of_aider_is_read_from_its_own_record(
     tmp_path: Path, books: str | None, reported: tuple[AgentEvent, ...]
 ) -> None:
     if books is not None:
@@ -281,7 +281,7 @@ def claudes(**result: object) -> Outcome:
     return outcome_of("claude", [json.dumps({"type": "assistant", "message": said}).encode(), json.dumps(end).encode()])
 
 
-def test_a_refusal_is_one_also_when_it_is_not_called_an_error() -> None:
+def test_a_refusal_without_an_error_flag_is_a_refusal() -> None:
     assert ending("claude", claudes()).kind == "success"
     refused = ending("claude", claudes(stop_reason="refusal"))
     assert (refused.kind, refused.words) == ("refusal", "I cannot help with that.")
@@ -301,7 +301,7 @@ def test_a_refusal_is_one_also_when_it_is_not_called_an_error() -> None:
         pytest.param({"modelUsage": {"m": {"inputTokens": 900, "outputTokens": 9}}}, (900, 9, 0.0), id="models"),
     ],
 )
-def test_a_claude_has_used_what_it_tells_and_no_less_than_was_seen(
+def test_the_usage_of_claude_is_at_least_the_sum_of_its_messages(
     result: dict[str, object], used: tuple[int, int, float]
 ) -> None:
     usage = claudes(**result).tally.usage

@@ -26,7 +26,7 @@ def test_every_agent_has_a_folder_and_every_stream_in_it_an_expectation() -> Non
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_an_expectation_says_nothing_that_nobody_looks_at(folder: str) -> None:
+def test_every_field_of_an_expectation_is_checked(folder: str) -> None:
     assert expected(folder).keys() <= {"install", "calls", "real", "samples"}
     for reported in expected(folder)["samples"].values():
         assert reported.keys() <= KNOWN
@@ -48,7 +48,7 @@ def test_a_captured_stream_is_understood(stream: str) -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_no_line_of_a_captured_stream_is_strange(stream: str) -> None:
+def test_every_line_of_a_captured_stream_is_known(stream: str) -> None:
     assert outcome(stream).tally.unread == 0
 
 
@@ -59,20 +59,20 @@ def test_an_exit_code_proves_no_success() -> None:
 
 
 @pytest.mark.parametrize("stream", saying("context"))
-def test_how_full_the_context_is_is_told_exactly(stream: str) -> None:
+def test_the_context_size_is_exact_where_it_is_reported(stream: str) -> None:
     tally, reported = outcome(stream).tally, expected_of(stream)
     assert (tally.context, tally.window, tally.estimated) == (reported["context"], reported.get("window", 0), False)
 
 
 @pytest.mark.parametrize("stream", saying("estimated"))
-def test_where_only_totals_are_told_the_context_is_a_guess(stream: str) -> None:
+def test_the_context_size_is_estimated_from_totals(stream: str) -> None:
     tally = outcome(stream).tally
     assert tally.estimated is expected_of(stream)["estimated"]
     assert 0 < tally.context < tally.usage.input_tokens
 
 
 @pytest.mark.parametrize("stream", saying("model"))
-def test_who_was_at_work_is_known_where_it_is_told(stream: str) -> None:
+def test_version_and_model_are_read_where_they_are_reported(stream: str) -> None:
     tally, reported = outcome(stream).tally, expected_of(stream)
     assert (tally.model, tally.version) == (reported["model"], reported.get("version", ""))
 

@@ -39,17 +39,17 @@ def launch(**changes: Any) -> Launch:
     return Launch(**{**fields, **changes})
 
 
-def test_dollars_that_were_told_count_whatever_the_price() -> None:
+def test_reported_dollars_override_the_price() -> None:
     reported = Usage(input_tokens=1_000_000, usd=0.5)
     assert metered(Tally(usage=reported), prompt=0, price=PRICE) == reported
 
 
-def test_tokens_without_dollars_have_their_price() -> None:
+def test_tokens_without_dollars_are_priced() -> None:
     reported = Usage(input_tokens=1_000_000, output_tokens=100_000)
     assert metered(Tally(usage=reported), prompt=0, price=PRICE).usd == pytest.approx(3.0)
 
 
-def test_what_came_from_a_cache_costs_a_tenth() -> None:
+def test_cached_tokens_cost_a_tenth() -> None:
     reported = Usage(input_tokens=1_000_000, cached_tokens=900_000)
     assert metered(Tally(usage=reported), prompt=0, price=PRICE).usd == pytest.approx(0.38)
 
@@ -59,18 +59,18 @@ def test_what_came_from_a_cache_costs_a_tenth() -> None:
     [[], [{"type": "turn.failed", "error": {"message": "You've hit your usage limit."}}]],
     ids=["ended", "failed"],
 )
-def test_one_that_told_nothing_has_used_what_went_by_at_least(last: list[dict[str, Any]]) -> None:
+def test_an_agent_without_a_report_has_used_at_least_its_output(last: list[dict[str, Any]]) -> None:
     tally = outcome_of("codex", [json.dumps(event).encode() for event in [COMMAND, *last]]).tally
     assert metered(tally, prompt=4_000, price=PRICE) == Usage(input_tokens=11_000, usd=0.022)
 
 
-def test_what_was_told_counts_before_any_estimate() -> None:
+def test_reported_usage_overrides_an_estimate() -> None:
     done = {"type": "turn.completed", "usage": {"input_tokens": 7, "output_tokens": 1}}
     tally = outcome_of("codex", [json.dumps(event).encode() for event in (COMMAND, done)]).tally
     assert metered(tally, prompt=4_000, price=Price()) == Usage(input_tokens=7, output_tokens=1)
 
 
-def test_a_claude_that_is_ended_is_booked_by_a_guess_that_ends_nobody() -> None:
+def test_the_estimated_cost_of_claude_is_booked_and_ends_no_agent() -> None:
     """It keeps to its limit itself, so it cannot have used more than that."""
     price = price_of(AgentTable(name="claude", kind="claude"), guess=agent_of("claude").guessed_price)
     reported = Tally(usage=Usage(input_tokens=100_000, output_tokens=10_000))
@@ -80,7 +80,7 @@ def test_a_claude_that_is_ended_is_booked_by_a_guess_that_ends_nobody() -> None:
     assert metered(reported, prompt=0, price=price).usd == pytest.approx(2.25)
 
 
-def test_a_price_of_the_settings_is_sure() -> None:
+def test_a_configured_price_is_exact() -> None:
     table = AgentTable(name="claude", kind="claude", usd_per_mtok_in=3.0, usd_per_mtok_out=15.0)
     assert price_of(table, guess=agent_of("claude").guessed_price) == Price(sent=3.0, answered=15.0)
 
@@ -97,11 +97,11 @@ def test_a_price_of_the_settings_is_sure() -> None:
         (AgentTable(name="own", kind="command", argv=("x",)), False),
     ],
 )
-def test_dollars_that_nobody_could_watch_are_known(table: AgentTable, nobody: bool) -> None:
+def test_agents_without_known_dollars_are_named(table: AgentTable, nobody: bool) -> None:
     assert unwatched(table) is nobody
 
 
-def test_a_table_says_window_and_price() -> None:
+def test_a_table_sets_window_and_price() -> None:
     values = {"codex": {"context": 400_000, "usd_per_mtok_in": 1.25, "usd_per_mtok_out": 10}}
     table = settle([Layer(origin="runplan.toml", values={"agents": values})]).settings.agents.agent("codex")
     assert (table.context, table.usd_per_mtok_in, table.usd_per_mtok_out) == (400_000, 1.25, 10.0)
@@ -117,13 +117,13 @@ def test_without_a_budget_nothing_is_limited() -> None:
     assert left({scope: Budget() for scope in SCOPES}, {"day": Cost(tokens=10**9, usd=1e6)}) == Left()
 
 
-def test_the_tightest_scope_decides() -> None:
+def test_the_smallest_remaining_budget_decides() -> None:
     budgets = {"dispatch": Budget(tokens=500), "phase": Budget(tokens=1000, usd=5.0), "day": Budget(usd=8.0)}
     spent = {"phase": Cost(tokens=700, usd=1.0), "day": Cost(usd=7.5)}
     assert left(budgets, spent) == Left(tokens=300, usd=0.5, bounds=("limits.phase_tokens", "limits.day_usd", ""))
 
 
-def test_what_agents_at_work_may_use_is_not_given_twice() -> None:
+def test_the_budget_of_running_agents_is_reserved() -> None:
     """The sum of what is spent and given out never goes over; what is only given out is waited for."""
     budgets = {"day": Budget(tokens=1000)}
     spent = {"day": Cost(tokens=300)}

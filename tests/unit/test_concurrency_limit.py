@@ -29,7 +29,7 @@ def test_first_come_first_served(limit: ConcurrencyLimit, woken: list[str]) -> N
     assert limit.request(("r2", "b"))
 
 
-def test_a_full_repository_does_not_hold_up_the_others(woken: list[str]) -> None:
+def test_a_repository_at_its_limit_does_not_delay_the_others(woken: list[str]) -> None:
     limit = ConcurrencyLimit(host=3, repository=1, wake=woken.append)
     assert [limit.request(key) for key in (("r1", "a"), ("r1", "b"), ("r2", "c"))] == [True, False, True]
 

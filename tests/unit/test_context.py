@@ -51,20 +51,20 @@ def test_the_gauge_knows_the_window_of_the_model(model: str, tokens: int, expect
     assert percent(Tally(model=model, context=tokens), launch()) == expected
 
 
-def test_what_the_agent_tells_of_its_window_counts_first() -> None:
+def test_the_reported_window_overrides_the_known_one() -> None:
     assert window_of("claude-sonnet-4-5", 1_000_000) == 1_000_000
 
 
-def test_a_window_that_was_set_counts_before_what_the_agent_tells() -> None:
+def test_a_configured_window_overrides_the_reported_one() -> None:
     assert percent(Tally(model="claude-sonnet-4-5", context=110_000, window=200_000), launch(window=1_000_000)) == 11
 
 
-def test_a_program_that_tells_no_model_has_the_window_of_the_one_it_was_asked_for() -> None:
+def test_a_program_without_a_reported_model_has_the_window_of_the_requested_one() -> None:
     assert percent(Tally(context=136_000), launch(model="gpt-5")) == 50
     assert percent(Tally(context=100_000, model="claude-sonnet-4-5"), launch(model="gpt-5")) == 50
 
 
-def test_an_estimate_falls_to_what_the_program_says_it_used() -> None:
+def test_an_estimate_is_at_most_the_reported_usage() -> None:
     """No conversation is longer than all that was said."""
     folding = Folding()
     folding.take(Context(tokens=180_000, estimated=True))
@@ -75,7 +75,7 @@ def test_an_estimate_falls_to_what_the_program_says_it_used() -> None:
 
 
 @pytest.mark.parametrize("name", ["codex", "gemini"])
-def test_one_commands_output_fills_no_more_than_the_program_sends_of_it(name: str) -> None:
+def test_command_output_counts_up_to_what_the_program_sends(name: str) -> None:
     long = "y" * 400_000
     event = {
         "codex": {"type": "item.completed", "item": {"type": "command_execution", "aggregated_output": long}},
@@ -114,13 +114,13 @@ WARN, CRITICAL = 50, 60
         pytest.param(Tally(context=150_000, estimated=True), (True, True), id="a guess of 75"),
     ],
 )
-def test_at_fifty_per_cent_it_warns_and_at_sixty_it_hands_over_and_guesses_wait_fifteen_points_longer(
+def test_the_gauge_warns_at_50_percent_hands_over_at_60_and_adds_15_for_estimates(
     tally: Tally, answer: tuple[bool, bool]
 ) -> None:
     assert (reached(WARN, tally, launch()), reached(CRITICAL, tally, launch())) == answer
 
 
-def test_a_threshold_of_nothing_is_never_reached() -> None:
+def test_a_threshold_of_zero_is_never_reached() -> None:
     assert not reached(0, Tally(context=900_000), launch())
 
 
@@ -130,7 +130,7 @@ def test_the_prompt_the_window_and_the_model_of_the_launch_count() -> None:
     assert reached(WARN, Tally(context=30_000, estimated=True), launch(prompt=400_000))
 
 
-def test_a_reading_is_read_back_as_it_was_written_and_holds_no_more_than_the_end_of_the_message() -> None:
+def test_a_reading_survives_a_round_trip_with_the_end_of_the_message() -> None:
     message = "x" * MESSAGE + "the end"
     made = reading(Tally(context=104_000), launch(), message=message)
     assert made == Reading(percent=52, estimated=False, message=message[-MESSAGE:])
@@ -138,7 +138,7 @@ def test_a_reading_is_read_back_as_it_was_written_and_holds_no_more_than_the_end
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "\0\0", '{"percent": 5}'])
-def test_half_a_reading_is_none(text: str | None) -> None:
+def test_an_incomplete_reading_is_ignored(text: str | None) -> None:
     assert reading_of(text) is None
 
 
@@ -171,7 +171,7 @@ def test_the_note_begins_with_the_next_step_and_names_what_is_left() -> None:
     assert "- W1" not in text
 
 
-def test_the_note_is_utf8_whatever_the_files_are_called() -> None:
+def test_the_note_is_utf8_for_any_file_name() -> None:
     assert "\n- a\\xff\n- c\\nd\n" in note(standing(files=("a\udcff", "c\nd")))
 
 
@@ -188,7 +188,7 @@ def test_a_note_that_is_written_early_says_that_the_agent_went_on() -> None:
     assert "was ended" not in text
 
 
-def test_the_note_is_short_whatever_there_is_to_tell() -> None:
+def test_the_note_has_a_bounded_length() -> None:
     long = standing(
         files=tuple(f"f{n}" for n in range(500)),
         items=tuple((f"W{n}", "x" * 500) for n in range(200)),

@@ -85,13 +85,13 @@ def test_before_its_time_nothing_is_due() -> None:
 
 
 @pytest.mark.parametrize("misfire", ["run-once", "skip"])
-def test_in_time_it_fires_whatever_is_said_of_missed_ones(misfire: str) -> None:
+def test_a_slot_in_time_fires_under_every_misfire_setting(misfire: str) -> None:
     found = ask(a_row("4h", "2026-04-19 10:09", misfire=misfire), "2026-04-19 14:10")
     assert found.fire == Slot(at("2026-04-19 14:09"), "2026-04-19T14:09:00Z")
     assert (found.missed, found.next.at) == ((), at("2026-04-19 18:09"))
 
 
-def test_what_was_missed_collapses_to_one_run() -> None:
+def test_missed_slots_collapse_to_one_run() -> None:
     found = ask(a_row("4h", "2026-04-19 10:09"), "2026-04-20 03:00")
     assert found.fire is not None
     assert keys([found.fire]) == ["02:09"]
@@ -99,7 +99,7 @@ def test_what_was_missed_collapses_to_one_run() -> None:
     assert found.next.at == at("2026-04-20 06:09")
 
 
-def test_what_was_missed_is_only_recorded_when_it_is_to_be_skipped() -> None:
+def test_missed_slots_are_only_recorded_under_misfire_skip() -> None:
     found = ask(a_row("4h", "2026-04-19 10:09", misfire="skip"), "2026-04-20 03:00")
     assert found.fire is None
     assert keys(found.missed) == ["14:09", "18:09", "22:09", "02:09"]
@@ -119,7 +119,7 @@ def test_what_was_missed_is_only_recorded_when_it_is_to_be_skipped() -> None:
         ("hour", GRACE.total_seconds() + 1, False),
     ],
 )
-def test_a_little_late_is_on_time_unless_the_next_slot_is_nearer(spec: str, late: float, fires: bool) -> None:
+def test_a_slot_within_its_grace_is_on_time(spec: str, late: float, fires: bool) -> None:
     row = a_row(spec, "2026-04-19 10:00", misfire="skip")
     first = ask(row, "2026-04-19 10:00").next
     found = what_is_due(row, first.at + timedelta(seconds=late))
@@ -152,7 +152,7 @@ def test_in_another_zone_nothing_is_due_from_before_the_last_slot() -> None:
 
 @pytest.mark.parametrize("spec", ["1m", "* * * * *", "* * 29 2 *"])
 @pytest.mark.parametrize("misfire", ["run-once", "skip"])
-def test_a_clock_that_was_wrong_by_decades_is_told_as_a_span(spec: str, misfire: str) -> None:
+def test_a_clock_wrong_by_decades_is_recorded_as_one_span(spec: str, misfire: str) -> None:
     """Millions of slots are not listed one by one, and none is left out."""
     found = ask(a_row(spec, "1970-01-01 00:00", misfire=misfire), "2026-03-01 00:00")
     assert len(found.missed) == MOST_LISTED
@@ -165,7 +165,7 @@ def test_a_clock_that_was_wrong_by_decades_is_told_as_a_span(spec: str, misfire:
     assert found.next.at == at("2026-03-01 00:01" if in_time else "2028-02-29 00:00")
 
 
-def test_one_more_than_are_listed_is_still_told() -> None:
+def test_one_slot_more_than_are_listed_is_recorded() -> None:
     for count in (MOST_LISTED, MOST_LISTED + 1, MOST_LISTED + 2):
         found = what_is_due(a_row("1m", "2026-04-19 10:00"), at("2026-04-19 10:00") + timedelta(minutes=count))
         assert len(found.missed) == min(count - 1, MOST_LISTED)
@@ -233,7 +233,7 @@ schedules = st.builds(
 @quick
 @given(row=schedules, jumps=st.lists(JUMPS, min_size=1, max_size=8))
 @example(row=a_row("day at 2:30", STARTS[1], zone="Europe/Berlin"), jumps=[DAY, -3600, 3600])
-def test_every_slot_is_fired_or_missed_exactly_once_whatever_the_clock_does(row: ScheduleRow, jumps: list[int]) -> None:
+def test_every_slot_is_fired_or_missed_exactly_once_under_any_clock(row: ScheduleRow, jumps: list[int]) -> None:
     now = latest = parse_iso(row.made)
     handled: list[Slot] = []
     for jump in jumps:
@@ -291,12 +291,12 @@ def test_slots_and_their_keys_grow_and_a_scheduler_that_is_in_time_fires_them_al
 
 @pytest.mark.parametrize("spec", ["4h", "day at 9am", "weekday at 14:15", "monday at 8", "*/7 3-5 * * *"])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
-def test_readers_are_told_the_slot_that_the_daemon_waits_for(spec: str, zone: str) -> None:
+def test_readers_see_the_slot_that_the_daemon_waits_for(spec: str, zone: str) -> None:
     row, now = a_row(spec, "2026-01-01 09:30", zone=zone), at("2026-01-01 12:00")
     assert upcoming(row, now) == what_is_due(row, now).next.at
 
 
-def test_readers_believe_the_recorded_slot_until_it_has_come() -> None:
+def test_readers_use_the_recorded_slot_until_it_is_due() -> None:
     row = replace(a_row("4h", "2026-01-01 09:30"), next="2026-01-01T13:00:00Z")
     early, late = at("2026-01-01 12:59"), at("2026-01-01 13:30")
     assert (upcoming(row, early), is_due(row, early)) == (at("2026-01-01 13:00"), False)
@@ -304,7 +304,7 @@ def test_readers_believe_the_recorded_slot_until_it_has_come() -> None:
 
 
 @pytest.mark.parametrize("more", [{"spec": "full moon"}, {"zone": "Moon/Far_Side"}, {"zone": "../etc"}])
-def test_what_this_machine_does_not_know_is_not_guessed(more: dict[str, str]) -> None:
+def test_a_slot_in_an_unknown_zone_is_not_guessed(more: dict[str, str]) -> None:
     row, now = replace(a_row("4h", "2026-01-01 09:30"), **more), at("2026-01-01 15:00")
     assert (upcoming(row, now), is_due(row, now)) == (None, False)
 
@@ -320,7 +320,5 @@ def test_what_this_machine_does_not_know_is_not_guessed(more: dict[str, str]) ->
         ({"last": json.dumps(["2026-01-01T13:30:00Z", "2026-01-01T13:30:00Z"])}, 4.5, False),
     ],
 )
-def test_a_slot_that_has_come_and_that_nobody_has_answered_is_due(
-    more: dict[str, str], hours: float, fires: bool
-) -> None:
+def test_a_slot_that_has_come_without_an_answer_is_due(more: dict[str, str], hours: float, fires: bool) -> None:
     assert is_due(a_row("4h", "2026-01-01 09:30", **more), at("2026-01-01 09:30") + timedelta(hours=hours)) is fires

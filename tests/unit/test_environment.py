@@ -56,7 +56,7 @@ def test_names_to_keep_are_added_but_never_the_keys_to_the_forge() -> None:
     assert made == GIT | {"ANTHROPIC_API_KEY": "k"}
 
 
-def test_what_git_and_runplan_obey_is_never_passed_on_and_refused_where_it_is_asked_for() -> None:
+def test_variables_of_git_and_runplan_are_never_passed_on() -> None:
     for name in ("GIT_SSH_COMMAND", "GIT_CONFIG_PARAMETERS", "GIT_DIR", "RUNPLAN_RUN_LANDING", "RUNPLAN_DISPATCH"):
         assert agent_environment({name: "x"}, keep=(name,), settings={}) == GIT
         table = {"kind": "command", "argv": ["x"], "env": ["PAGER", name]}
@@ -72,7 +72,7 @@ def test_settings_go_over_the_caller_but_not_over_the_identity() -> None:
     assert made == GIT | {"TERM": "dumb", "NO_COLOR": "1"}
 
 
-def test_our_own_processes_beside_an_agent_see_what_an_interpreter_needs() -> None:
+def test_shim_and_spawner_get_the_variables_of_the_interpreter() -> None:
     kept = dict.fromkeys(("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "RUNPLAN_DISPATCH"), "x")
     assert (
         own_environment(
@@ -115,7 +115,7 @@ STAYS = """
 @pytest.mark.parametrize(
     ("name", "travels"), [(name, True) for name in TRAVELS.split()] + [(name, False) for name in STAYS.split()]
 )
-def test_a_name_travels_only_when_it_is_on_the_list(name: str, travels: bool) -> None:
+def test_a_variable_is_sent_only_when_it_is_on_the_list(name: str, travels: bool) -> None:
     assert for_a_run({name: "value"}, agents()) == ({name: "value"} if travels else {})
 
 
@@ -128,7 +128,7 @@ def test_every_agent_of_the_run_gets_its_own_names() -> None:
     assert sent == {"GEMINI_API_KEY": "g", "LOCAL_KEY": "l"}
 
 
-def test_what_is_for_pushing_reaches_no_agent() -> None:
+def test_credentials_for_pushing_reach_no_agent() -> None:
     caller = dict.fromkeys(("SSH_AUTH_SOCK", "GIT_ASKPASS", "SSH_ASKPASS", "PATH"), "x")
     sent = for_a_run(caller, agents())
 
@@ -155,7 +155,7 @@ def test_a_daemon_is_started_without_keys_and_settings(name: str, given: bool) -
     assert (name in for_the_daemon({name: "x"})) is given
 
 
-def test_only_what_was_sent_is_needed() -> None:
+def test_only_variables_that_were_sent_are_needed() -> None:
     sent = {"ANTHROPIC_API_KEY": "a", "PATH": "p", "SSH_AUTH_SOCK": "s", "OPENAI_API_KEY": ""}
 
     assert needed_by_a_run(sent, agents(), pushes=False) == ("ANTHROPIC_API_KEY",)
@@ -163,20 +163,20 @@ def test_only_what_was_sent_is_needed() -> None:
     assert needed_by_a_run({}, agents(), pushes=True) == ()
 
 
-def test_what_a_table_names_is_needed_too() -> None:
+def test_variables_named_by_a_table_are_needed() -> None:
     local = AgentTable(name="local", kind="command", argv=("x",), env=("LOCAL_KEY", "OTHER"))
 
     assert needed_by_a_run({"LOCAL_KEY": "l"}, agents("local", "local", local), pushes=False) == ("LOCAL_KEY",)
 
 
-def test_after_a_restart_the_missing_are_named_in_order() -> None:
+def test_missing_variables_are_named_in_order_after_a_restart() -> None:
     names = ("A_KEY", "B_KEY", "C_KEY")
 
     assert missing(names, at_hand={"B_KEY": "b", "C_KEY": ""}) == ("A_KEY", "C_KEY")
     assert missing(names, at_hand=dict.fromkeys(names, "x")) == ()
 
 
-def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
+def test_the_wait_names_the_missing_variables_and_the_command() -> None:
     reported = describe_missing(("A_KEY",), plan="plans/x.md")
 
     assert reported.startswith("the daemon restarted and lost $A_KEY")
@@ -184,7 +184,7 @@ def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
     assert describe_missing(("A_KEY", "B_KEY"), plan="x").startswith("the daemon restarted and lost $A_KEY, $B_KEY")
 
 
-def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:
+def test_variables_of_the_checks_are_sent_and_needed() -> None:
     caller = {"DATABASE_URL": "postgres://x", "GITHUB_TOKEN": "t", "OTHER": "o"}
 
     sent = for_a_run(caller, agents(), checks=("DATABASE_URL",))

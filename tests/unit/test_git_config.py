@@ -31,7 +31,7 @@ def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -
         ("url.x.insteadof", False),
     ],
 )
-def test_only_what_converts_or_signs_is_taken_over(key: str, taken: bool) -> None:
+def test_only_settings_that_convert_or_sign_are_copied(key: str, taken: bool) -> None:
     assert bool(allowed([(key, "x")])) is taken
 
 

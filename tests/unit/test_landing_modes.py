@@ -46,7 +46,7 @@ def test_the_mode_decides_which_ref_shows_the_target(mode: str, ref: str, uses_r
         ("pr", False, "landing by pr is not in this version of runplan; use cherry-pick or direct"),
     ],
 )
-def test_what_cannot_land_is_refused_before_any_work(mode: str, protected: bool, said: str) -> None:
+def test_an_unusable_landing_mode_is_refused_before_any_work(mode: str, protected: bool, said: str) -> None:
     run = run_settings(main_protected=protected)
     if not said:
         return modes.require_allowed(mode, run)

@@ -54,7 +54,7 @@ PATHS = st.lists(st.sampled_from(["a", "b", "c.py", "d"]), min_size=1, max_size=
 
 
 @given(PATHS, PATHS, st.sampled_from(["", "/**", "/*", "*"]), st.sampled_from(["", "/**", "/*", "?"]))
-def test_what_both_cover_is_always_seen_as_an_overlap(one: str, two: str, tail: str, other_tail: str) -> None:
+def test_a_path_covered_by_both_patterns_is_an_overlap(one: str, two: str, tail: str, other_tail: str) -> None:
     from runplan.globs import matches
 
     shared = [path for path in ("a", "a/b", "a/b/c.py", "b", "c.py", "d/d/d", one, two, f"{one}/a", f"{two}/b")
@@ -62,7 +62,7 @@ def test_what_both_cover_is_always_seen_as_an_overlap(one: str, two: str, tail: 
     assert not shared or overlap([one + tail], [two + other_tail])
 
 
-def test_those_that_are_due_and_apart_are_begun_in_the_order_of_the_plan() -> None:
+def test_ready_phases_without_overlap_begin_in_plan_order() -> None:
     bodies = {
         "1": "Touches: a/",
         "2": "Touches: b/",
@@ -80,7 +80,7 @@ def test_those_that_are_due_and_apart_are_begun_in_the_order_of_the_plan() -> No
     assert startable(plan, {}, limit=0) == []
 
 
-def test_the_first_that_touches_everything_is_begun_alone() -> None:
+def test_a_first_phase_that_touches_everything_begins_alone() -> None:
     plan = parse(a_plan({"1": "⬚", "2": "⬚"}, {"1": "Text.", "2": "Touches: b/"}), path="plans/x.md")
 
     assert [phase.id for phase in startable(plan, {}, limit=2)] == ["1"]
@@ -93,7 +93,7 @@ def test_neither_done_nor_blocked_phases_are_begun() -> None:
     assert [phase.id for phase in startable(plan, {}, limit=3)] == ["3"]
 
 
-def test_a_fact_of_a_lane_comes_back_from_the_journal_with_its_lane() -> None:
+def test_an_event_of_a_lane_keeps_its_lane_in_the_journal() -> None:
     fact = e.LaneFact(lane="2", event=e.Queued())
 
     body = to_json(fact)
@@ -105,7 +105,7 @@ def test_a_fact_of_a_lane_comes_back_from_the_journal_with_its_lane() -> None:
     assert recorded_as("Queued", to_json(e.Queued())) == e.Queued()
 
 
-def test_what_belongs_to_a_lane_tells_the_run() -> None:
+def test_the_name_of_a_lane_gives_its_run() -> None:
     assert mark("r12", "3") != "r12"
     assert run_of(mark("r12", "3")) == "r12" == run_of("r12")
 
@@ -134,7 +134,7 @@ def at_work(phase: str, id_: str) -> list[e.Event]:
     return [read(phase), lease, known, e.DispatchStarted(id=id_, role="implement", agent="robot", cycle=1)]
 
 
-def test_each_lane_is_decided_as_if_it_were_alone() -> None:
+def test_each_lane_is_decided_independently() -> None:
     state = fold([*two_lanes(), *in_lane("1", *at_work("p1", "r_1.1"))])
 
     decision = decide(state)
@@ -147,7 +147,7 @@ def test_each_lane_is_decided_as_if_it_were_alone() -> None:
     assert not decision.waiting
 
 
-def test_a_run_waits_only_when_all_its_lanes_do_and_until_the_first_of_them_goes_on() -> None:
+def test_a_run_waits_until_the_first_of_its_lanes_can_continue() -> None:
     paused = [e.Paused(kind="limit", until=f"2030-01-0{n}T00:00:00Z", agent="claude") for n in (1, 2)]
     facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", read("p2"), paused[1])]
     one = decide(fold(facts))
@@ -160,7 +160,7 @@ def test_a_run_waits_only_when_all_its_lanes_do_and_until_the_first_of_them_goes
 LATER = "2030-01-01T00:00:00Z"
 
 
-def test_a_lane_whose_remote_does_not_answer_holds_up_no_other() -> None:
+def test_a_lane_with_an_unreachable_remote_delays_no_other() -> None:
     silent = e.Paused(kind="unreachable", until=LATER, words="origin")
     facts = [*two_lanes(), *in_lane("1", read("p1"), silent), *in_lane("2", *at_work("p2", "d2"))]
 
@@ -173,7 +173,7 @@ def test_a_lane_whose_remote_does_not_answer_holds_up_no_other() -> None:
     assert (decision.waiting, decision.wake) == ("", LATER)
 
 
-def test_a_target_that_cannot_be_asked_what_else_may_begin_holds_up_nobody() -> None:
+def test_an_unreachable_target_delays_no_running_lane() -> None:
     facts = [*two_lanes(parallel=3), *in_lane("1", read("p1"), e.RunEnded(outcome="done"))]
     silent = e.Paused(kind="unreachable", until=LATER, words="origin")
 
@@ -187,7 +187,7 @@ def test_a_target_that_cannot_be_asked_what_else_may_begin_holds_up_nobody() -> 
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "limit", "checkout"])
-def test_a_stop_does_not_wait_for_what_the_run_waited_for(kind: str) -> None:
+def test_a_stop_overrides_the_wait_of_a_run(kind: str) -> None:
     pause = e.Paused(kind=kind, until=LATER, words="origin")
     alone = fold([started(), read("p1"), pause, e.StopRequested(by="me")])
     side = fold([*two_lanes(), *in_lane("1", read("p1"), pause), e.StopRequested(by="me")])
@@ -200,7 +200,7 @@ def test_a_stop_does_not_wait_for_what_the_run_waited_for(kind: str) -> None:
     assert decide(ends).actions == (a.End(id="d1"),)
 
 
-def test_what_was_asked_for_is_the_next_phase_so_nothing_else_begins_after_the_lanes() -> None:
+def test_a_run_of_the_next_phase_begins_nothing_after_its_lanes() -> None:
     facts = [*two_lanes(parallel=3), e.RunResumed(mode="next", wanted="", auto=True, test_command="", parallel=3)]
     done = [fact for n in ("1", "2") for fact in in_lane(n, read(f"p{n}"), e.RunEnded(outcome="done"))]
 
@@ -208,7 +208,7 @@ def test_what_was_asked_for_is_the_next_phase_so_nothing_else_begins_after_the_l
     assert decide(fold([*facts, *done])).actions == (a.Finish(outcome="done"),)
 
 
-def test_who_waits_for_the_rest_of_a_budget_looks_again_when_another_agent_has_ended() -> None:
+def test_a_wait_for_budget_is_checked_again_when_another_agent_ends() -> None:
     waits = e.Paused(kind="budget", until=LATER, words="the rest")
     facts = [*two_lanes(), *in_lane("1", read("p1"), waits), *in_lane("2", *at_work("p2", "d2"))]
     ended = e.DispatchEnded(id="d2", role="implement", ending="exited", code=0)
@@ -218,7 +218,7 @@ def test_who_waits_for_the_rest_of_a_budget_looks_again_when_another_agent_has_e
     assert not isinstance(first.action, a.Sleep)
 
 
-def test_room_beside_the_others_is_looked_for_once_and_again_when_one_has_ended() -> None:
+def test_the_plan_is_checked_for_parallel_phases_once_per_ended_lane() -> None:
     three = two_lanes(parallel=3)
     assert a.ReadPlan() not in decide(fold(three)).actions
 
@@ -229,7 +229,7 @@ def test_room_beside_the_others_is_looked_for_once_and_again_when_one_has_ended(
     assert a.ReadPlan() not in decide(fold([*ended, e.Halted(by="me")])).actions
 
 
-def test_after_a_failure_nothing_is_begun_and_the_run_ends_with_it_when_the_others_have_ended() -> None:
+def test_after_a_failure_nothing_begins_and_the_run_fails_when_the_others_have_ended() -> None:
     failed = e.PhaseFailed(phase="p1", reason="agent-failed", step="implement", detail="x")
     lost = e.RunEnded(outcome="failed", reason="agent-failed", detail="x")
     facts = [*two_lanes(), *in_lane("1", read("p1"), failed, lost)]
@@ -241,7 +241,7 @@ def test_after_a_failure_nothing_is_begun_and_the_run_ends_with_it_when_the_othe
     assert failure(over) == failed
 
 
-def test_a_phase_that_somebody_else_has_done_meanwhile_is_no_failure() -> None:
+def test_a_phase_completed_by_another_process_is_no_failure() -> None:
     facts = [
         *two_lanes(),
         *in_lane("1", e.RunEnded(outcome="nothing-to-do")),
@@ -251,12 +251,12 @@ def test_a_phase_that_somebody_else_has_done_meanwhile_is_no_failure() -> None:
     assert decide(fold(facts)).actions == (a.ReadPlan(),)
 
 
-def test_a_lane_that_nobody_has_opened_is_a_fault_of_ours() -> None:
+def test_an_event_of_an_unknown_lane_is_an_internal_error() -> None:
     with pytest.raises(KeyError):
         fold([*two_lanes(), *in_lane("3", read("p3"))])
 
 
-def test_what_a_person_says_of_the_run_is_said_to_every_lane() -> None:
+def test_a_request_for_the_run_reaches_every_lane() -> None:
     facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", *at_work("p2", "d2"))]
     stopped = decide(fold([*facts, e.StopRequested(by="me")]))
     halted = decide(fold([*two_lanes(), e.Halted(by="me")]))
@@ -266,7 +266,7 @@ def test_what_a_person_says_of_the_run_is_said_to_every_lane() -> None:
     assert decide(fold([*two_lanes(), e.Halted(by="me"), e.Continued()])).waiting == ""
 
 
-def test_a_rejection_means_the_lane_whose_candidate_it_names() -> None:
+def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     built = [
         e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree=tree, patch="p") for tree in ("t1", "t2")
     ]
@@ -314,7 +314,7 @@ class Lanes:
 
 @settings(max_examples=25, deadline=None)
 @given(st.data(), st.sampled_from(["", "make test"]))
-def test_side_by_side_or_not_every_run_ends_and_no_lane_lands_twice(data: st.DataObject, checks: str) -> None:
+def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, checks: str) -> None:
     world = Lanes(data)
     facts: list[e.Fact] = [replace(started(test_command=checks), parallel=3)]
     state = fold(facts)

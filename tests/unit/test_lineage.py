@@ -30,7 +30,7 @@ def test_a_branch_that_left_its_base_may_not() -> None:
     )
 
 
-def test_what_came_from_elsewhere_is_named_with_the_ref_that_holds_it() -> None:
+def test_a_foreign_commit_is_named_with_its_ref() -> None:
     assert f"a commit that this attempt did not make: {'0' * 12} Theirs 0 (on origin/main);" in told(brought(1))
     assert "Theirs 2 (on origin/main) and 2 more; nothing landed, and the work is kept on runplan/x/1" in told(
         brought(5)

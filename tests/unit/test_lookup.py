@@ -25,10 +25,10 @@ GONE = ("plans/P2.md", "plans/X.md", "plans/late.md")
         ("plans/late.md", "plans/late.md"),
     ],
 )
-def test_a_plan_that_is_gone_is_found_where_no_other_is_meant(word: str, plan: str) -> None:
+def test_a_deleted_plan_is_found_when_no_other_matches(word: str, plan: str) -> None:
     assert find_plan(word, PLANS, place="plans", gone=GONE) == plan
 
 
-def test_a_word_for_none_is_told_those_that_are_there() -> None:
+def test_an_unknown_plan_name_lists_the_existing_plans() -> None:
     with pytest.raises(NotFound, match=r"there are: plans/Q2.md, plans/deep/X.md, plans/later.md$"):
         find_plan("zzz", PLANS, place="plans", gone=GONE)

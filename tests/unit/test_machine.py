@@ -48,7 +48,7 @@ def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
     st.sampled_from(["", "make test"]),
     st.sampled_from(["", "make setup"]),
 )
-def test_whatever_happens_a_run_ends_in_a_named_outcome(
+def test_every_run_ends_in_a_named_outcome(
     data: st.DataObject, mode: str, auto: bool, test_command: str, setup: str
 ) -> None:
     events = drive(data, started(mode, auto=auto, test_command=test_command, setup=setup))
@@ -107,14 +107,14 @@ def test_there_are_never_more_fixes_than_allowed(data: st.DataObject) -> None:
     assert all(len(cycles) <= 3 for cycles in fixes.values())
 
 
-def test_events_survive_being_written_down() -> None:
+def test_events_survive_a_round_trip() -> None:
     read = e.PlanRead(tip="c", choice="next", phase="1", items=(("W1", "x"),), touches=("a/**",))
     given = e.VerdictGiven(tree="t", patch="p", passed=False, items=(("W1", False, "no"),), agent="robot")
     for event in (started(), read, given, e.RunEnded(outcome="done")):
         assert from_json(name_of(event), to_json(event)) == event
 
 
-def test_an_event_of_a_newer_version_is_passed_over_and_new_fields_are_ignored() -> None:
+def test_an_event_type_of_a_newer_version_and_its_new_fields_are_ignored() -> None:
     assert from_json("FromTheFuture", "{}") is None
     assert from_json("RunEnded", '{"outcome": "done", "shape": "round"}') == e.RunEnded(outcome="done")
 
@@ -141,7 +141,7 @@ def test_a_proven_candidate_lands_at_once_with_auto() -> None:
     assert decide(landing()).actions == (a.Land(),)
 
 
-def test_a_begun_landing_is_asked_about_before_anything_else() -> None:
+def test_a_begun_landing_is_recovered_before_anything_else() -> None:
     begun = e.LandingStarted(id="l", ref="r", old="c0", new="c2", code="c1")
     assert decide(landing(begun)).actions == (a.Land(),)
     assert decide(landing(begun, e.StopRequested(by="me"))).actions == (a.Land(),)
@@ -178,7 +178,7 @@ def test_a_target_that_keeps_moving_ends_the_phase() -> None:
     assert action.reason == Reason.TARGET_MOVING
 
 
-def test_a_held_landing_waits_until_somebody_calls_it_on() -> None:
+def test_a_held_landing_waits_until_it_is_resumed() -> None:
     held = e.LandingHeld(id="l", why="a.txt is edited")
     waiting = decide(landing(held))
     assert (waiting.actions, waiting.waiting) == ((), "checkout")
@@ -201,7 +201,7 @@ def test_a_rejected_candidate_is_not_landed() -> None:
     assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: no")
 
 
-def test_a_rejection_of_another_candidate_is_none_of_this_one() -> None:
+def test_a_rejection_of_another_candidate_is_ignored() -> None:
     asked = e.ApprovalAsked(tree="t1")
     assert decide(landing(asked, e.Rejected(tree="t0", why="no"))) == decide(landing(asked))
 
@@ -269,7 +269,7 @@ def test_a_fresh_agent_goes_on_while_the_tree_changes(trees: tuple[str, ...]) ->
 
 
 @pytest.mark.parametrize("used", [pytest.param(1, id="S20"), 2, 3])
-def test_hand_overs_that_were_used_stay_used_when_somebody_calls_the_run_on(used: int) -> None:
+def test_used_handovers_still_count_after_a_resume(used: int) -> None:
     """However often it is resumed, no more than three agents follow the first."""
     state = handed_over(*(f"t{number}" for number in range(used)))
     full = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind="context")
@@ -280,7 +280,7 @@ def test_hand_overs_that_were_used_stay_used_when_somebody_calls_the_run_on(used
     assert isinstance(action, a.HandOver if used < 3 else a.Fail)
 
 
-def test_an_armed_hand_over_changes_what_is_told_and_nothing_that_is_done() -> None:
+def test_an_armed_handover_changes_the_explanation_and_no_action() -> None:
     """S8: the agent is waited for as before; the note goes with the work, or with the hand-over."""
     begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
     state = apply(handed_over("t1"), begun)
@@ -302,7 +302,7 @@ def test_an_armed_hand_over_changes_what_is_told_and_nothing_that_is_done() -> N
 
 
 @pytest.mark.parametrize("kind", [pytest.param("context", id="S9"), "max-turns"])
-def test_an_agent_without_room_that_says_it_is_done_has_no_successor(kind: str) -> None:
+def test_an_agent_with_a_full_context_that_returns_done_has_no_successor(kind: str) -> None:
     ended = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind=kind, said="done")
     begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
     state = apply(apply(handed_over("t1", "t2", "t3"), begun), ended)
@@ -320,7 +320,7 @@ def test_setup_runs_before_the_baseline_and_again_before_each_gate() -> None:
     assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"), *ran("gate", "t1", 1), red)) == ("setup", "t1")
 
 
-def test_a_gate_that_vanished_is_run_again_on_a_tree_that_is_prepared_anew() -> None:
+def test_a_lost_gate_runs_again_on_a_newly_prepared_tree() -> None:
     lost: list[e.Event] = [
         e.DispatchStarted(id="g", role="gate", agent="", cycle=1, tree="t1"),
         e.DispatchEnded(id="g", role="gate", ending="lost", code=None),
@@ -344,7 +344,7 @@ def test_a_fixer_of_work_on_a_moved_target_begins_with_the_tree_that_failed() ->
     assert (action.onto, action.start, action.tree, action.conflict) == ("c9", "c10", "t10", False)
 
 
-def test_other_checks_at_a_resume_prove_everything_again() -> None:
+def test_a_resume_with_other_checks_runs_all_checks_again() -> None:
     green = e.GateJudged(tree="t1", answer="passed", code=0, line="", time=1)
     before = proven_by(*IMPLEMENTED, *ran("setup", "t1"), *ran("gate", "t1"), green)
     assert due(before) == ("verify", "t1")
@@ -444,7 +444,7 @@ CONFLICTED: list[e.Event] = [
 ]
 
 
-def test_a_fixer_that_says_it_failed_leaves_a_conflict_whatever_its_exit_code() -> None:
+def test_a_fixer_that_returns_failed_leaves_the_conflict_with_any_exit_code() -> None:
     (action,) = decide(proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2, said="failed"))).actions
     assert isinstance(action, a.Fail)
     assert action.reason == Reason.CONFLICT
@@ -461,7 +461,7 @@ def test_a_fixer_that_crashes_twice_over_a_conflict_leaves_the_conflict() -> Non
     assert "a.txt, b.txt: r (fix) exited with code 1: oops; it was tried once more" in action.detail
 
 
-def test_a_role_that_was_tried_once_more_is_so_again_in_the_next_fix_cycle_only() -> None:
+def test_a_role_is_retried_once_per_fix_cycle() -> None:
     first = [*sent("implement", "crashed"), *sent("implement", "crashed", again="x")[:1], *ran("implement")[1:]]
     worked = proven_by(*BEFORE["implement"][0], *first, *IMPLEMENTED[-2:], *FAILED_GATES)
     (action,) = decide(fold_on(worked, *sent("fix", "killed", cycle=2))).actions

@@ -37,11 +37,11 @@ def test_a_name_has_its_help_and_kind_once_above_all_its_numbers() -> None:
         (-2, "-2"),
     ],
 )
-def test_numbers_are_written_as_the_format_has_them(value: float, written: str) -> None:
+def test_numbers_have_the_prometheus_format(value: float, written: str) -> None:
     assert render([Sample("a", "A", (), value)]).splitlines()[-1] == f"a {written}"
 
 
-def test_file_names_that_are_no_text_do_not_break_it() -> None:
+def test_file_names_that_are_not_utf8_are_written() -> None:
     text = render([Sample("a", "back\\slash\nline", (("plan", 'p"l\\a\nn\udcff'),), 1)])
     assert text.splitlines()[0] == "# HELP a back\\\\slash\\nline"
     assert text.splitlines()[2] == 'a{plan="p\\"l\\\\a\\nn�"} 1'
@@ -49,6 +49,6 @@ def test_file_names_that_are_no_text_do_not_break_it() -> None:
 
 
 @given(st.text(), st.floats(allow_nan=False))
-def test_whatever_a_label_says_is_read_back(label: str, value: float) -> None:
+def test_any_label_value_is_read_back(label: str, value: float) -> None:
     ((name, labels, number),) = read(render([Sample("a", "A", (("l", label),), value)]))
     assert (name, labels["l"], number) == ("a", label, value)

@@ -41,7 +41,7 @@ def test_a_slug_is_made_from_the_file_name(path: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["план", "___", "計画", "a" * 300, "...", "x/.md"])
-def test_a_slug_is_valid_whatever_the_name(name: str) -> None:
+def test_a_slug_is_valid_for_any_name(name: str) -> None:
     """Names that leave nothing or too much are told apart by their hash."""
     made = slug(f"plans/{name}.md")
     assert re.fullmatch(r"[a-z0-9][a-z0-9-]*", made)
@@ -74,7 +74,7 @@ def test_a_branch_is_prefix_slug_and_phase(phase: str, expected: str) -> None:
     assert branch("runplan/", "x", phase) == expected
 
 
-def test_another_prefix_is_taken_as_it_is() -> None:
+def test_a_configured_prefix_is_used_unchanged() -> None:
     """B4."""
     assert branch("fix/", "thermal-domain", "1") == "fix/thermal-domain/1"
     assert branch("", "thermal-domain", "1") == "thermal-domain/1"
@@ -110,12 +110,12 @@ def test_any_phase_id_gives_a_valid_branch_of_its_own(phase: str) -> None:
         *("a?", "a*", "a[", "a\\b", "@", "HEAD", "-a", "a@{b", "a\x7f", "a\n"),
     ],
 )
-def test_what_git_refuses_as_a_branch_is_no_valid_ref(name: str) -> None:
+def test_a_branch_name_that_git_refuses_is_invalid(name: str) -> None:
     assert not valid_ref(name)
 
 
 @pytest.mark.parametrize("name", ["main", "runplan/x/P1.A", "a@b", "feature/ä", "a-b_c"])
-def test_what_git_takes_as_a_branch_is_a_valid_ref(name: str) -> None:
+def test_a_branch_name_that_git_accepts_is_valid(name: str) -> None:
     assert valid_ref(name)
 
 
@@ -130,7 +130,7 @@ def test_what_git_takes_as_a_branch_is_a_valid_ref(name: str) -> None:
         pytest.param("run-plan.a.b.c", "run-plan.a.b.c", id="B13"),
     ],
 )
-def test_sanitise_leaves_only_what_any_file_system_takes(text: str, expected: str) -> None:
+def test_sanitise_leaves_only_portable_characters(text: str, expected: str) -> None:
     assert sanitise(text) == expected
 
 
@@ -145,14 +145,14 @@ def test_the_report_lies_under_the_plans_slug() -> None:
     assert report_path("docs/reports/", "x") == "docs/reports/plan-x.md"
 
 
-def test_worktrees_of_equally_named_repositories_do_not_meet() -> None:
+def test_repositories_of_the_same_name_have_different_worktrees() -> None:
     one, two = worktree_name("/home/a/my app", "x"), worktree_name("/home/b/my app", "x")
     assert one != two
     assert one.startswith("my_app-x-")
     assert worktree_name("/", "x")
 
 
-def test_each_lane_has_a_candidate_of_its_own_and_its_mark_tells_the_run() -> None:
+def test_each_lane_has_its_own_candidate_and_names_its_run() -> None:
     assert candidate_ref("r1") == "refs/runplan/candidate/r1"
     assert candidate_ref("r1", "2") == candidate_ref(mark("r1", "2")) == "refs/runplan/candidate/r1_2"
     assert run_of(mark("r1", "2")) == run_of(mark("r1", "")) == "r1"

@@ -29,7 +29,7 @@ def test_a_run_that_is_done_says_what_has_landed() -> None:
     )
 
 
-def test_a_run_that_failed_says_where_why_and_what_helps() -> None:
+def test_a_failed_run_names_phase_reason_and_command() -> None:
     failure = e.PhaseFailed(phase="2", reason="tests-failed", step="gate", detail="3 of 40 tests fail")
     state = replace(ended("failed", "tests-failed", "3 of 40 tests fail"), phase=replace(PHASE, failure=failure))
     notice = of_ending(state, **WHERE)
@@ -46,7 +46,7 @@ def test_a_run_that_was_refused_is_a_failure_too() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["stopped", "nothing-to-do"])
-def test_nobody_is_told_of_what_they_did_themselves_or_of_nothing(outcome: str) -> None:
+def test_an_ending_that_the_user_caused_sends_no_notice(outcome: str) -> None:
     assert of_ending(ended(outcome), **WHERE) is None
     assert of_ending(RunState(), **WHERE) is None
 
@@ -70,7 +70,7 @@ def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:
 
 
 @pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable", ""])
-def test_nobody_is_called_for_what_time_mends(waiting: str) -> None:
+def test_a_wait_that_ends_by_itself_sends_no_notice(waiting: str) -> None:
     assert of_waiting(RunState(phase=PHASE), Decision(actions=(), why="", waiting=waiting), **WHERE) is None
 
 
@@ -91,13 +91,13 @@ def test_programs_get_every_fact_by_name_and_in_plain_bytes() -> None:
         ({"desktop": "yes"}, "[notify] desktop: "),
     ],
 )
-def test_settings_that_would_tell_nobody_are_refused(table: dict[str, object], why: str) -> None:
+def test_notification_settings_without_effect_are_refused(table: dict[str, object], why: str) -> None:
     with pytest.raises(SettingsError) as error:
         settle([Layer(origin="runplan.toml", values={"notify": table})])
     assert f"runplan.toml: {why}" in str(error.value)
 
 
-def test_settings_say_whom_to_tell_of_what() -> None:
+def test_settings_choose_channels_and_events() -> None:
     table: dict[str, object] = {"command": "mail me", "webhook": "https://example.org/x?y", "desktop": True, "on": []}
     notify = settle([Layer(origin="runplan.toml", values={"notify": table})]).settings.notify
     assert (notify.command, notify.webhook, notify.desktop, notify.on) == (*list(table.values())[:3], ())

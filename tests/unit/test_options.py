@@ -41,7 +41,7 @@ def refusal(*words: str, phases: tuple[str, ...] | None = PHASES) -> str:
         pytest.param("now", Options(now=True), id="now"),
     ],
 )
-def test_words_mean_what_they_say(words: str, expected: Options) -> None:
+def test_words_are_parsed(words: str, expected: Options) -> None:
     assert parsed(words) == expected
 
 

@@ -91,7 +91,7 @@ def test_tools_beyond_the_bound_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyError, TypeError, RecursionError, OverflowError, UnicodeError, AssertionError])
-def test_a_line_that_its_reader_cannot_stomach_counts_as_unread_and_the_next_is_read(error: type[Exception]) -> None:
+def test_a_line_that_fails_in_its_reader_counts_as_unread(error: type[Exception]) -> None:
     def read(line: bytes) -> tuple[AgentEvent, ...]:
         if line == b"bad":
             raise error("bad")
@@ -115,7 +115,7 @@ def test_the_end_of_standard_error_is_kept_apart_and_bounded(tmp_path: Path) -> 
     assert len(output.error) <= ERROR_TAIL
 
 
-def test_a_full_log_still_tells_when_something_was_last_said(tmp_path: Path) -> None:
+def test_a_full_log_still_updates_the_time_of_the_last_output(tmp_path: Path) -> None:
     log = CappedLog(tmp_path / "out.log", cap=100)
     log.write(b"x\n" * 100)
     os.utime(tmp_path / "out.log", (0, 0))
@@ -125,7 +125,7 @@ def test_a_full_log_still_tells_when_something_was_last_said(tmp_path: Path) -> 
     assert (size, moment > 0) == (50, True)
 
 
-def test_what_is_told_elsewhere_is_asked_for_at_the_end_and_may_fail(tmp_path: Path) -> None:
+def test_a_report_in_a_file_is_read_at_the_end_and_may_fail(tmp_path: Path) -> None:
     def reported() -> tuple[AgentEvent, ...]:
         return (Message(text="from a file", final=True),)
 
@@ -164,9 +164,7 @@ SECRET = "hunter2-hunter2-0123456789"
 
 @pytest.mark.parametrize("cap", [64, 1000, 40_000, LOG_TAIL * 3])
 @pytest.mark.parametrize("size", [1, 7, 4096])
-def test_no_log_holds_a_secret_or_half_of_one_however_it_comes_and_wherever_it_is_capped(
-    tmp_path: Path, cap: int, size: int
-) -> None:
+def test_no_log_holds_a_secret_or_a_part_of_one(tmp_path: Path, cap: int, size: int) -> None:
     said = f"a line and {SECRET} in it\n".encode() * (1 + 60_000 // (40 if size > 1 else 400))
     log = CappedLog(tmp_path / "log", cap=cap, secrets=(SECRET,))
     for at in range(0, len(said), size):
@@ -189,7 +187,7 @@ def test_a_secret_across_the_end_of_the_head_is_in_neither_part(tmp_path: Path) 
         assert not any(SECRET[at : at + 6] in kept for at in range(len(SECRET) - 6)), before
 
 
-def test_what_was_told_is_kept_without_secrets(tmp_path: Path) -> None:
+def test_recorded_events_are_redacted(tmp_path: Path) -> None:
     reported: list[AgentEvent] = [
         Message(text=f"it is {SECRET[:9]}"),
         Message(text=f"{SECRET[9:]}, you know"),

@@ -26,7 +26,7 @@ from runplan.text import LONGEST, bounded, escaped, plain
         ("\x1bcreset\x1b(B", "reset"),
     ],
 )
-def test_what_terminals_obey_is_taken_out(text: str, told: str) -> None:
+def test_terminal_control_sequences_are_removed(text: str, told: str) -> None:
     assert plain(text) == told
 
 
@@ -39,7 +39,7 @@ def test_no_text_keeps_a_control_character(text: str) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from('\x07\x1b\x7f\x80\x85\x9b\u061c\u202e\u2066\n\t"\\ä日'), max_size=40))
-def test_json_says_the_same_without_a_control_character(text: str) -> None:
+def test_escaped_json_has_the_same_value_without_control_characters(text: str) -> None:
     told = escaped(json.dumps({text: [text]}, ensure_ascii=False, indent=1))
     assert json.loads(told) == {text: [text]}
     assert all(sign == "\n" or sign.isprintable() for sign in told)
@@ -52,7 +52,7 @@ def test_a_long_text_is_cut_with_a_mark() -> None:
     assert bounded("x" * 3_000_000).endswith(" […]")
 
 
-def test_every_event_that_carries_words_carries_plain_ones() -> None:
+def test_the_text_of_every_event_is_sanitized() -> None:
     bad, good = "\x1b[31mred\0", "red"
     ended = DispatchEnded(id="r.1", role="implement", ending="exited", code=0, detail=bad * 2000)
     told = sanitized(ended)
@@ -69,6 +69,6 @@ def test_every_event_that_carries_words_carries_plain_ones() -> None:
     )
 
 
-def test_names_of_files_stay_what_they_are() -> None:
+def test_file_names_stay_unchanged() -> None:
     taken = WorkTaken(head="h", tree="t", commits=1, files=("odd\x1bname",))
     assert sanitized(taken) is taken

@@ -62,7 +62,7 @@ ALL = ("1", "2", "3", "3a", "4", "5")
         pytest.param("No dependencies other than Phase 2", ("2",), id="none-other-than"),
     ],
 )
-def test_what_is_named_is_waited_for(prose: str, hard: tuple[str, ...]) -> None:
+def test_a_named_phase_is_a_hard_dependency(prose: str, hard: tuple[str, ...]) -> None:
     phase = last(waiting(prose))
     assert (phase.depends, phase.soft) == (hard, ())
 
@@ -87,7 +87,7 @@ def test_what_is_named_is_waited_for(prose: str, hard: tuple[str, ...]) -> None:
         pytest.param("Phase 4 — not required", (), id="explained-not"),
     ],
 )
-def test_negatives_and_onward_mentions_are_not(prose: str, hard: tuple[str, ...]) -> None:
+def test_negated_and_later_phases_are_no_dependencies(prose: str, hard: tuple[str, ...]) -> None:
     phase = last(waiting(prose))
     assert (phase.depends, phase.soft) == (hard, ())
 
@@ -103,7 +103,7 @@ def test_negatives_and_onward_mentions_are_not(prose: str, hard: tuple[str, ...]
         ("Ideally Phase 2 first; Phase 2 must be there.", ("2",), ()),
     ],
 )
-def test_wishes_are_soft(prose: str, hard: tuple[str, ...], soft: tuple[str, ...]) -> None:
+def test_recommended_phases_are_soft_dependencies(prose: str, hard: tuple[str, ...], soft: tuple[str, ...]) -> None:
     phase = last(waiting(prose))
     assert (phase.depends, phase.soft) == (hard, soft)
 
@@ -138,7 +138,7 @@ def test_phase_3_5_is_not_phase_3(line: str) -> None:
         parse(a_plan({"3": "✅", "4": "⬚"}, {"4": line}), path="p.md")
 
 
-def test_a_phase_may_wait_for_one_whose_id_begins_like_its_own() -> None:
+def test_a_phase_may_depend_on_an_id_with_the_same_prefix() -> None:
     assert last(a_plan({"3.5": "⬚", "3": "⬚"}, {"3": "### Dependencies\n\nAfter Phase 3.5."})).depends == ("3.5",)
 
 
@@ -157,7 +157,7 @@ def test_a_phase_number_stands_for_its_parts() -> None:
     assert last(waiting("Phase 1 must be complete.", others="1A 1B 2")).depends == ("1A", "1B")
 
 
-def test_a_landed_phase_that_left_the_plan_is_not_missed() -> None:
+def test_a_dependency_on_a_landed_phase_outside_the_plan_is_met() -> None:
     assert last(waiting("Phase 7 (LANDED — schema). Phase 1.")).depends == ("1",)
 
 

@@ -75,7 +75,7 @@ def test_a_phase_carries_what_it_says_of_itself() -> None:
     assert [item.id for item in residual.items] == ["P"]
 
 
-def test_what_is_not_checked_is_remarked_with_its_line() -> None:
+def test_an_unchecked_dependency_is_a_remark_with_its_line() -> None:
     plan = read("tracker.md")
     line = (PLANS / "tracker.md").read_text().split("\n").index("- The cleanup branch is merged.") + 1
     (remark,) = plan.remarks
@@ -196,7 +196,7 @@ def test_a_reference_document_is_refused() -> None:
         pytest.param("plans/X.md", True, Kind.PLAN, id="D29-plan"),
     ],
 )
-def test_a_file_is_what_its_name_says(path: str, executable: bool, kind: Kind) -> None:
+def test_the_file_name_gives_the_kind(path: str, executable: bool, kind: Kind) -> None:
     assert kind_of(path, executable=executable) is kind
 
 

@@ -69,7 +69,7 @@ def test_a_key_is_read(key: str, value: str | None, eol: str) -> None:
 @pytest.mark.parametrize(
     "text", ["# no front matter\n", "---\nname: unclosed\n", " ---\nname: x\n---\n", "--- \nname: x\n---\n"]
 )
-def test_what_is_no_front_matter_has_no_keys(text: str) -> None:
+def test_text_that_is_no_front_matter_has_no_keys(text: str) -> None:
     """C4"""
     assert get(text, "name") is None
     with pytest.raises(PlanUnreadable, match=r"p\.md:1: there is no front matter"):

@@ -54,7 +54,7 @@ def test_two_headings_of_one_id_are_refused_with_both_lines(status: str) -> None
     assert said.endswith("two headings are called '1', the first on line 1; rename one")
 
 
-def test_ids_that_differ_by_case_alone_are_twins() -> None:
+def test_ids_that_differ_only_in_case_are_duplicates() -> None:
     assert "two headings are called '1A'" in refusal("## Phase 1a — A\n**Status:** ⬚\n## Phase 1A — B\n")
 
 
@@ -82,7 +82,7 @@ def test_a_row_without_a_status_cell_is_refused() -> None:
     assert refusal(tracker("| 1 |") + "## Phase 1\n").startswith("plans/x.md:5: the row of phase 1 has no Status cell")
 
 
-def test_phases_that_wait_for_each_other_are_refused_with_the_circle() -> None:
+def test_a_dependency_cycle_is_refused_and_named() -> None:
     cells = dict.fromkeys("1234", "⬚")
     said = refusal(a_plan(cells, {"2": "Depends: 4", "3": "Depends: 2", "4": "Depends: 1, 3"}))
     assert said.startswith("plans/x.md:")
@@ -93,7 +93,7 @@ def test_a_phase_that_waits_for_itself_is_refused() -> None:
     assert "wait for each other: 1 → 1;" in refusal(a_plan({"1": "⬚"}, {"1": "Depends: 1"}))
 
 
-def test_a_circle_through_a_done_phase_holds_nobody_back() -> None:
+def test_a_cycle_through_a_done_phase_is_accepted() -> None:
     plan = parse(a_plan({"1": "✅", "2": "⬚"}, {"1": "Depends: 2", "2": "Depends: 1"}), path="p.md")
     assert [phase.depends for phase in plan.phases] == [("2",), ("1",)]
 
@@ -110,7 +110,7 @@ def test_an_unknown_dependency_of_a_done_phase_is_a_remark() -> None:
 
 
 @pytest.mark.parametrize("name", ["X.md", "CANARY1.md"])
-def test_executable_false_is_refused_whatever_the_file_is_called(name: str) -> None:
+def test_executable_false_is_refused_for_any_file_name(name: str) -> None:
     with pytest.raises(PlanUnreadable, match=f"{name}:2: the plan says executable: false"):
         parse(a_plan({"1": "⬚"}, front="---\nexecutable: false\n---\n"), path=name)
 

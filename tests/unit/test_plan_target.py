@@ -39,7 +39,7 @@ def test_a_phase_that_waits_is_passed_over() -> None:
     assert chosen(plan("1⬚ 2⬚ 3⬚", p1="Depends: 3")) == "2"
 
 
-def test_a_wish_holds_nobody_back() -> None:
+def test_a_soft_dependency_does_not_delay_a_phase() -> None:
     assert chosen(plan("1⬚ 2⬚", p1="### Dependencies\n\nPhase 2 should be complete.")) == "1"
 
 

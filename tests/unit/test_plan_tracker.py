@@ -43,7 +43,7 @@ def test_a_row_is_marked_done(row: str, expected: str, eol: str) -> None:
     assert done(text) == text.replace(row, expected)
 
 
-def test_a_tracker_without_a_commit_column_gets_the_hash_beside_the_status() -> None:
+def test_a_tracker_without_a_commit_column_gets_the_hash_in_the_status_cell() -> None:
     text = tracker("| 1 — One | ⬚ | text |", header="| Phase | Status | Description |") + "## Phase 1\n"
     assert done(text) == text.replace("| ⬚ |", "| ✅ Done (`abc1234`) |")
     assert parse(done(text).encode(), path="p.md").phases[0].commit == "abc1234"
@@ -98,7 +98,7 @@ def test_a_box_is_ticked(line: str, expected: str, eol: str) -> None:
         "## Phase 1 — One\n\n**Status:** ⬚\n",
     ],
 )
-def test_there_and_back_leaves_the_bytes_as_they_were(text: str) -> None:
+def test_done_and_todo_again_restores_the_bytes(text: str) -> None:
     assert todo(done(text)) == text
     assert todo(done(done(text), commit="fedcba9")) == text
 
@@ -115,7 +115,7 @@ def test_a_phase_goes_back_to_todo() -> None:
 
 
 @pytest.mark.parametrize("name", ["tracker.md", "sections.md", "checklist.md"])
-def test_what_is_so_already_is_left_as_it_is(name: str) -> None:
+def test_setting_the_current_status_changes_nothing(name: str) -> None:
     raw = (PLANS / name).read_bytes()
     for phase in parse(raw, path=name).phases:
         if phase.status in (Status.DONE, Status.TODO):
@@ -192,7 +192,7 @@ def test_a_new_tracker_of_a_complete_plan_is_all_done() -> None:
     assert all(phase.status is Status.DONE for phase in parse(fixed.text, path="p.md").phases)
 
 
-def test_no_tracker_is_added_beside_a_table_that_says_what_is_done() -> None:
+def test_no_tracker_is_added_to_a_plan_with_a_status_table() -> None:
     text = "| Phase | State |\n|---|---|\n| 1 | open |\n| 2 | Done |\n\n## Phase 1\n\n## Phase 2\n"
     with pytest.raises(PlanUnreadable, match=r"p\.md:4: this table says that phase 2 is done, so no tracker was added"):
         add_tracker(text.encode(), path="p.md")
@@ -227,7 +227,7 @@ def test_a_plan_that_has_statuses_gets_no_tracker(name: str) -> None:
         (tracker("| 1 | ⬚ | |") + "## Phase 2\n", "lists the phases 1;"),
     ],
 )
-def test_what_a_tracker_cannot_mend_is_refused(text: str, said: str) -> None:
+def test_a_plan_that_a_tracker_cannot_fix_is_refused(text: str, said: str) -> None:
     with pytest.raises(PlanUnreadable, match=said):
         add_tracker(text.encode(), path="p.md")
 

@@ -92,7 +92,7 @@ class TestEveryPrompt:
         assert blockers(prompt) == ()
 
 
-def test_implementer_and_fixer_are_told_the_exact_test_command_and_who_commits() -> None:
+def test_prompts_of_implementer_and_fixer_name_test_command_and_committer() -> None:
     for prompt in (implement(), fix()):
         assert "Test command: make test\n" in prompt
         for rule in ("You may commit", "stage files by name", "Never push", "`runplan.toml`", "hooks"):
@@ -103,7 +103,7 @@ def test_without_a_test_command_the_prompt_says_none() -> None:
     assert "Test command: none\n" in implement_prompt(template("implement"), a_brief(test_command=""))
 
 
-def test_a_phase_without_touches_is_told_so() -> None:
+def test_the_prompt_of_a_phase_without_touches_says_so() -> None:
     assert "names no paths" in implement_prompt(template("implement"), a_brief(touches=()))
 
 
@@ -118,7 +118,7 @@ def test_the_verifier_gets_diff_files_and_gates_and_must_not_write() -> None:
         assert needed in prompt
 
 
-def test_a_prompt_is_utf8_whatever_the_files_are_called() -> None:
+def test_a_prompt_is_utf8_for_any_file_name() -> None:
     prompt = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=["a\udcff b", "c\nd"], gates=[])
     assert "- a\\xff b\n- c\\nd\n" in prompt
     for odd in ("\udcff", "\ud800"):
@@ -126,7 +126,7 @@ def test_a_prompt_is_utf8_whatever_the_files_are_called() -> None:
         reported.encode()
 
 
-def test_a_gate_that_did_not_end_is_told_as_that_and_no_gate_as_none() -> None:
+def test_the_prompt_names_an_unfinished_gate_and_a_missing_one() -> None:
     gates = [GateEvidence(command="make test", exit_code=None, tree="d00d", result="killed")]
     some = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=["a"], gates=gates)
     none = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=[], gates=[])
@@ -141,7 +141,7 @@ def test_the_fixer_gets_the_failed_items_and_the_gate_output_set_apart() -> None
     assert "    collected 3\n    ## Items\n    FAILED tests/test_x.py\n" in prompt
 
 
-def test_the_fixer_is_told_when_there_is_nothing_to_show() -> None:
+def test_the_fixer_prompt_says_that_there_is_no_output() -> None:
     prompt = fix_prompt(template("fix"), a_brief(), failed=[], why="", output="")
     for needed in ("The checks did not pass.", "No single item was named.", "No command failed."):
         assert needed in prompt

@@ -24,7 +24,7 @@ def read(out: str, err: str = "", *, code: int = 1) -> Taken | Declined | Uncert
     [(" ", "aaaaaaa..bbbbbbb"), ("=", "[up to date]"), ("*", "[new branch]")],
     ids=["moved", "was there", "made"],
 )
-def test_what_the_remote_has_is_taken(flag: str, summary: str) -> None:
+def test_an_accepted_push_is_taken(flag: str, summary: str) -> None:
     assert read(status(flag, summary), code=0) == Taken()
 
 
@@ -32,11 +32,11 @@ def test_what_the_remote_has_is_taken(flag: str, summary: str) -> None:
     "out",
     ["", "Done\n", status("!", "[rejected] (fetch first)"), status(" ", "a..b", ref="refs/heads/other")],
 )
-def test_a_code_of_zero_alone_is_no_yes(out: str) -> None:
+def test_exit_code_0_alone_does_not_mean_accepted(out: str) -> None:
     assert isinstance(read(out, code=0), Uncertain)
 
 
-def test_a_yes_of_a_push_that_failed_is_no_yes() -> None:
+def test_an_accepted_ref_of_a_failed_push_does_not_count() -> None:
     assert isinstance(read(status(" ", "aaaaaaa..bbbbbbb"), code=1), Uncertain)
 
 
@@ -54,7 +54,7 @@ def test_a_yes_of_a_push_that_failed_is_no_yes() -> None:
         "permission denied",
     ],
 )
-def test_an_owner_who_says_no_declines(reason: str) -> None:
+def test_a_rejection_by_the_server_is_declined(reason: str) -> None:
     assert read(status("!", f"[remote rejected] ({reason})"), FAILED) == Declined(said=reason)
 
 
@@ -75,7 +75,7 @@ def test_an_owner_who_says_no_declines(reason: str) -> None:
         "[remote failure] (remote failed to report status)",
     ],
 )
-def test_a_lost_race_and_a_server_that_is_unwell_decline_nothing(summary: str) -> None:
+def test_a_lost_race_and_a_server_error_are_not_declined(summary: str) -> None:
     answer = read(status("!", summary), FAILED)
     assert isinstance(answer, Uncertain)
     assert answer.said == summary.partition(" (")[2].removesuffix(")")
@@ -92,7 +92,7 @@ def test_a_lost_race_and_a_server_that_is_unwell_decline_nothing(summary: str) -
         "remote: fatal: cannot create directory: Read-only file system",
     ],
 )
-def test_a_connection_that_breaks_says_nothing_certain(err: str) -> None:
+def test_a_broken_connection_is_unclear(err: str) -> None:
     assert isinstance(read("", err, code=128), Uncertain)
 
 
@@ -123,22 +123,22 @@ def test_a_refusal_keeps_the_servers_own_words() -> None:
     )
 
 
-def test_a_server_that_refuses_without_a_word_is_told_as_that() -> None:
+def test_a_refusal_without_a_message_says_so() -> None:
     assert read(status("!", "[remote rejected]"), FAILED) == Declined(said="the server gave no reason")
 
 
-def test_a_push_that_ends_without_a_word_is_told_by_its_code() -> None:
+def test_a_push_without_output_is_described_by_its_exit_code() -> None:
     assert read("", "", code=-9) == Uncertain(said="git push ended with code -9")
 
 
-def test_addresses_that_disagree_are_settled_by_a_look() -> None:
+def test_conflicting_results_of_two_addresses_are_unclear() -> None:
     declined = status("!", "[remote rejected] (hook declined)")
     assert isinstance(read(status(" ", "aaaaaaa..bbbbbbb") + declined), Uncertain)
     assert isinstance(read(declined + declined), Declined)
     assert isinstance(read(declined + status("!", "[rejected] (fetch first)")), Uncertain)
 
 
-def test_words_for_people_have_no_progress_no_colours_and_an_end() -> None:
+def test_a_push_message_has_no_progress_no_colours_and_a_bounded_length() -> None:
     err = (
         "Enumerating objects: 3, done.\nTotal 2 (delta 0), reused 0 (delta 0)\n"
         "remote: \x1b[31mNo.\x1b[0m\r\nremote: ==========\nremote: No.\nhint: try again\n" + FAILED

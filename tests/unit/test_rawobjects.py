@@ -19,5 +19,5 @@ def test_a_signed_merge_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"tree zz\n\nm", b"author A <a@b>\n\n"])
-def test_one_that_lacks_lines_is_read_as_far_as_it_goes(content: bytes) -> None:
+def test_a_commit_with_missing_lines_is_read_as_far_as_possible(content: bytes) -> None:
     assert Commit.parse("2" * 40, content).parents == ()

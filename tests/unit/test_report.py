@@ -63,7 +63,7 @@ FAILURE = FailureAccount(
 )
 
 
-def test_a_landed_phase_is_told_like_this() -> None:
+def test_the_section_of_a_landed_phase() -> None:
     assert phase_section(PHASE) == (
         "## Phase — 4a Read tables\n\n"
         "<!-- runplan: run r-1, phase 4a -->\n\n"
@@ -85,7 +85,7 @@ def test_a_landed_phase_is_told_like_this() -> None:
     )
 
 
-def test_a_failure_is_told_like_this() -> None:
+def test_the_section_of_a_failure() -> None:
     assert failure_section(FAILURE) == (
         "## Run Failed — 2026-01-02 03:04\n\n"
         "<!-- runplan: run r-1, phase 4b, attempt 1 -->\n\n"
@@ -108,7 +108,7 @@ def test_a_verdict_from_another_tree_names_both() -> None:
     assert f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)" in phase_section(carried)
 
 
-def test_a_project_without_tests_is_told_so_every_time() -> None:
+def test_every_section_of_a_project_without_tests_says_so() -> None:
     """N8"""
     assert "- Tests: skipped — no test infrastructure\n" in phase_section(replace(PHASE, gates=()))
 
@@ -124,7 +124,7 @@ def test_warnings_and_failed_items_are_shown() -> None:
     assert "- Warning: a.txt changed in the checkout while the agent ran\n" in section
 
 
-def test_whatever_is_quoted_is_quoted_with_measure() -> None:
+def test_quoted_output_has_a_bounded_length() -> None:
     long = "m" * 10_000_000
     many = tuple(CommitLine(short="abc1234", subject=long) for _ in range(1000))
     gates = (replace(PHASE.gates[0], result=long),)
@@ -170,7 +170,7 @@ def test_newer_sections_stand_above_older_ones() -> None:
         pytest.param("", "# Plan Report — T\n\n## A\n", id="empty"),
     ],
 )
-def test_whatever_is_in_the_report_stays(report: str, expected: str) -> None:
+def test_existing_text_of_the_report_stays(report: str, expected: str) -> None:
     assert prepend(report, plan_title="T", sections=["## A\n"]) == expected
 
 
@@ -188,7 +188,7 @@ def test_the_same_phase_of_another_run_is_another_section() -> None:
     assert twice.count("## Phase — 4a") == 2
 
 
-def test_two_failures_of_one_minute_are_both_told() -> None:
+def test_two_failures_of_one_minute_have_a_section_each() -> None:
     sections = [failure_section(FAILURE), failure_section(replace(FAILURE, attempt=2))]
     assert prepend(None, plan_title="P", sections=sections).count("## Run Failed") == 2
 
@@ -296,7 +296,7 @@ def test_inline_shows_tags_and_keeps_code(text: str, expected: str) -> None:
         ("plain", "plain"),
     ],
 )
-def test_what_stands_first_opens_no_block(text: str, expected: str) -> None:
+def test_the_first_character_opens_no_block(text: str, expected: str) -> None:
     assert first(text) == expected
 
 

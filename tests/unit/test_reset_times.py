@@ -76,7 +76,7 @@ def test_the_moment_is_read(words: str, moment: str) -> None:
         "at 2026-99-99T00:00:00Z",
     ],
 )
-def test_what_names_no_moment_within_eight_days_is_unknown(words: str) -> None:
+def test_a_text_without_a_time_within_eight_days_is_unknown(words: str) -> None:
     assert reset_time(words, now=NOW.timestamp(), zone=UTC) is None
 
 
@@ -86,7 +86,7 @@ def test_a_clock_without_a_zone_is_the_given_ones() -> None:
     assert reset_time(words, now=NOW.timestamp()) == at("2026-11-15T02:30")
 
 
-def test_the_hour_that_the_clock_leaves_out_and_the_one_it_shows_twice_are_survived() -> None:
+def test_skipped_and_repeated_hours_are_read() -> None:
     for night in (datetime(2026, 3, 28, 23, tzinfo=BERLIN), datetime(2026, 10, 24, 23, tzinfo=BERLIN)):
         found = reset_time("try again at 2:30 AM.", now=night.timestamp(), zone=BERLIN)
         assert found is not None
@@ -149,6 +149,6 @@ WORDS = st.one_of(
 
 
 @given(words=WORDS, now=st.floats(min_value=1, max_value=4e9))
-def test_whatever_is_said_the_moment_is_in_the_future_and_near(words: str, now: float) -> None:
+def test_a_reset_time_is_always_in_the_near_future(words: str, now: float) -> None:
     found = reset_time(words, now=now, zone=BERLIN)
     assert found is None or now < found <= now + FARTHEST_S

@@ -209,7 +209,7 @@ def test_each_runner_is_read_by_its_closing_summary(
         ("", "", "passed"),
     ],
 )
-def test_a_green_run_is_told_in_one_line(output: str, runner: str, line: str) -> None:
+def test_a_green_run_has_a_one_line_summary(output: str, runner: str, line: str) -> None:
     results = read(output)
     assert (results.runner, results.line, results.red) == (runner, line, False)
 
@@ -275,7 +275,7 @@ def test_a_second_test_binary_that_does_not_close_is_unfinished() -> None:
     assert not read(CARGO + "running 3 tests\ntest a ... ok\n", exit_code=1).finished
 
 
-def test_subtests_are_told_apart() -> None:
+def test_subtests_are_distinguished() -> None:
     names = "SUBFAILED(i=0) t.py::test_a - x\nSUBFAILED(i=2) t.py::test_a - x\n"
     output = f"=== short test summary info ===\n{names}2 failed, 1 subtests passed in 0.1s\n"
     assert read(output, exit_code=1).failures == {"SUBFAILED(i=0) t.py::test_a", "SUBFAILED(i=2) t.py::test_a"}

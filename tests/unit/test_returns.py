@@ -172,12 +172,12 @@ def test_arbitrary_json_never_raises(value: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("number", ["9" * 4_299, str(2**53), "1e400", "-1", "true", '"7"'])
 @pytest.mark.parametrize("key", ["input_tokens", "output_tokens"])
-def test_a_count_that_nobody_could_use_is_no_return(key: str, number: str) -> None:
+def test_an_unusable_count_makes_the_return_unusable(key: str, number: str) -> None:
     told = parse_return(f'{{"status": "done", "usage": {{"{key}": {number}}}}}', "")
     assert isinstance(told, Unusable)
     assert f"usage.{key}" in told.why
 
 
 @pytest.mark.parametrize("number", ["1e400", "-0.01", "NaN", "9" * 400])
-def test_an_amount_that_is_none_is_no_return(number: str) -> None:
+def test_an_invalid_amount_makes_the_return_unusable(number: str) -> None:
     assert isinstance(parse_return(f'{{"status": "done", "usage": {{"usd": {number}}}}}', ""), Unusable)

@@ -10,7 +10,7 @@ from runplan.settings.load import Layer
 from tests.support.builders import settle
 
 
-def test_what_is_writable_lies_on_top_of_what_is_read_only() -> None:
+def test_writable_mounts_come_after_read_only_ones() -> None:
     call = sandboxed(
         ("agent", "-x"), bwrap="/usr/bin/bwrap", cwd="/w/a", read_only=("/w", "/repo/.git", "/repo"), writable=("/w/a",)
     )
@@ -38,7 +38,7 @@ def test_a_sandboxed_call_is_recognized(argv: tuple[str, ...], is_so: bool) -> N
         pytest.param({"sandbox": "none", "codex": {"sandbox": "bwrap"}}, ("none", "bwrap"), id="one with"),
     ],
 )
-def test_the_table_of_an_agent_has_the_last_word(agents: dict[str, object], modes: tuple[str, str]) -> None:
+def test_the_table_of_an_agent_overrides_the_setting(agents: dict[str, object], modes: tuple[str, str]) -> None:
     settings = settle([Layer(origin="x", values={"agents": agents})]).settings.agents
 
     assert (settings.sandbox_of("claude"), settings.sandbox_of("codex")) == modes

@@ -31,14 +31,14 @@ FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detai
     ],
     ids=["failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase", "waits", "gone"],
 )
-def test_it_rests_after_a_failure_until_somebody_has_looked(facts: list[e.Event], why: str) -> None:
+def test_a_failure_pauses_the_schedule_until_it_is_resumed(facts: list[e.Event], why: str) -> None:
     begun = replace(started("next"), daemon=True)
     state = fold([begun, *facts])
     assert pause_reason(state) == why
 
 
 @pytest.mark.parametrize("daemon", [True, False])
-def test_it_rests_after_a_rejection_wherever_the_run_was_worked(*, daemon: bool) -> None:
+def test_a_rejection_pauses_the_schedule_of_any_run(*, daemon: bool) -> None:
     no: list[e.Event] = [
         e.Rejected(tree="t1", why="no"),
         replace(FAILED, reason="stopped"),
@@ -48,7 +48,7 @@ def test_it_rests_after_a_rejection_wherever_the_run_was_worked(*, daemon: bool)
     assert pause_reason(state) == "phase 2 was rejected"
 
 
-def test_a_run_that_somebody_works_by_hand_lays_nothing_to_rest() -> None:
+def test_a_manual_run_pauses_no_schedule() -> None:
     state = fold([started("next"), READ, FAILED, e.RunEnded(outcome="failed", reason="agent-failed")])
     assert pause_reason(state) == ""
 
@@ -66,5 +66,5 @@ OPEN = "a run of plans/x.md without `auto` has not ended; continue it: runplan r
     ],
     ids=["unfinished", "auto", "ended", "none"],
 )
-def test_a_firing_leaves_to_a_person_what_was_begun_without_auto(facts: list[e.Event], why: str) -> None:
+def test_a_firing_does_not_continue_a_run_without_auto(facts: list[e.Event], why: str) -> None:
     assert pending_answer(fold(facts), "plans/x.md") == why

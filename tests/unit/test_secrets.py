@@ -80,19 +80,19 @@ def test_tokens_of_known_forms_are_taken_out(token: str) -> None:
         "\udcff and ä",
     ],
 )
-def test_what_only_resembles_a_token_is_left_alone(text: str) -> None:
+def test_text_that_resembles_a_token_stays(text: str) -> None:
     assert redacted(text) == text
     assert redacted_bytes(text.encode(errors="surrogateescape")) == text.encode(errors="surrogateescape")
 
 
-def test_a_signed_token_is_taken_out_and_does_not_keep_work_from_landing() -> None:
+def test_a_signed_token_is_redacted_and_does_not_block_landing() -> None:
     """Tests and documents hold such tokens as examples."""
     assert redacted(f"Authorization: Bearer {SIGNED}, so") == "Authorization: Bearer [redacted], so"
     assert not holds_secret(SIGNED)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_a_long_one_is_taken_out_wherever_the_stream_is_cut(size: int) -> None:
+def test_a_long_token_is_redacted_across_any_chunk_border(size: int) -> None:
     redactor = Redactor()
     line = f"a {SIGNED} b\n".encode()
 
@@ -101,7 +101,7 @@ def test_a_long_one_is_taken_out_wherever_the_stream_is_cut(size: int) -> None:
     assert told == b"a [redacted] b\n"
 
 
-def test_values_are_known_as_addresses_and_other_writers_of_json_write_them() -> None:
+def test_values_are_found_in_url_and_json_encoding() -> None:
     value = 'p@ss"w/ör d+1'
 
     values = secret_values({"MY_SECRET": value})
@@ -118,7 +118,7 @@ def test_every_kind_of_token_has_a_name(name: str) -> None:
     assert name in kind.lower()
 
 
-def test_what_follows_a_private_key_is_left_alone() -> None:
+def test_text_after_a_private_key_stays() -> None:
     assert redacted(f"a\n{KEY}\nThen the agent went on.") == "a\n[redacted]\nThen the agent went on."
 
 
@@ -150,7 +150,7 @@ STREAM = "\n".join(
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=40))
-def test_wherever_a_stream_is_cut_the_outcome_is_the_same(cuts: list[int]) -> None:
+def test_chunk_borders_do_not_change_the_redacted_stream(cuts: list[int]) -> None:
     redactor = Redactor(VALUES)
     places = [0, *sorted(cuts), len(STREAM)]
 
@@ -168,7 +168,7 @@ def test_a_stream_that_comes_byte_by_byte_has_no_secret_in_it() -> None:
     assert not any(value.encode() in told for value in VALUES)
 
 
-def test_whole_lines_do_not_wait() -> None:
+def test_whole_lines_are_passed_on_at_once() -> None:
     redactor = Redactor(VALUES)
 
     assert redactor.feed(b"one\ntwo sk-1\n") == b"one\ntwo sk-1\n"
@@ -193,7 +193,7 @@ def test_whole_lines_do_not_wait() -> None:
     ],
     ids=range(10),
 )
-def test_streams_that_look_like_secrets_all_along_take_time_in_proportion_and_do_not_pile_up(hard: bytes) -> None:
+def test_streams_that_resemble_secrets_take_linear_time_and_bounded_memory(hard: bytes) -> None:
     redactor = Redactor(VALUES)
     chunk = hard * (262_144 // len(hard))
     began = time.process_time()
@@ -218,9 +218,7 @@ def test_streams_that_look_like_secrets_all_along_take_time_in_proportion_and_do
         ("no://address", "no address", "no address"),
     ],
 )
-def test_the_password_in_an_address_is_a_secret_whatever_the_variable_is_called(
-    address: str, text: str, told: str
-) -> None:
+def test_the_password_in_a_url_is_a_secret_in_any_variable(address: str, text: str, told: str) -> None:
     assert redacted(text, secret_values({"HTTPS_PROXY": address})) == told
 
 

@@ -108,11 +108,11 @@ def test_durations_are_read_in_seconds(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "15", "m", "-5m", "1.5h", "30m1h", "1h 30m", "soon"])
-def test_what_is_no_duration_is_none(text: str) -> None:
+def test_an_invalid_duration_is_none(text: str) -> None:
     assert seconds(text) is None
 
 
-def test_a_silence_of_nothing_means_no_limit() -> None:
+def test_a_silence_limit_of_zero_means_no_limit() -> None:
     assert settled(limits={"silence": "0s"}).limits.silence_s == 0
 
 

@@ -87,7 +87,7 @@ def test_without_any_agent_init_says_so_and_shows_a_command() -> None:
     assert '# implementer = "claude"' in text
 
 
-def test_what_was_not_found_is_not_set() -> None:
+def test_init_leaves_missing_values_commented() -> None:
     nothing = replace(FOUND, default_branch="", remotes=(), installed=(), tests=Infrastructure(found="", command=""))
     assert not any(tomllib.loads(settings_text(nothing)).values())
 

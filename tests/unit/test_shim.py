@@ -27,7 +27,7 @@ LAUNCH = Launch(id="r1.1", argv=("true",), cwd="/", env={}, stdin="", reader="",
         ),
     ],
 )
-def test_the_steps_of_each_way_down(
+def test_the_escalation_steps_of_each_request(
     ending: Ending, asked: signal.Signals, expected: list[tuple[signal.Signals, float]]
 ) -> None:
     steps = itertools.islice(escalation(ending, LAUNCH, asked), 4)
@@ -53,7 +53,7 @@ HALF_AN_HOUR = 1800.0
         pytest.param(0.1, 0.019, 0, False, id="some ticks in a short time"),
     ],
 )
-def test_work_is_told_from_polling(seconds: float, cpu_s: float, moved: int, works: bool) -> None:
+def test_work_is_distinguished_from_polling(seconds: float, cpu_s: float, moved: int, works: bool) -> None:
     earlier = Activity(at=100.0, cpu_s=3.0, moved=7_000_000)
     later = Activity(at=100.0 + seconds, cpu_s=3.0 + cpu_s, moved=7_000_000 + moved)
 

@@ -56,7 +56,7 @@ def away(until: str) -> e.Paused:
         "ended",
     ],
 )
-def test_what_is_shown_holds_since_it_came_to_that(facts: list[e.Event], since: str) -> None:
+def test_the_shown_state_has_the_time_of_its_last_change(facts: list[e.Event], since: str) -> None:
     """The facts were recorded at 0, 1, 2, …"""
     state, told = RunState(), Since()
     for at, fact in enumerate(facts):

@@ -90,7 +90,7 @@ def test_colours_and_width_are_those_of_the_terminal() -> None:
     ]
 
 
-def test_phases_side_by_side_have_a_line_each_and_the_worst_of_them_is_told() -> None:
+def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     one = replace(some_work(12), phase="1", step="implement", since=iso(ago(12)))
     two = Work(dispatch="r.2", dispatched=iso(ago(40)), phase="2", step="gate", since=iso(ago(40)))
     lost = Work(phase="3", failed="agent-failed", since=iso(ago(5)))
@@ -149,7 +149,7 @@ def test_an_interrupted_run_says_how_to_continue() -> None:
     assert shown[-1] == "  Continue it: runplan retry plans/x.md"
 
 
-def test_what_a_person_asked_for_is_told_before_it_has_come_to_that() -> None:
+def test_a_pending_request_is_shown() -> None:
     stops, pauses = (at_work(work=replace(some_work(), asked=what)) for what in ("stop", "pause"))
     for seen in (stops, at_work(queued="stop")):
         assert lines(seen)[3].startswith("  Stopping: phase 1, implement for 12m, agent running 12m")
@@ -213,7 +213,7 @@ def test_large_numbers_are_short(count: int, said: str) -> None:
     ],
     ids=["in place", "block after block", "line after line"],
 )
-def test_watching_tells_it_again_until_it_is_interrupted(
+def test_watch_prints_again_until_it_is_interrupted(
     capsys: pytest.CaptureFixture[str], terminal: bool, as_json: bool, shown: str
 ) -> None:
     texts = iter(["first", "second"])

@@ -34,7 +34,7 @@ UNABLE = "fatal: Unable to process path {}"
         "unreadable",
     ],
 )
-def test_a_file_that_git_does_not_take_is_named(said: str, path: str) -> None:
+def test_a_file_that_git_cannot_store_is_named(said: str, path: str) -> None:
     found = unstored(said)
     assert found is not None
     assert found.path == path
@@ -44,7 +44,7 @@ def test_a_file_that_git_does_not_take_is_named(said: str, path: str) -> None:
     assert not found.filtered
 
 
-def test_a_filter_that_must_succeed_and_failed_is_told_apart() -> None:
+def test_a_failed_required_filter_is_distinguished() -> None:
     found = unstored("error: external filter 'lfs' failed 1\nfatal: a b.bin: clean filter 'lfs' failed")
     assert found is not None
     assert (found.path, found.filtered) == ("a b.bin", True)
@@ -62,5 +62,5 @@ def test_a_filter_that_must_succeed_and_failed_is_told_apart() -> None:
     ],
     ids=["a lock", "a full disk", "no right", "read-only", "nothing"],
 )
-def test_what_is_not_the_files_fault_is_not_put_on_it(said: str) -> None:
+def test_an_error_of_git_itself_names_no_file(said: str) -> None:
     assert unstored(said) is None

@@ -157,7 +157,7 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         ),
     ],
 )
-def test_what_is_known_is_said_with_how_it_looks(found: Answer, level: str, sentence: str) -> None:
+def test_the_answer_has_a_level_and_the_known_facts(found: Answer, level: str, sentence: str) -> None:
     assert found == Answer(level=level, sentence=sentence)  # type: ignore[arg-type]
 
 

@@ -62,7 +62,7 @@ def test_usage_adds_up_is_corrected_by_message_and_replaced_by_a_total() -> None
     assert folded(*(spent(1, str(number)) for number in range(1_000))).tally.usage.input_tokens == 1_000
 
 
-def test_the_context_is_the_last_told_or_a_growing_guess() -> None:
+def test_the_context_is_the_last_report_or_a_growing_estimate() -> None:
     exact = folded(Context(tokens=5), Context(window=9), Context(tokens=7)).tally
     assert (exact.context, exact.window, exact.estimated) == (7, 9, False)
     guess = folded(Context(tokens=5, estimated=True), Context(tokens=7, estimated=True)).tally
@@ -75,24 +75,24 @@ def test_a_trouble_after_a_good_end_takes_the_end_back_and_a_good_end_stays_afte
     assert folded(BUSY, Finished(ok=True)).tally.finished == Finished(ok=True)
 
 
-def test_a_wait_lasts_until_something_else_is_told() -> None:
+def test_a_wait_lasts_until_the_next_event() -> None:
     assert folded(Retrying(words="busy"), Unread()).tally.waiting == "busy"
     assert folded(Retrying(words="busy"), Message(text="x")).tally.waiting == ""
     assert folded(Retrying(words="busy"), Retrying(words="")).tally.retries == 2
 
 
-def test_what_is_told_of_the_start_comes_in_pieces() -> None:
+def test_start_events_are_merged() -> None:
     tally = folded(Started(version="1"), Started(session="s"), Started(model="m"), Started(model="n")).tally
     assert (tally.session, tally.model, tally.version) == ("s", "n", "1")
 
 
-def test_a_denied_tool_is_told_apart_from_one_that_was_used() -> None:
+def test_a_denied_tool_is_distinguished_from_a_used_one() -> None:
     folding = folded(ToolUsed(tool="a"), ToolUsed(tool="b", denied=True))
     assert folding.tools == (ToolUsed(tool="a"),)
     assert folding.tally.denied == (ToolUsed(tool="b", denied=True),)
 
 
-def test_nothing_grows_without_end() -> None:
+def test_the_tally_is_bounded() -> None:
     long = "x" * 10 * WORDS
     folding = Folding()
     for number in range(1_000):
@@ -129,7 +129,7 @@ def test_nothing_grows_without_end() -> None:
         ),
     ],
 )
-def test_a_tally_survives_being_written(tally: Tally) -> None:
+def test_a_tally_survives_a_round_trip(tally: Tally) -> None:
     assert msgspec.json.decode(msgspec.json.encode(tally), type=Tally) == tally
 
 
@@ -166,7 +166,7 @@ def test_several_events_of_one_message_are_counted_once() -> None:
     assert gauge(assistant(1_000), assistant(1_000), assistant(1_100)).tally.usage.input_tokens == 1_100
 
 
-def test_the_programs_own_words_are_no_message_and_do_not_move_the_gauge() -> None:
+def test_messages_of_the_program_itself_do_not_move_the_gauge() -> None:
     synthetic = json.loads(assistant(10))
     synthetic["message"]["model"] = "<synthetic>"
     found = gauge(assistant(1_000), json.dumps(synthetic).encode())
@@ -185,21 +185,21 @@ def test_a_good_end_with_work_after_it_was_not_the_end(more: AgentEvent) -> None
 
 
 @pytest.mark.parametrize("more", UNSURE, ids=lambda each: type(each).__name__)
-def test_what_may_be_a_sub_agents_leaves_a_good_end_that_may_not_be_the_last(more: AgentEvent) -> None:
+def test_work_of_a_possible_sub_agent_keeps_a_good_end_as_preliminary(more: AgentEvent) -> None:
     assert folded(Finished(ok=True), more).tally.finished == Finished(ok=True, so_far=True)
 
 
 @pytest.mark.parametrize("more", [*MORE, *UNSURE], ids=lambda each: type(each).__name__)
-def test_an_end_so_far_stands_whatever_follows_it(more: AgentEvent) -> None:
+def test_a_preliminary_end_stays_after_any_event(more: AgentEvent) -> None:
     assert folded(Finished(ok=True, so_far=True), more).tally.finished == Finished(ok=True, so_far=True)
 
 
 @pytest.mark.parametrize("more", [Unread(), Retrying(words="busy"), Context(window=9)])
-def test_what_is_no_work_leaves_a_good_end_as_it_was(more: AgentEvent) -> None:
+def test_events_without_work_keep_a_good_end(more: AgentEvent) -> None:
     assert folded(Finished(ok=True), more).tally.finished == Finished(ok=True)
 
 
-def test_a_total_that_leaves_something_out_is_no_less_than_what_was_seen() -> None:
+def test_an_incomplete_total_is_at_least_the_sum_so_far() -> None:
     seen = Spent(usage=Usage(input_tokens=900, output_tokens=5, cached_tokens=300), of="m")
     told = Usage(input_tokens=100, output_tokens=7, usd=0.5, cached_tokens=50)
     larger = Usage(input_tokens=900, output_tokens=7, usd=0.5, cached_tokens=300)

@@ -63,7 +63,7 @@ def test_plan_report_and_settings_are_never_permitted(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["reports", "plans"])
-def test_nothing_may_stand_where_plan_and_report_are_written(path: str) -> None:
+def test_no_file_may_block_the_paths_of_plan_and_report(path: str) -> None:
     permit = a_permit(f"Make {path}.", "**", path)
     (committed,) = examine([added(path)], permit)
     (lying_about,) = unwanted([Untracked(path=path, size=1)], permit)
@@ -72,7 +72,7 @@ def test_nothing_may_stand_where_plan_and_report_are_written(path: str) -> None:
     assert f"{path}: is in the way of {path}/" in str(committed)
 
 
-def test_what_was_in_the_way_may_go_and_a_name_that_only_begins_alike_may_stay() -> None:
+def test_a_blocking_file_may_be_removed_and_a_similar_name_may_stay() -> None:
     """Nor is a folder that only settings could be in kept free."""
     assert kinds(deleted("reports", ""), added("reports.txt"), added("report"), added("config")) == []
 
@@ -177,7 +177,7 @@ def test_a_prompt_changes_only_where_the_phase_allows_it() -> None:
     assert kinds(changed("config/prompts/verify.md"), permit=a_permit(allows=("config/prompts/",))) == []
 
 
-def test_what_is_allowed_is_not_thereby_in_scope_nor_free_of_secrets() -> None:
+def test_an_allowed_change_is_still_checked_for_scope_and_secrets() -> None:
     permit = a_permit("x", "src/**", allows=("**",))
     assert kinds(deleted("tests/test_old.py"), permit=permit) == ["out-of-scope"]
     assert kinds(added(".env"), permit=a_permit(allows=("**",))) == ["secret"]
@@ -297,7 +297,7 @@ def test_untracked_files_outside_touches_are_not_committed() -> None:
     assert left("src/notes.txt", permit=a_permit("x", "src/**")) == []
 
 
-def test_a_file_the_phase_names_is_committed_whatever_it_is() -> None:
+def test_any_file_that_the_phase_names_is_committed() -> None:
     permit = a_permit("Add the test certificate tests/tls.pem.", "src/**")
     assert left("tests/tls.pem", 6_000_000, permit=permit) == []
 
@@ -310,7 +310,7 @@ def test_lifecycle_files_are_never_committed_and_never_blamed(path: str, lifecyc
     assert left(path, 9_000_000, permit=a_permit("x", "src/**")) == ([] if lifecycle else ["out-of-scope", "too-large"])
 
 
-def test_a_file_too_large_to_look_into_has_to_be_allowed() -> None:
+def test_a_file_too_large_to_read_needs_allows() -> None:
     """Nobody could say that its tests are still there."""
     large = changed("tests/test_x.py", before=TEST, after=TEST + "#" * 5_000_000)
     (finding,) = examine([large], a_permit())
@@ -339,7 +339,7 @@ def wrote(after: str, before: str = "", path: str = "a.txt", *, added: bool = Fa
     return FileChange(path=path, before=before, after=after, added=added)
 
 
-def test_added_text_is_looked_at() -> None:
+def test_added_text_is_searched_for_secrets() -> None:
     assert found(wrote(f"x\ntoken = {TOKEN}\n", "x\n")) == ["a.txt: seems to contain a GitHub token"]
     assert found(wrote("x\n", f"{TOKEN}\n")) == []
 
@@ -351,7 +351,7 @@ def test_a_secret_that_was_there_before_is_not_the_agents() -> None:
     assert found(wrote(f"{TOKEN} {OTHER}", TOKEN)) == ["a.txt: seems to contain a GitHub token"]
 
 
-def test_each_place_and_kind_is_told_once() -> None:
+def test_each_place_and_kind_is_reported_once() -> None:
     twice = wrote(f"{TOKEN} {OTHER} AKIA{'A1' * 8}")
     assert found(twice, twice) == [
         "a.txt: seems to contain an AWS key",
@@ -359,7 +359,7 @@ def test_each_place_and_kind_is_told_once() -> None:
     ]
 
 
-def test_messages_and_new_names_are_looked_at_and_the_secret_is_not_told() -> None:
+def test_messages_and_new_names_are_searched_and_the_secret_is_not_printed() -> None:
     told = found(
         wrote("x", path=f"{TOKEN}.txt", added=True),
         wrote("y", path=f"{OTHER}.txt"),
@@ -371,6 +371,6 @@ def test_messages_and_new_names_are_looked_at_and_the_secret_is_not_told() -> No
     ]
 
 
-def test_a_file_the_phase_names_may_hold_one() -> None:
+def test_a_file_that_the_phase_names_may_hold_a_secret() -> None:
     permit = Permit(text="Add the example key to docs/example.md.")
     assert found(wrote(TOKEN, path="docs/example.md", added=True), permit=permit) == []

@@ -106,7 +106,7 @@ LINT = RECIPE.replace("test`", "lint`")
         ),
     ],
 )  # fmt: skip
-def test_what_a_target_runs_is_guarded(text: str, expected: list[str]) -> None:
+def test_files_that_a_target_runs_are_guarded(text: str, expected: list[str]) -> None:
     assert found("make test", Makefile=text) == expected
 
 
@@ -133,7 +133,7 @@ def test_a_makefile_that_make_prefers_is_found() -> None:
     assert told == [f"GNUmakefile:2: {RECIPE}"]
 
 
-def test_what_a_makefile_includes_is_guarded() -> None:
+def test_files_that_a_makefile_includes_are_guarded() -> None:
     tree = {"Makefile": "include mk/test.mk\n", "mk/test.mk": "test:\n\tpytest\n"}
     after = {**tree, "mk/test.mk": "test:\n\ttrue\n"}
     (one,) = weakened("make test", tree.get, after.get)
@@ -364,7 +364,7 @@ def test_the_program_of_a_command_is_known_where_it_is_plain(command: str, progr
         (["Makefile"], {"Makefile": "test:\n\tgo test\n"}, "make test", (".venv",), None),
     ],
 )  # fmt: skip
-def test_what_a_fresh_worktree_lacks_is_named_with_the_command_that_makes_it(
+def test_missing_files_of_a_fresh_worktree_are_named_with_their_command(
     files: list[str], texts: dict[str, str], command: str, present: tuple[str, ...], needs: tuple[str, str] | None
 ) -> None:
     assert needed_setup(files, texts, command=command, present=present) == needs

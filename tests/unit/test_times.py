@@ -34,17 +34,17 @@ NOW = 1_800_000_000.0
         pytest.param(10_000, 60, False, id="for-ever"),
     ],
 )
-def test_the_next_look_is_later_the_more_were_in_vain(before: int, minutes: int, said: bool) -> None:
+def test_the_delay_grows_with_the_number_of_failures(before: int, minutes: int, said: bool) -> None:
     """Whatever the pace was before: it follows from the count alone (G7)."""
     n = before + 1
     assert (look_s(n), is_announced(n)) == (60 * minutes, said)
 
 
-def test_a_person_hears_four_times_of_it() -> None:
+def test_a_failure_is_reported_four_times() -> None:
     assert [n for n in range(200) if is_announced(n)] == [1, 10, 16, 26]
 
 
-def test_looks_never_become_more_frequent() -> None:
+def test_delays_never_become_shorter() -> None:
     waits = [look_s(n) for n in range(200)]
     assert waits == sorted(waits)
 
@@ -61,7 +61,7 @@ def test_a_limit_is_waited_out_with_a_margin_and_never_ends_in_the_past(offset: 
     assert max(resets, NOW) + MARGIN_S <= until <= max(resets, NOW) + MARGIN_S + JITTER_S
 
 
-def test_a_limit_whose_end_nobody_names_is_waited_for_longer_each_time_up_to_an_hour() -> None:
+def test_a_limit_without_a_reset_time_is_waited_for_longer_each_time_up_to_an_hour() -> None:
     waits = [limit_ends(None, now=NOW, times=times, seed="x") - NOW for times in range(1, 12)]
     assert waits == sorted(waits)
     assert 300 <= waits[0] <= 300 + JITTER_S

@@ -39,11 +39,11 @@ def test_trailers_are_added(message: str, expected: str) -> None:
     assert add_trailers(message, OURS) == expected
 
 
-def test_a_value_is_one_line_whatever_is_in_it() -> None:
+def test_any_value_becomes_one_line() -> None:
     assert add_trailers("S", [(PLAN, "a\nRunplan-Run: b")]) == "S\n\nRunplan-Plan: a Runplan-Run: b\n"
 
 
-def test_without_trailers_only_what_is_forged_goes() -> None:
+def test_without_trailers_only_forged_ones_are_removed() -> None:
     assert add_trailers("S\n\nRunplan-Run: x\nA: b\n", []) == "S\n\nA: b\n"
 
 
@@ -70,7 +70,7 @@ MESSAGES = st.lists(
 
 @settings(deadline=None, database=None)
 @given(MESSAGES)
-def test_what_is_added_is_read_back_and_adding_again_changes_nothing(message: str) -> None:
+def test_added_trailers_are_read_back_and_adding_is_idempotent(message: str) -> None:
     once = add_trailers(message, OURS)
     read = read_trailers(once)
     assert {key: read[key] for key, _ in OURS} == dict(OURS)

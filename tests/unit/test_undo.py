@@ -38,7 +38,7 @@ def test_the_newest_landing_that_stands_is_found_with_all_its_commits() -> None:
     assert newest(said("1", "s.1"), said("1", "r.1")) == Undoable(landing="s.1", commits=("c1",))
 
 
-def test_what_was_taken_back_stands_no_more() -> None:
+def test_an_undone_landing_no_longer_counts() -> None:
     undo = said("1", "u.1", undoes="r.1")
     assert newest(undo, undo, said("1", "r.1")) is None
     assert newest(undo, said("1", "r.1"), said("1", "q.1")) == Undoable(landing="q.1", commits=("c3",))
@@ -76,7 +76,7 @@ def test_a_phase_squashed_into_one_commit_is_one_landing() -> None:
     assert newest(whole) == Undoable(landing="r.1", commits=("c1",))
 
 
-def test_everything_a_message_tells_of_landings_is_read() -> None:
+def test_all_landing_trailers_of_a_message_are_read() -> None:
     message = said("1", "r.1") + "\n" + said("1", "u.1", undoes="r.1") + "\nrunplan-phase : 7\n"
     assert marks(message) == (
         Mark(plan=X, phase="1", landing="r.1"),
@@ -89,7 +89,7 @@ def test_everything_a_message_tells_of_landings_is_read() -> None:
 # --- what helps -----------------------------------------------------------------------------------------
 
 
-def test_an_undo_is_told_about_in_its_own_words() -> None:
+def test_the_message_of_an_undo() -> None:
     assert next_action(Reason.PROTECTED, "undo") != next_action(Reason.PROTECTED, "land")
     assert "cherry-pick" not in next_action(Reason.PROTECTED, "undo")
     assert next_action(Reason.ALREADY_ON_TARGET, "undo").endswith("Nothing is left to do.")

@@ -62,7 +62,7 @@ def test_a_phase_without_items_is_answered_as_a_whole() -> None:
         pytest.param([stated("w1"), stated("C1")], ["W1"], id="ids are exact"),
     ],
 )
-def test_what_is_not_proven_is_a_fail(items: list[ItemResult], expected: list[str]) -> None:
+def test_an_unproven_item_is_a_fail(items: list[ItemResult], expected: list[str]) -> None:
     assert failed_items(judge(returned(*items), LONG, ["W1", "C1"], gates_red=False)) == expected
 
 
@@ -97,7 +97,7 @@ def test_a_fail_for_an_unknown_id_is_a_fail_with_its_evidence() -> None:
     assert verdict.why == "not proven: X9"
 
 
-def test_what_an_unknown_id_is_called_is_bounded() -> None:
+def test_the_name_of_an_unknown_id_is_bounded() -> None:
     verdict = judge(returned(stated("W1"), stated("X" * 9_999, "", passed=False)), LONG, ["W1"], gates_red=False)
     assert isinstance(verdict, Verdict)
     assert not verdict.passed
@@ -139,7 +139,7 @@ def test_every_stalled_phrase_is_named_and_outweighs_a_return(phrase: str) -> No
 
 
 @pytest.mark.parametrize("message", ["", "Looked.", LONG])
-def test_of_a_return_that_is_broken_it_is_said_what_is_wrong_with_it(message: str) -> None:
+def test_a_broken_return_names_its_error(message: str) -> None:
     broken = Unusable(why="the return file is not JSON", found=True)
     assert judge(broken, message, ["W1"], gates_red=False) == NoVerdict(why="the return file is not JSON")
 

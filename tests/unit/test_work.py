@@ -18,7 +18,7 @@ def ended(id: str, tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> Step:
     return Step(f"at {id}", "DispatchEnded", id=id, input_tokens=tokens[0], output_tokens=tokens[1], usd=usd)
 
 
-def test_who_is_at_work_is_who_was_started_and_not_seen_to_end() -> None:
+def test_running_agents_are_those_started_without_an_end() -> None:
     work = work_of([READ, began("r.1"), ended("r.1"), began("r.2", "verify")])
     assert (work.dispatch, work.agent, work.version, work.dispatched) == ("r.2", "claude", "2.1.0", "at r.2")
     over = work_of([READ, began("r.1"), ended("r.1")])
@@ -37,7 +37,7 @@ def test_a_step_began_with_the_first_of_those_who_had_its_task() -> None:
     assert work_of([*again, READ]).began is None
 
 
-def test_what_a_person_wants_of_a_run_holds_until_it_is_taken_back_and_a_stop_for_good() -> None:
+def test_a_request_holds_until_it_is_withdrawn_and_a_stop_for_ever() -> None:
     pause, stop = Step("at 8", "Halted"), Step("at 8", "StopRequested")
     goes_on = (Step("at 9", "Continued"), Step("at 9", "RunResumed"))
     assert work_of([READ, began("r.1")]).asked is None
@@ -60,7 +60,7 @@ def test_a_command_of_the_project_has_no_agent() -> None:
     assert (work.dispatch, work.agent) == ("r.1", None)
 
 
-def test_what_was_used_is_added_over_all_phases() -> None:
+def test_usage_is_summed_over_all_phases() -> None:
     steps = [
         READ,
         began("r.1"),
@@ -113,7 +113,7 @@ def in_lane(lane: str, *steps: Step) -> list[Step]:
     return [replace(step, lane=lane) for step in steps]
 
 
-def test_each_lane_is_at_its_own_phase_and_what_they_used_is_added() -> None:
+def test_each_lane_has_its_phase_and_usage_is_summed() -> None:
     one = in_lane(
         "1", Step("at 0", "PlanRead", phase="3"), began("r_1.1"), ended("r_1.1", (10, 5), 0.5), began("r_1.2", "verify")
     )
@@ -129,7 +129,7 @@ def test_each_lane_is_at_its_own_phase_and_what_they_used_is_added() -> None:
     assert (work.tokens, work.usd, work.retries) == (117, 0.5, 1)
 
 
-def test_a_lane_that_failed_is_told_while_others_go_on() -> None:
+def test_a_failed_lane_is_reported_while_others_continue() -> None:
     lost = in_lane("1", Step("at 0", "PlanRead", phase="3"), began("r_1.1"), ended("r_1.1"))
     over = Step("at 9", "RunEnded", lane="1", outcome="failed", reason="agent-failed")
     goes_on = in_lane("2", Step("at 0", "PlanRead", phase="4"), began("r_2.1"))
@@ -141,6 +141,6 @@ def test_a_lane_that_failed_is_told_while_others_go_on() -> None:
     assert work_of([*lost, over]).lanes == ()
 
 
-def test_when_every_lane_has_ended_the_run_is_at_its_own() -> None:
+def test_the_run_has_its_own_state_when_every_lane_has_ended() -> None:
     work = work_of([*in_lane("1", began("r_1.1"), ended("r_1.1"), Step("at 9", "RunEnded")), READ, began("r.1")])
     assert (work.dispatch, work.lanes) == ("r.1", ())
