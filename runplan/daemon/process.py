@@ -312,6 +312,15 @@ class DaemonProcess:
         signal.signal(signal.SIGTERM, on_end)
         signal.signal(signal.SIGINT, on_end)
         signal.signal(signal.SIGHUP, lambda _number, _frame: self._tasks.put(lambda: self._reload(anew=True)))
+        # The kernel may deliver a signal to another thread, which does not interrupt the wait of the main thread.
+        signals, write = os.pipe()
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        threading.Thread(target=self._wake_main, args=(signals,), name="signals", daemon=True).start()
+
+    def _wake_main(self, signals: int) -> None:
+        while os.read(signals, 1):
+            self._tasks.put(lambda: None)
 
     def _hand_over(self) -> None:
         """End for a newer daemon: like the first signal, however often it is asked for."""

@@ -191,7 +191,7 @@ def test_a_command_takes_effect_once(scene: Scene, verb: str, given: Callable[[S
     before(scene)
     recorded = scene.count(kind)
     given(scene, verb)
-    until(lambda: holds(scene))
+    until(lambda: holds(scene), seconds=40)  # less than the periodic check of the daemon
     others = 1 if given is busy and kind == "RunStarted" else 0
     others += 1 if given is absent and verb == "pause" and kind == "RunStarted" else 0
     assert scene.count(kind) - recorded == 1 + others
