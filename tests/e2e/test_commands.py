@@ -474,6 +474,10 @@ def test_two_checkouts_of_one_bare_repository_share_a_worker(project: Project, t
         assert project.runplan_in(places[0], "start", "X", "auto", "every", "4h").code == 0
         assert project.runplan_in(places[1], "pause", "X").code == 0
         assert project.runplan_in(places[1], "resume", "X").code == 0
+        shutil.rmtree(places[0])
+        assert "Paused plans/X.md" in project.runplan_in(places[1], "pause", "X").err
+        resumed = project.runplan_in(places[1], "resume", "X")
+        assert resumed.code == 0, resumed.err
 
 
 # --- a full disk --------------------------------------------------------------------------------------
