@@ -52,10 +52,10 @@ def test_output_on_standard_error_is_a_sign_of_life(on: Stage) -> None:
 
 
 def test_work_without_a_word_is_a_sign_of_life_also_in_a_child(on: Stage) -> None:
-    busy = "import time\nend = time.monotonic() + 1.0\nwhile time.monotonic() < end: pass"
+    busy = "import time\nend = time.monotonic() + 2.0\nwhile time.monotonic() < end: pass"
     dispatch = on.python(
         f"import os, sys; os.waitpid(os.posix_spawn(sys.executable, ['p', '-c', {busy!r}], os.environ), 0)",
-        silence_s=0.6,
+        silence_s=1.5,
     )
 
     assert on.outcome(dispatch).ending is Ending.EXITED
@@ -66,7 +66,7 @@ MOVES = """
 import os, time
 block, null = bytes(1 << 20), os.open("/dev/zero", os.O_RDONLY)
 with open("copy", "wb", buffering=0) as copy:
-    for _ in range(20):
+    for _ in range(40):
         {move}
         time.sleep(0.05)
 """
@@ -74,14 +74,14 @@ with open("copy", "wb", buffering=0) as copy:
 
 @pytest.mark.parametrize("move", ["copy.write(block); copy.seek(0)", "os.read(null, 1 << 20)"], ids=["write", "read"])
 def test_bytes_that_are_moved_without_a_word_are_a_sign_of_life(on: Stage, move: str) -> None:
-    outcome = on.outcome(on.python(MOVES.format(move=move), silence_s=0.5))
+    outcome = on.outcome(on.python(MOVES.format(move=move), silence_s=1.5))
 
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
 
 
 def test_what_a_child_moves_is_a_sign_of_life(on: Stage) -> None:
     dispatch = on.start(
-        "sh", "-c", 'python3 -I -S -c "$0" & wait', MOVES.format(move="copy.write(block); copy.seek(0)"), silence_s=0.5
+        "sh", "-c", 'python3 -I -S -c "$0" & wait', MOVES.format(move="copy.write(block); copy.seek(0)"), silence_s=1.5
     )
 
     assert on.outcome(dispatch).code == 0
