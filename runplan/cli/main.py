@@ -51,6 +51,12 @@ GROUPS = {
     },
 }
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
+#: Verbs of a later version, and what to use until then.
+PLANNED = {
+    "plan": "; write the plan yourself, then run: runplan check PLAN",
+    "inbox": "; see: runplan status",
+    "answer": "; use: runplan approve PLAN, or runplan reject PLAN -m REASON",
+}
 _FOLDERS = {"Work on plans": "control", "Answer": "control", "Look": "show", "Set up": "setup"}
 #: The folder of each verb's module.
 FOLDERS = {verb: _FOLDERS[name] for name, group in GROUPS.items() for verb in group}
@@ -113,20 +119,14 @@ def main(argv: list[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
     debug = "--debug" in argv
     words = [word for word in argv if word != "--debug"]
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(USAGE.format(verbs="\n\n".join(_lines(name, group) for name, group in GROUPS.items())))
-        return 0 if words else 2
-    if words[0] in ("-V", "--version"):
-        print(f"runplan {__version__}")
-        return 0
-    return _guarded(words[0], words[1:], debug=debug)
+    return _guarded(words, debug=debug)
 
 
-def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
+def _guarded(words: list[str], *, debug: bool) -> int:
     from runplan.errors import Exit, RunplanError
 
     try:
-        return int(_run(verb, words))
+        return _run(words)
     except RunplanError as error:
         _say(str(error), debug=debug)
         if error.exit is Exit.FAILED:
@@ -174,16 +174,25 @@ def _lines(name: str, group: dict[str, str]) -> str:
     return "\n".join([head, *(f"  {verb:<10} {line}" for verb, line in group.items())])
 
 
-def _run(verb: str, words: list[str]) -> int:
+def _run(words: list[str]) -> int:
     from runplan.errors import UsageError
 
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(USAGE.format(verbs="\n\n".join(_lines(name, group) for name, group in GROUPS.items())))
+        return 0 if words else 2
+    verb, *rest = words
+    if verb in ("-V", "--version"):
+        print(f"runplan {__version__}")
+        return 0
+    if verb in PLANNED:
+        raise UsageError(f"{verb} is not in this version of runplan{PLANNED[verb]}")
     if verb not in VERBS:
         import difflib
 
-        near = difflib.get_close_matches(verb, VERBS, n=1)
+        near = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0.7)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
-    return int(module_of(verb).run(parser_of(verb).parse_args(words)))
+    return int(module_of(verb).run(parser_of(verb).parse_args(rest)))
 
 
 def parser_of(verb: str) -> ArgumentParser:

@@ -233,6 +233,10 @@ REPOSITORIES = {
 
 WORDS = {
     "verb": Bad(words=("strat", "X"), says="strat: no such verb; did you mean start?"),
+    "verb of a later version": Bad(
+        words=("plan", "a goal"),
+        says="plan is not in this version of runplan; write the plan yourself, then run: runplan check PLAN",
+    ),
     "word": Bad(words=start("X", "fnish"), says="fnish: no such word or phase; the phases are 1"),
     "option": Bad(
         words=("start", "X", "--forground"),
@@ -265,6 +269,7 @@ WORDS = {
         words=("report", "X"),
         says="nothing to report of plans/X.md yet; start it: runplan start plans/X.md\n",
     ),
+    "no report of any plan": Bad(code=3, words=("report",), says="no run of any plan is recorded here"),
     "nothing to explain": Bad(code=3, words=("explain", "X"), says="no run of plans/X.md is recorded here"),
 }
 
