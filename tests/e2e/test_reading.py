@@ -205,6 +205,7 @@ def test_report_prints_the_landed_report(recorded: Project) -> None:
     assert report.out.rstrip() == recorded.show("main:reports/plan-x.md")
     assert report.out.index("## Phase — 1 Step 1") < report.out.index("## Run Failed — ")
     assert recorded.runplan("report", "X", "--json").json == {"plan": "plans/X.md", "report": report.out}
+    assert recorded.runplan("report").out == report.out, "without PLAN, of the newest run's plan"
     for part in ("**Status:** Completed (verified, landed)", "### Work Items", "### Verification"):
         assert part in report.out
     tree = recorded.repo.tree("main~1")

@@ -11,13 +11,16 @@ from runplan.text import command, escaped, plain
 if TYPE_CHECKING:
     import argparse
 
+    from runplan.store.sqlite import Store
+
 EXAMPLES = """\
+  runplan report                    the plan of the newest run
   runplan report plans/X.md         Markdown, newest first
   runplan report X --json           {"plan": …, "report": …}"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -29,10 +32,10 @@ def run(args: argparse.Namespace) -> Exit:
 
     warnings = Warnings()
     with open_context(warn=warnings.warn) as at:
-        path = plan_path(at, args.plan)
+        store = at.store()
+        path = plan_path(at, args.plan) if args.plan is not None else _newest(store)
         tip = at.for_plan(path).tip()
         landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
-        store = at.store()
         failures = failure_sections(store, path) if store else []
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
@@ -46,6 +49,14 @@ def run(args: argparse.Namespace) -> Exit:
     else:
         print(plain(whole), end="")
     return warnings.exit
+
+
+def _newest(store: Store | None) -> str:
+    """The plan of the newest run."""
+    found = store.runs(None, limit=1) if store is not None else []
+    if not found:
+        raise NotFound("no run of any plan is recorded here")
+    return found[0].plan
 
 
 def _title(text: bytes | None, path: str) -> str:
