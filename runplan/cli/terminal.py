@@ -30,8 +30,9 @@ class Style:
         from runplan.settings.load import environment
 
         env = environment()
+        columns = env.get("COLUMNS", "")
         try:
-            width = get_terminal_size(stream.fileno()).columns
+            width = int(columns) if columns.isdecimal() else get_terminal_size(stream.fileno()).columns
         except OSError:
             width = 0
         return Style(colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb", width=width)

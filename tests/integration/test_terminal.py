@@ -46,6 +46,23 @@ def test_status_is_coloured_on_a_terminal_unless_no_color_is_set(
     assert "\x1b[" not in project.runplan("status").out, "a pipe gets no colour"
 
 
+def test_columns_sets_the_width(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    shown = on_terminal(
+        [str(RUNPLAN), "status"], cwd=project.path, env={**project.env, "COLUMNS": "20", "NO_COLOR": "1"}
+    )
+    assert max(map(len, shown.splitlines())) <= 20, shown
+
+
+def test_help_into_a_closed_pipe_ends_without_a_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    ran = subprocess.run([str(RUNPLAN), "--help"], env=env, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 RUN = """
 import time
 from runplan.cli.show import progress

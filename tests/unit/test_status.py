@@ -90,6 +90,16 @@ def test_colours_and_width_are_those_of_the_terminal() -> None:
     ]
 
 
+def test_no_line_is_wider_than_the_terminal() -> None:
+    schedule = replace(SCHEDULE, spec="weekday at 9:30")
+    wide = view(at_work(schedule=schedule)) | {"title": "A title that is too long for it"}
+    shown = Page(Style(width=30), now=NOW).block(wide).splitlines()
+    assert shown[:4] == ["A title that is too long for", "    it", "  (plans/x.md, active, 0 of 2", "    done)"]
+    unreadable = wide | {"phases": [], "error": "plans/x.md:3: the phases 1, 2 have no tracker"}
+    shown += Page(Style(width=30), now=NOW).block(unreadable).splitlines()
+    assert max(map(len, shown)) <= 30, shown
+
+
 def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     one = replace(some_work(12), phase="1", step="implement", since=iso(ago(12)))
     two = Work(dispatch="r.2", dispatched=iso(ago(40)), phase="2", step="gate", since=iso(ago(40)))

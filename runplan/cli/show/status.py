@@ -371,13 +371,10 @@ class Page:
 
     def block(self, view: dict[str, Any]) -> str:
         """One plan: its phases, its run, its schedule."""
-        paint = self._style.paint
-        done = sum(phase["status"] == "done" for phase in view["phases"])
-        counted = f"{view['plan']}, {view['status']}, {done} of {len(view['phases'])} done"
-        head = f"{paint(plain(view['title']), BOLD)}  {paint(f'({counted})', DIM)}"
-        lines = [head if view["phases"] else paint(plain(str(view["error"])), RED)]
+        paint, wrap = self._style.paint, self._style.wrap
+        lines = [self._head(view) if view["phases"] else paint(wrap(plain(str(view["error"])), "    "), RED)]
         lines += self._phases(view)
-        about = [self._style.wrap(f"  {plain(line)}", "    ") for line in self._run(view)]
+        about = [wrap(f"  {plain(line)}", "    ") for line in self._run(view)]
         if about and view["run"]["stuck"]:
             verdict, colon, rest = about[0].partition(":")
             about[0] = f"{paint(verdict, *_LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
@@ -385,16 +382,27 @@ class Page:
         if view["queued"] not in (None, "stop", "pause"):
             lines.append(f"  Queued: {view['queued']}; the daemon executes it when it responds")
         if view["refused"]:
-            lines.append(self._style.wrap(f"  The last start was refused: {plain(view['refused'])}", "    "))
+            lines.append(wrap(f"  The last start was refused: {plain(view['refused'])}", "    "))
         if view["schedule"] is not None:
-            lines.append(f"  {plain(scheduled(view['schedule'], now=self._now, zone=None))}")
+            lines.append(wrap(f"  {plain(scheduled(view['schedule'], now=self._now, zone=None))}", "    "))
         return "\n".join(lines)
+
+    def _head(self, view: dict[str, Any]) -> str:
+        """The title and the counts, in one line if it fits."""
+        done = sum(phase["status"] == "done" for phase in view["phases"])
+        title = plain(view["title"])
+        counts = f"({view['plan']}, {view['status']}, {done} of {len(view['phases'])} done)"
+        between = "  "
+        if self._style.width and len(title) + len(between) + len(counts) > self._style.width:
+            title, between = self._style.wrap(title, "    "), "\n  "
+            counts = self._style.wrap(f"  {counts}", "    ").removeprefix("  ")
+        return f"{self._style.paint(title, BOLD)}{between}{self._style.paint(counts, DIM)}"
 
     def folded(self, plans: list[str]) -> str:
         """The finished plans in one line."""
         names = ", ".join(plans[:3]) + (", …" if len(plans) > 3 else "")
         count = f"{len(plans)} finished plan{'' if len(plans) == 1 else 's'}"
-        return self._style.paint(plain(f"{count}: {names}  (runplan status --all)"), DIM)
+        return self._style.paint(self._style.wrap(plain(f"{count}: {names}  (runplan status --all)"), "  "), DIM)
 
     def _phases(self, view: dict[str, Any]) -> list[str]:
         states = [_state(phase, view["next"]) for phase in view["phases"]]
