@@ -75,7 +75,7 @@ def tell(record_property: Callable[[str, object], None], cli: Cli) -> Callable[[
     return told
 
 
-def test_its_work_lands(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
+def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
     """The real program edits a file, another one judges it, and the file is on main, with what it cost."""
     with ModelServer(work()) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS)
@@ -95,7 +95,9 @@ def test_its_work_lands(tmp_path: Path, cli: Cli, tell: Callable[[str, How], Non
 
 
 @pytest.mark.parametrize("case", list(ENDINGS))
-def test_it_ends_by_name(tmp_path: Path, cli: Cli, case: str, tell: Callable[[str, How], None]) -> None:
+def test_a_provider_error_has_a_named_ending(
+    tmp_path: Path, cli: Cli, case: str, tell: Callable[[str, How], None]
+) -> None:
     """Each trouble of a provider has its name in bounded time; nothing lands, and nothing is left running."""
     fault = Fault(kind=FaultKind(case), turn=1 if cli.tools else None)
     with ModelServer(work(faults=(fault,))) as server:
@@ -114,7 +116,7 @@ def test_it_ends_by_name(tmp_path: Path, cli: Cli, case: str, tell: Callable[[st
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
-def test_a_subscription_says_itself_when_its_limit_ends(
+def test_the_limit_of_a_subscription_has_its_reset_time(
     tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]
 ) -> None:
     """By a login in place of a key the program tells the limit as an event, and that time is waited for."""
@@ -134,7 +136,7 @@ WRAP_UP = "Your context is nearly full"
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
 @pytest.mark.parametrize("when", ["while a tool runs", "while it says its last words"])
-def test_one_without_room_is_told_wraps_up_and_hands_over(
+def test_an_agent_with_a_full_context_wraps_up_and_hands_over(
     tmp_path: Path, cli: Cli, when: str, tell: Callable[[str, How], None]
 ) -> None:
     """The real program takes a message in while it works, ends by itself, and its successor has its words."""
@@ -189,7 +191,7 @@ def test_the_memory_of_the_project_is_read_and_nothing_of_its_settings_runs(tmp_
 
 
 @pytest.mark.parametrize("cli", ["codex"], indirect=True)
-def test_a_gateway_of_the_users_own_is_asked_although_there_is_a_key(tmp_path: Path, cli: Cli) -> None:
+def test_a_configured_gateway_is_used_although_there_is_a_key(tmp_path: Path, cli: Cli) -> None:
     """The configuration in the user's home names address, key and model; the key in the environment stays out of it."""
     mine = replace(cli, address="UNUSED", key="GATEWAY_KEY", model="")
     with ModelServer(work()) as server:
@@ -230,7 +232,7 @@ def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, tell: Callable[[st
     assert running(tmp_path) == []
 
 
-def test_nobody_elses_keys_are_seen(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
+def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
     """What the agent's own tools see: its key, and no other agent's, and none of the forge."""
     turns = (Run("env"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
     # A program whose model runs no commands runs the user's tests, and shows it their output.

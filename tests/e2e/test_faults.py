@@ -128,7 +128,7 @@ def test_a_read_only_directory_is_named_and_the_run_continues_when_it_is_writabl
 # --- clocks -------------------------------------------------------------------------------------------
 
 
-def test_the_newest_run_is_the_last_one_started_whatever_the_clock_says(tmp_path: Path) -> None:
+def test_the_newest_run_is_the_last_one_started_under_any_clock(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     for phase, moment in (("1", "2051-01-01T00:00:00Z"), ("2", "1999-01-01T00:00:00Z")):
         assert project.start(phase, "auto", TEST_NOW=moment).code == 0

@@ -228,8 +228,8 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
     assert project.repo.head("main") == before
     assert project.repo.status() == status
     assert_the_work_is_kept(project, case, ran.err)
-    assert_the_report_tells(project, case)
-    assert_status_tells(assert_nothing_runs(project), case)
+    assert_the_report_shows_the_failure(project, case)
+    assert_status_shows_the_failure(assert_nothing_runs(project), case)
 
 
 def assert_the_work_is_kept(project: Project, case: Case, printed: str) -> None:
@@ -247,7 +247,7 @@ def assert_the_work_is_kept(project: Project, case: Case, printed: str) -> None:
         project.repo.head(line.split()[-1])
 
 
-def assert_the_report_tells(project: Project, case: Case) -> None:
+def assert_the_report_shows_the_failure(project: Project, case: Case) -> None:
     report = project.runplan("report", "X")
     assert report.code == 0
     for part in (
@@ -267,7 +267,7 @@ def assert_the_report_tells(project: Project, case: Case) -> None:
     assert ("Work that is on no branch is kept at `refs/runplan/parked/" in report.out) == case.parked
 
 
-def assert_status_tells(view: dict[str, Any], case: Case) -> None:
+def assert_status_shows_the_failure(view: dict[str, Any], case: Case) -> None:
     assert view["phases"][0]["status"] == "todo"
     assert view["next"] == "1"
     run = view["run"]

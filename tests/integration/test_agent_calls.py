@@ -105,13 +105,13 @@ def test_an_agent_sees_its_own_keys_only(tmp_path: Path, name: str) -> None:
     assert {key for key in call.env if key in KEYS} == set(calls(name)["keys"])
 
 
-def test_a_model_says_whose_keys_are_seen(tmp_path: Path) -> None:
+def test_the_model_decides_which_keys_are_passed(tmp_path: Path) -> None:
     for name in ("opencode", "aider", "mini"):
         call = Call(tmp_path / name, name, caller=KEYS, model="anthropic/claude-sonnet-5")
         assert {key for key in call.env if key in KEYS} == {"ANTHROPIC_API_KEY"}
 
 
-def test_further_variables_are_passed_on_by_name_but_never_a_forges(tmp_path: Path) -> None:
+def test_further_variables_are_passed_by_name_except_those_of_a_forge(tmp_path: Path) -> None:
     call = Call(tmp_path, "claude", caller=KEYS, env=["AWS_SECRET_ACCESS_KEY", "GH_TOKEN"])
     assert call.env["AWS_SECRET_ACCESS_KEY"] == "cloud"
     assert "GH_TOKEN" not in call.env
@@ -137,7 +137,7 @@ def test_without_a_key_the_users_own_configuration_is_used(tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_the_table_decides_where_it_says_so(tmp_path: Path, name: str) -> None:
+def test_the_agent_table_chooses_the_configuration(tmp_path: Path, name: str) -> None:
     variable = calls(name)["private"]
     caller = {**KEYS, variable: "/home/uma/own"}
     assert Call(tmp_path / "a", name, caller=caller, private=False).env[variable] == "/home/uma/own"
@@ -279,11 +279,11 @@ def test_codex_without_the_key_of_its_provider_is_refused(tmp_path: Path) -> Non
     require_agents(settings(**both), root=tmp_path, caller={**caller, "GATEWAY_KEY": "gw"})
 
 
-def test_codex_takes_its_prompt_from_standard_input_whatever_else_it_is_told(tmp_path: Path) -> None:
+def test_codex_takes_its_prompt_from_standard_input_with_any_arguments(tmp_path: Path) -> None:
     assert Call(tmp_path, "codex", caller={}, model="x", args=["--extra"]).argv[-2:] == ("--extra", "-")
 
 
-def test_codex_is_told_which_variable_holds_its_key(tmp_path: Path) -> None:
+def test_codex_gets_the_name_of_its_key_variable(tmp_path: Path) -> None:
     def provider(where: str, **caller: str) -> Any:
         Call(tmp_path / where, "codex", caller=caller)
         written = tomllib.loads((tmp_path / where / "own/home/codex/config.toml").read_text(encoding="utf-8"))
@@ -344,7 +344,7 @@ def test_aider_finds_an_identity_where_it_would_else_write_one(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("user", "role", "reported"), [(0, Role.FIX, True), (0, Role.VERIFY, False), (1000, Role.FIX, False)]
 )
-def test_claude_is_told_that_it_is_shut_in_only_as_a_root_that_writes(
+def test_claude_gets_the_sandbox_variable_only_as_root_that_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, role: Role, reported: bool
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
@@ -386,14 +386,14 @@ def test_a_version_is_asked_once_per_binary_and_again_when_it_changes(tmp_path: 
 
 
 @pytest.mark.parametrize("text", ["exit 3", "echo no number", "echo 1.2 >&2"])
-def test_a_program_that_tells_no_version_has_none(tmp_path: Path, text: str) -> None:
+def test_a_program_without_version_output_has_no_version(tmp_path: Path, text: str) -> None:
     a_program(tmp_path / "bin/codex", text)
     caller = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
     agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller)
     assert agents.version("codex") == agents.version("gemini") == ""
 
 
-def test_a_users_own_command_is_never_asked(tmp_path: Path) -> None:
+def test_a_custom_command_is_not_asked_for_its_version(tmp_path: Path) -> None:
     a_program(tmp_path / "bin/own", f"touch {tmp_path / 'ran'}")
     own = {"kind": "command", "argv": [str(tmp_path / "bin/own")]}
     agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={"PATH": "/usr/bin:/bin"})
@@ -433,7 +433,7 @@ def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_en
         assert seen["RUNPLAN_AGENT"] == "1"
 
 
-def test_a_profile_says_what_has_to_be_known_to_judge(tmp_path: Path) -> None:
+def test_a_profile_has_the_facts_for_the_judgement(tmp_path: Path) -> None:
     own = {"kind": "command", "argv": ["x"]}
     agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={})
     writer, reader = agents.profile("gemini", Role.FIX), agents.profile("gemini", Role.VERIFY)

@@ -62,7 +62,7 @@ def test_a_missing_directory_does_not_mean_never_started(on: Stage) -> None:
     assert on.dispatches.standing(dispatch) == NeverStarted()
 
 
-def test_another_directory_in_its_place_tells_nothing_either(on: Stage) -> None:
+def test_another_directory_in_its_place_is_unknown_too(on: Stage) -> None:
     dispatch = on.sh("true")
     assert on.outcome(dispatch).code == 0
     with away(on.path):
@@ -73,7 +73,7 @@ def test_another_directory_in_its_place_tells_nothing_either(on: Stage) -> None:
         on.path.rmdir()
 
 
-def test_a_shim_we_know_is_asked_itself_and_tells_its_end_where_the_directory_is_now(on: Stage) -> None:
+def test_a_known_shim_reports_its_end_after_the_directory_moved(on: Stage) -> None:
     dispatch = on.sh(WAITS)
     pid_in(on.path / "agent")
     shim = on.shim(dispatch)
@@ -97,7 +97,7 @@ def test_a_dispatch_can_be_ended_while_its_place_is_away(on: Stage) -> None:
     assert [on.outcome(dispatch).ending for dispatch in dispatches] == [Ending.ENDED, Ending.ENDED]
 
 
-def test_a_directory_that_its_own_agent_removed_is_a_loss_as_ever(on: Stage) -> None:
+def test_a_directory_removed_by_its_own_agent_is_lost(on: Stage) -> None:
     dispatch = on.sh(f"rm -r {on.path}/dispatch/*")
     on.dispatches.wait([dispatch], timeout_s=None)
     assert on.dispatches.standing(dispatch) == Outcome(ending=Ending.LOST, code=None, signal=None, message="")
@@ -118,7 +118,7 @@ def test_nothing_is_recorded_in_a_journal_that_was_moved_away(tmp_path: Path) ->
         assert store.baseline("key") == "results"
 
 
-def test_nor_in_one_whose_place_another_has_taken(tmp_path: Path) -> None:
+def test_nothing_is_recorded_in_a_journal_that_was_replaced(tmp_path: Path) -> None:
     with contextlib.closing(Store(tmp_path / "state")) as store:
         (tmp_path / "state").rename(tmp_path / "elsewhere")
         Store(tmp_path / "state").close()
@@ -139,19 +139,19 @@ def test_nor_in_one_whose_place_another_has_taken(tmp_path: Path) -> None:
     ],
     ids=["journal", "dispatch", "file", "landing"],
 )
-def test_below_a_repository_that_is_not_there_nothing_is_made(tmp_path: Path, make: Callable[[Path], object]) -> None:
+def test_nothing_is_created_below_a_missing_repository(tmp_path: Path, make: Callable[[Path], object]) -> None:
     with pytest.raises(Unreachable, match="is not where it was"):
         make(tmp_path / "gone/.git")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_lies_between_is_made(tmp_path: Path) -> None:
+def test_missing_parent_directories_are_created(tmp_path: Path) -> None:
     make_below(tmp_path, tmp_path / "a/b/c")
     make_below(tmp_path, tmp_path / "a/b/c")
     assert (tmp_path / "a/b/c").is_dir()
 
 
-def test_a_place_that_was_not_there_yet_is_known_from_the_first_look_on(tmp_path: Path) -> None:
+def test_a_new_directory_is_known_from_its_first_check(tmp_path: Path) -> None:
     anchor = Anchor(tmp_path / "later")
     (tmp_path / "later").mkdir()
     anchor.require()

@@ -104,7 +104,7 @@ def attempt(repo: Repo, *steps: tuple[str, ...]) -> tuple[str, str]:
         pytest.param([("cherry-pick", "topic~0", "--allow-empty")], id="picked"),
     ],
 )
-def test_what_the_attempt_made_is_its_own(repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]]) -> None:
+def test_commits_of_the_attempt_are_its_own(repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]]) -> None:
     base, head = attempt(repo, *steps)
     assert candidates.lineage(base, head, branch=BRANCH, run="r1") == Lineage(on_base=True)
 
@@ -117,7 +117,9 @@ def test_what_the_attempt_made_is_its_own(repo: Repo, candidates: Candidates, st
         pytest.param([("reset", "-q", "--soft", "main~1"), ("commit", "-qm", "All")], id="squashed into the base"),
     ],
 )
-def test_a_branch_that_left_its_base_is_told(repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]]) -> None:
+def test_a_branch_that_left_its_base_is_reported(
+    repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]]
+) -> None:
     base, head = attempt(repo, *steps)
     assert candidates.lineage(base, head, branch=BRANCH, run="r1") == Lineage(on_base=False)
 
@@ -135,7 +137,7 @@ def test_a_branch_that_left_its_base_is_told(repo: Repo, candidates: Candidates,
     ],
     ids=["merged", "rebased", "led to a tag", "the work of another phase"],
 )
-def test_commits_that_another_ref_holds_are_told(
+def test_commits_of_another_ref_are_reported(
     repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]], expected: tuple[str, str]
 ) -> None:
     base, head = attempt(repo, *steps)
@@ -192,7 +194,7 @@ def test_a_file_that_becomes_a_directory_is_one_path_less_and_one_more(repo: Rep
 # --- replay -------------------------------------------------------------------------------------------
 
 
-def test_on_an_unmoved_target_the_trees_stay_and_the_messages_are_dressed(repo: Repo, candidates: Candidates) -> None:
+def test_on_an_unmoved_target_trees_stay_and_messages_get_trailers(repo: Repo, candidates: Candidates) -> None:
     base, head = on_branch(repo, {"a.txt": "1\n"}, {"b.txt": "2\n"})
     answer = built(replay(candidates, base, head, base))
     assert answer.tree == repo.tree("work")
@@ -231,7 +233,7 @@ def test_commits_that_become_empty_are_dropped(repo: Repo, candidates: Candidate
     assert [repo.git("log", "-1", "--format=%s", oid) for oid in answer.commits] == ["Work 3"]
 
 
-def test_nothing_is_left_when_the_target_holds_it_all(repo: Repo, candidates: Candidates) -> None:
+def test_commits_already_on_the_target_leave_nothing(repo: Repo, candidates: Candidates) -> None:
     base, head = on_branch(repo, {"a.txt": "same\n"}, {"b.txt": "more\n"})
     onto = repo.commit("Theirs", **{"a.txt": "same\n", "b.txt": "more\n"})
     assert replay(candidates, base, head, onto) == NothingLeft()
@@ -330,7 +332,7 @@ def test_bookkeeping_again_moves_the_anchor_and_dropping_it_is_harmless_twice(
         ("b.txt/report.md", "b.txt is a file"),
     ],
 )
-def test_bookkeeping_refuses_to_replace_what_is_no_plain_file(
+def test_bookkeeping_refuses_to_replace_a_special_file(
     repo: Repo, candidates: Candidates, path: str, said: str
 ) -> None:
     (repo.path / "link").symlink_to("dir")

@@ -74,7 +74,7 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     assert told.endswith(f"Next: runplan doctor; then commit it: {commit}\n")
 
 
-def test_after_init_the_doctor_is_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_init_doctor_finds_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "claude", "python3")
     repo = make_repo(tmp_path / "app", **{"tests/x.py": ""})
     monkeypatch.chdir(repo.path)
@@ -161,7 +161,7 @@ def test_the_doctor_names_every_fault_at_once(
     assert set(checks["git"]) == {"name", "ok", "detail", "remedy"}
 
 
-def test_the_doctor_goes_on_when_the_settings_cannot_be_read(
+def test_the_doctor_continues_when_the_settings_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(tmp_path, "claude", "codex")
@@ -175,7 +175,7 @@ def test_the_doctor_goes_on_when_the_settings_cannot_be_read(
     assert faults[1:] == []
 
 
-def test_the_doctor_tells_the_version_of_an_agent(
+def test_the_doctor_shows_the_version_of_an_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(tmp_path, "claude", "codex")
@@ -188,7 +188,7 @@ def test_the_doctor_tells_the_version_of_an_agent(
     assert "claude (claude)" in told
 
 
-def test_the_doctor_tells_of_leftovers(
+def test_the_doctor_lists_leftovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(tmp_path, "claude", "codex")
@@ -224,7 +224,7 @@ CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
         ),
     ],
 )  # fmt: skip
-def test_the_doctor_finds_what_a_start_or_its_first_step_would_fail_at(
+def test_the_doctor_finds_faults_that_would_fail_a_start(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -319,7 +319,7 @@ def test_config_as_json_holds_the_same(
     assert [row["key"] for row in rows] == [key.path for key in KEYS]
 
 
-def test_config_refuses_what_it_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_refuses_an_invalid_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(make_repo(tmp_path / "app", **{"runplan.toml": "[rum]\n"}).path)
     with pytest.raises(SettingsError, match=r"runplan.toml:1: \[rum\]: unknown section; did you mean \[run\]\?"):
         call("config")

@@ -239,7 +239,7 @@ def test_commands_stay_queued_while_another_process_holds_their_lock(bench: Benc
     assert bench.execute() == [(pause, "")]
 
 
-def test_where_nothing_new_is_begun_starts_are_left_to_the_next_worker(bench: Bench) -> None:
+def test_a_draining_worker_leaves_starts_to_the_next_one(bench: Bench) -> None:
     start, pause = bench.queue("start"), bench.queue("pause")
     assert bench.execute(begins=False) == [(pause, "")]
     assert bench.queued == [start]
@@ -263,7 +263,7 @@ def test_a_stop_that_cannot_be_recorded_ends_the_work_here_and_is_tried_again(be
 
 
 @pytest.mark.parametrize("trouble", [Fenced("another process took it"), RefusedEarly("no")])
-def test_a_stop_of_a_run_that_is_somebody_elses_is_refused(bench: Bench, trouble: RunplanError) -> None:
+def test_a_stop_of_a_run_of_another_process_is_refused(bench: Bench, trouble: RunplanError) -> None:
     stop = bench.queue("stop")
     bench.runs.trouble = trouble
     assert bench.execute() == [(stop, str(trouble))]
@@ -280,7 +280,7 @@ def test_a_pause_that_could_be_neither_stored_nor_recorded_is_kept(bench: Bench)
     assert (bench.runs.done, waiting) == ([f"Halted {A}"], [])
 
 
-def test_what_was_executed_before_a_stop_that_cannot_be_recorded_is_told(bench: Bench) -> None:
+def test_commands_executed_before_an_unrecorded_stop_are_answered(bench: Bench) -> None:
     start = bench.queue("start", B)
     bench.queue("stop")
     bench.runs.trouble = Unreachable("no space left")

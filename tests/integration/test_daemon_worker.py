@@ -79,9 +79,7 @@ def a_worker(project: Project, timers: Timers, observer: Observer, clock: System
     return DaemonWorker(str(project.path), project.path / ".git/runplan", services)
 
 
-def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_go(
-    project: Project, tmp_path: Path
-) -> None:
+def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Project, tmp_path: Path) -> None:
     meanwhile, timers, observer = Meanwhile(tmp_path), Timers(), Observer()
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     assert project.runplan("start", "X", "1", "auto").code == 0
@@ -111,9 +109,7 @@ def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_
     assert project.dispatched().count("implement") == 1
 
 
-def test_a_repository_that_stays_closed_is_so_since_it_was_closed_and_tried_less_and_less_often(
-    project: Project, tmp_path: Path
-) -> None:
+def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: Project, tmp_path: Path) -> None:
     """It can be opened each time, and then no step can be taken."""
     meanwhile, timers, observer, clock = Meanwhile(tmp_path), Timers(), Observer(), Moving()
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))

@@ -98,7 +98,7 @@ def test_landing_again_lands_nothing(pair: Pair) -> None:
     assert pair.landed() == 1
 
 
-def test_it_goes_from_the_remotes_tip_and_brings_a_branch_that_was_behind_along(pair: Pair) -> None:
+def test_a_landing_starts_at_the_remote_tip_and_updates_a_branch_behind_it(pair: Pair) -> None:
     ottos = pair.elsewhere(**{"c.txt": "c\n"})
     with pair.lander() as direct:
         assert direct.tip() == ottos
@@ -132,7 +132,7 @@ def test_a_landing_costs_a_fetch_and_a_push_more_than_a_local_one(pair: Pair, tm
     ]
 
 
-def test_the_remote_is_noted_also_where_its_fetch_settings_would_not(pair: Pair) -> None:
+def test_the_tracking_ref_is_updated_under_any_fetch_settings(pair: Pair) -> None:
     pair.here.git("config", "remote.origin.fetch", "+refs/heads/none/*:refs/remotes/origin/none/*")
     new = candidate(pair.here, {"a.txt": "a2\n"})
     assert land(pair, new) == Landed(tip=new)
@@ -167,7 +167,7 @@ def test_nothing_but_the_branch_is_pushed_and_nothing_but_its_ref_is_fetched(pai
 # --- the local branch -----------------------------------------------------------------------------------
 
 
-def test_an_edit_of_the_users_keeps_the_local_branch_where_it_is(pair: Pair) -> None:
+def test_an_edit_of_the_user_keeps_the_local_branch(pair: Pair) -> None:
     pair.here.write("a.txt", "edited\n")
     old = pair.here.head(MAIN)
     before = files_of(pair.here.path)
@@ -197,7 +197,7 @@ def stays(pair: Pair) -> str:
     return answer.note.rpartition("to update it: ")[2]
 
 
-def test_the_command_that_helps_is_for_the_checkout_that_has_the_branch_out(pair: Pair, tmp_path: Path) -> None:
+def test_the_suggested_command_names_the_checkout_of_the_branch(pair: Pair, tmp_path: Path) -> None:
     pair.here.git("switch", "-qc", "mine")
     other = tmp_path / "an other"
     pair.here.git("worktree", "add", "-q", str(other), "main")
@@ -207,7 +207,7 @@ def test_the_command_that_helps_is_for_the_checkout_that_has_the_branch_out(pair
     assert pair.here.head(MAIN) == pair.there.head(MAIN)
 
 
-def test_the_command_that_helps_needs_no_checkout_when_none_has_the_branch_out(pair: Pair) -> None:
+def test_the_suggested_command_works_without_a_checkout_of_the_branch(pair: Pair) -> None:
     pair.here.git("switch", "-qc", "mine")
     told = stays(pair)
     assert told == "git fetch origin main:main"
@@ -254,7 +254,7 @@ def test_no_local_branch_is_made(pair: Pair) -> None:
     assert MAIN not in pair.here.refs()
 
 
-def test_a_local_branch_that_goes_away_meanwhile_is_let_go(pair: Pair) -> None:
+def test_a_local_branch_deleted_during_the_landing_is_ignored(pair: Pair) -> None:
     pair.here.git("switch", "-q", "--detach")
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     pair.here.git("branch", "-qD", "main")
@@ -266,7 +266,7 @@ def test_a_local_branch_that_goes_away_meanwhile_is_let_go(pair: Pair) -> None:
 # --- it does not land -----------------------------------------------------------------------------------
 
 
-def test_a_remote_that_moved_before_is_told_and_left(pair: Pair) -> None:
+def test_a_remote_that_moved_is_reported_and_not_changed(pair: Pair) -> None:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     ottos = pair.elsewhere(**{"c.txt": "c\n"})
     before = snapshot(pair.here)
@@ -332,7 +332,7 @@ def test_a_commit_that_is_not_built_on_the_old_tip_is_not_pushed(pair: Pair) -> 
     assert pair.there.head(MAIN) == ottos
 
 
-def test_of_two_who_land_at_once_one_lands_and_one_has_moved(pair: Pair, tmp_path: Path) -> None:
+def test_of_two_simultaneous_landers_one_lands_and_one_sees_a_moved_target(pair: Pair, tmp_path: Path) -> None:
     pair.here.git("clone", "-q", str(pair.there.path), str(tmp_path / "second"))
     second = Pair(here=pair.here.at(tmp_path / "second"), there=pair.there)
     both = threading.Barrier(2)
@@ -419,7 +419,7 @@ def test_a_push_that_the_server_lost_before_it_counted_is_trouble_and_lands_late
     assert pair.landed() == 1
 
 
-def test_a_push_that_takes_too_long_is_looked_after(pair: Pair) -> None:
+def test_a_push_that_times_out_is_checked_on_the_remote(pair: Pair) -> None:
     here, go_on = pair.there.path / "here", pair.there.path / "go-on"
     pair.hook("post-receive", f"touch {here}; until [ -e {go_on} ]; do sleep 0.01; done")
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
@@ -454,7 +454,7 @@ def test_a_remote_that_is_gone_in_the_middle_is_unreachable_and_everything_is_ke
     assert pair.landed() == 1
 
 
-def test_a_branch_that_is_gone_on_the_remote_is_told_with_the_remedy(pair: Pair) -> None:
+def test_a_branch_deleted_on_the_remote_is_an_error_with_a_remedy(pair: Pair) -> None:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     pair.there.git("update-ref", "-d", MAIN)
     with pair.lander() as direct:

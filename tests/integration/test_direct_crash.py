@@ -106,7 +106,7 @@ def test_dying_again_in_the_recovery_changes_nothing(pair: Pair, point: str) -> 
         ("post-receive", "kill -9 $LANDER 0", True),
     ],
 )
-def test_everything_is_killed_while_the_server_is_at_it(pair: Pair, hook: str, words: str, pushed: bool) -> None:
+def test_everything_is_killed_while_the_server_works(pair: Pair, hook: str, words: str, pushed: bool) -> None:
     landing = intent(pair)
     script = pair.hook(hook, words)
     die(pair, landing, "nowhere")
@@ -128,7 +128,7 @@ def test_a_push_that_outlives_its_lander_is_waited_for(pair: Pair, tmp_path: Pat
     later.join()
 
 
-def test_a_server_that_hangs_is_not_waited_for_for_long_and_is_told(
+def test_the_wait_for_a_hanging_server_is_bounded_and_reported(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     landing = intent(pair)

@@ -145,7 +145,7 @@ def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path
         seen(repo.path)
 
 
-def test_a_machine_without_git_is_told_what_to_install(tmp_path: Path) -> None:
+def test_without_git_the_message_says_what_to_install(tmp_path: Path) -> None:
     """GitPython looks for git when it is imported, so this needs a process of its own."""
     asked = "import sys; from pathlib import Path; from runplan.ops.discovery import look_around as look"
     ran = subprocess.run(
@@ -194,14 +194,14 @@ def test_nothing_else_uses_gitpython() -> None:
 # --- places and agents ---------------------------------------------------------------------------------
 
 
-def test_a_place_that_does_not_exist_yet_is_judged_by_what_does(tmp_path: Path) -> None:
+def test_a_missing_path_is_judged_by_its_existing_parent(tmp_path: Path) -> None:
     assert is_writable(tmp_path / "a/b/c")
     assert not (tmp_path / "a").exists()
     program(tmp_path, "file")
     assert not is_writable(tmp_path / "file/wt")
 
 
-def test_each_role_is_looked_for_where_its_kind_lies(tmp_path: Path) -> None:
+def test_each_role_is_found_at_the_path_of_its_kind(tmp_path: Path) -> None:
     program(tmp_path / "bin", "codex")
     program(tmp_path / "root/tools", "agent")
     (tmp_path / "root/play.toml").write_text("", encoding="utf-8")

@@ -141,7 +141,7 @@ def test_waiting_ends_on_a_wakeup_and_on_time(tmp_path: Path) -> None:
     os.close(writable)
 
 
-def test_somebody_else_who_looks_at_the_lock_is_not_taken_for_its_holder(on: Stage) -> None:
+def test_a_process_that_probes_the_lock_is_not_its_holder(on: Stage) -> None:
     dispatch = on.sh("exit 0")
     over = on.outcome(dispatch)
 

@@ -52,7 +52,7 @@ def test_the_end_of_standard_error_and_the_moment_of_the_end_are_known(on: Stage
     assert found.ended_at > 1_700_000_000
 
 
-def test_a_trajectory_that_is_broken_holds_nobody_up(on: Stage) -> None:
+def test_a_broken_trajectory_does_not_block_the_dispatch(on: Stage) -> None:
     launch = on.launch("true", reader="mini")
     (on.dispatches.directory(launch.id) / OWN / "trajectory.json").write_bytes(b'{"info": [' * 1000)
     on.dispatches.start(launch)

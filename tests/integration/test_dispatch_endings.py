@@ -28,7 +28,7 @@ def on(tmp_path: Path) -> Iterator[Stage]:
 # --- limits -----------------------------------------------------------------------------------------------
 
 
-def test_the_wall_limit_ends_a_process_that_talks_on_and_on(on: Stage) -> None:
+def test_the_wall_limit_ends_a_process_that_prints_for_ever(on: Stage) -> None:
     dispatch = on.sh("while :; do echo tick; sleep 0.01; done", wall_s=1.0)
 
     outcome = on.outcome(dispatch)
@@ -51,7 +51,7 @@ def test_output_on_standard_error_is_a_sign_of_life(on: Stage) -> None:
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
 
 
-def test_work_without_a_word_is_a_sign_of_life_also_in_a_child(on: Stage) -> None:
+def test_silent_work_is_a_sign_of_life_also_in_a_child(on: Stage) -> None:
     busy = "import time\nend = time.monotonic() + 2.0\nwhile time.monotonic() < end: pass"
     dispatch = on.python(
         f"import os, sys; os.waitpid(os.posix_spawn(sys.executable, ['p', '-c', {busy!r}], os.environ), 0)",
@@ -73,13 +73,13 @@ with open("copy", "wb", buffering=0) as copy:
 
 
 @pytest.mark.parametrize("move", ["copy.write(block); copy.seek(0)", "os.read(null, 1 << 20)"], ids=["write", "read"])
-def test_bytes_that_are_moved_without_a_word_are_a_sign_of_life(on: Stage, move: str) -> None:
+def test_silent_input_and_output_is_a_sign_of_life(on: Stage, move: str) -> None:
     outcome = on.outcome(on.python(MOVES.format(move=move), silence_s=1.5))
 
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
 
 
-def test_what_a_child_moves_is_a_sign_of_life(on: Stage) -> None:
+def test_input_and_output_of_a_child_is_a_sign_of_life(on: Stage) -> None:
     dispatch = on.start(
         "sh", "-c", 'python3 -I -S -c "$0" & wait', MOVES.format(move="copy.write(block); copy.seek(0)"), silence_s=1.5
     )
@@ -150,7 +150,7 @@ def test_all_are_asked_to_end_before_one_is_forced(on: Stage) -> None:
     assert all(map(gone, agents))
 
 
-def test_those_that_do_not_listen_are_forced_together_and_the_others_are_left(on: Stage) -> None:
+def test_dispatches_that_ignore_the_request_are_forced_together(on: Stage) -> None:
     deaf = [on.sh(f"trap '' TERM; echo $$ >{n}; while :; do sleep 0.01; done", grace_s=60.0) for n in (1, 2)]
     other = on.sh("echo $$ >other; sleep 30")
     agents = [pid_in(on.path / str(n)) for n in (1, 2)]
@@ -163,7 +163,7 @@ def test_those_that_do_not_listen_are_forced_together_and_the_others_are_left(on
     assert on.dispatches.standing(other) == Running()
 
 
-def test_a_shim_that_was_stopped_is_called_on_to_end_its_agent(on: Stage) -> None:
+def test_a_stopped_shim_is_continued_to_end_its_agent(on: Stage) -> None:
     dispatch = on.sh("echo $$ >agent; sleep 30")
     agent = pid_in(on.path / "agent")
     os.kill(on.shim(dispatch), signal.SIGSTOP)
@@ -219,7 +219,7 @@ LEAVE_BEHIND = {
 
 
 @pytest.mark.parametrize("leave", LEAVE_BEHIND.values(), ids=LEAVE_BEHIND.keys())
-def test_whatever_an_agent_leaves_behind_is_ended_and_counted(on: Stage, leave: str) -> None:
+def test_processes_left_by_an_agent_are_ended_and_counted(on: Stage, leave: str) -> None:
     wait = "while test ! -s child; do sleep 0.005; done; echo end"
     dispatch = on.sh(f"{leave}\n{wait}")
 

@@ -94,7 +94,7 @@ supervise(launch, DispatchFiles(Path(sys.argv[1])), me=processes.identity(os.get
 
 @needs_groups
 @pytest.mark.parametrize("leave", [HIDDEN, DEAF], ids=["hidden", "hidden and deaf"])
-def test_who_hides_from_mark_session_and_parents_is_ended_by_the_group_alone(on: Stage, leave: str) -> None:
+def test_a_process_without_mark_session_and_parent_is_ended_by_its_group(on: Stage, leave: str) -> None:
     launch = on.launch("unused")
     directory = on.dispatches.directory(launch.id)
 
@@ -157,7 +157,7 @@ def lost(on: Stage) -> tuple[str, int]:
 
 
 @needs_groups
-def test_the_sweep_finds_who_hid_from_everything_but_the_group(on: Stage) -> None:
+def test_the_sweep_finds_a_hidden_process_by_its_group(on: Stage) -> None:
     dispatch, child = lost(on)
 
     assert on.dispatches.sweep([dispatch]) >= 2
@@ -171,7 +171,7 @@ def test_the_sweep_finds_who_hid_from_everything_but_the_group(on: Stage) -> Non
 
 
 @pytest.mark.parametrize(("word", "forced"), [("", 0), ("trap '' TERM;", 1)], ids=["obeys", "deaf"])
-def test_force_is_for_those_who_do_not_go_when_they_are_asked(word: str, forced: int) -> None:
+def test_only_processes_that_ignore_the_request_are_killed(word: str, forced: int) -> None:
     child = subprocess.Popen(["sh", "-c", f"{word} echo; while :; do sleep 0.01; done"], stdout=subprocess.PIPE)
     with child:
         assert child.stdout
@@ -210,7 +210,7 @@ def test_a_group_that_is_still_in_use_is_left_after_a_while(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not HOME, reason="only root may take a mount away, and there has to be one")
-def test_without_control_groups_everything_is_as_ever(tmp_path: Path) -> None:
+def test_dispatches_work_without_control_groups(tmp_path: Path) -> None:
     play = """
 import sys
 from pathlib import Path

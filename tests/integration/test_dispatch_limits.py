@@ -61,7 +61,7 @@ def test_an_aider_that_is_silent_after_its_limit_is_ended_after_a_grace(on: Stag
 
 
 @pytest.mark.parametrize("limit", [{"usd": 1.0}, {"tokens": 1_000}, {"hand_over_at": 1}], ids=lambda each: str(each))
-def test_an_aider_whose_last_answer_was_too_dear_may_still_apply_it(on: Stage, limit: dict[str, object]) -> None:
+def test_an_aider_over_its_limit_may_apply_its_last_answer(on: Stage, limit: dict[str, object]) -> None:
     applies = "echo; echo made.txt; sleep 0.05; echo 'Applied edit to made.txt'; echo x >made.txt"
     outcome = on.outcome(on.sh(f"{answer(1)}{applies}", reader="aider", grace_s=20.0, **limit))
 
@@ -86,7 +86,7 @@ QUOTE = "echo 'Tokens: 900k sent, 1k received. Cost: $50.00 message, $50.00 sess
 
 
 @pytest.mark.parametrize("wait", ["", "sleep 0.1\n"], ids=["at once", "after its grace"])
-def test_money_that_a_model_only_speaks_of_ends_nobody_and_is_not_booked(on: Stage, wait: str) -> None:
+def test_a_cost_in_the_text_of_a_model_ends_no_agent_and_is_not_booked(on: Stage, wait: str) -> None:
     """What an aider prints is asked of its own books before it is ended, and when it has ended."""
     launch = on.launch("sh", "-c", f"{QUOTE}{wait}{answer(1)}sleep 0.1\n", reader="aider", usd=2.0, grace_s=0.05)
     (on.dispatches.directory(launch.id) / "own/analytics.jsonl").write_text(booked((10_000, 1_000, 1.0)))
@@ -97,7 +97,7 @@ def test_money_that_a_model_only_speaks_of_ends_nobody_and_is_not_booked(on: Sta
     assert outcome.tally.usage == Usage(input_tokens=10_000, output_tokens=1_000, usd=1.0)
 
 
-def test_books_that_say_so_end_an_aider_whatever_it_prints(on: Stage) -> None:
+def test_a_cost_in_its_own_record_ends_an_aider_with_any_output(on: Stage) -> None:
     launch = on.launch("sh", "-c", f"{answer(1)}{answer(2)}sleep 30", reader="aider", usd=2.0, grace_s=0.05)
     (on.dispatches.directory(launch.id) / "own/analytics.jsonl").write_text(booked((1, 1, 1.0), (1, 1, 1.5)))
     on.dispatches.start(launch)

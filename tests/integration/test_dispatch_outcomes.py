@@ -41,7 +41,7 @@ def test_exit_code_and_message_come_back_and_stderr_is_kept_apart(on: Stage) -> 
     assert outcome.leftovers == 0
 
 
-def test_the_prompt_comes_on_standard_input_and_the_process_runs_where_and_as_it_was_told(on: Stage) -> None:
+def test_a_process_gets_its_prompt_directory_and_environment(on: Stage) -> None:
     prompt = on.path / "prompt.md"
     prompt.write_text("Do it.\n")
     (on.path / "worktree").mkdir()
@@ -62,7 +62,7 @@ def test_without_a_prompt_standard_input_is_empty(on: Stage) -> None:
     assert on.outcome(on.sh("cat; echo end")).message == "end\n"
 
 
-def test_a_process_that_dies_by_a_signal_says_by_which(on: Stage) -> None:
+def test_the_signal_that_ended_a_process_is_named(on: Stage) -> None:
     outcome = on.outcome(on.sh("kill -KILL $$"))
 
     assert (outcome.ending, outcome.code, outcome.signal) == (Ending.SIGNALLED, None, signal.SIGKILL)
@@ -166,7 +166,7 @@ def test_an_id_is_started_once(on: Stage) -> None:
         on.dispatches.start(running)
 
 
-def test_what_was_never_started_says_so_and_leaves_nothing(on: Stage) -> None:
+def test_a_dispatch_never_started_says_so_and_leaves_nothing(on: Stage) -> None:
     assert on.dispatches.standing("r0.1.1.implement.1") == NeverStarted()
     on.dispatches.wait(["r0.1.1.implement.1"], timeout_s=None)
     on.dispatches.end(["r0.1.1.implement.1"], grace_s=1)
@@ -208,9 +208,7 @@ def test_the_values_of_secret_variables_are_in_nothing_that_is_written(on: Stage
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody shows what others were started with")
-def test_an_agent_finds_none_of_its_users_secrets_in_those_who_watch_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_finds_no_secret_in_its_shim_and_spawner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its shim and its spawner are of its own user, so it can read what they were started with."""
     for name in ("GH_TOKEN", "LC_GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY", "GIT_ASKPASS"):
         monkeypatch.setenv(name, "given-to-the-runner")
@@ -256,7 +254,7 @@ def test_without_a_whole_exit_record_the_shim_is_lost(on: Stage, record: str | N
     assert seen.ending is Ending.LOST
 
 
-def test_what_a_lost_agent_had_used_is_known_from_its_log(on: Stage) -> None:
+def test_the_usage_of_a_lost_agent_is_read_from_its_log(on: Stage) -> None:
     reported = json.dumps({"type": "turn.completed", "usage": {"input_tokens": 5000, "output_tokens": 7}})
     dispatch = on.sh(f"echo '{reported}'; sleep 30", reader="codex")
     log = on.dispatches.directory(dispatch) / "out.log"

@@ -97,7 +97,7 @@ def theatre(tmp_path: Path) -> Iterator[Theatre]:
 # --- files ------------------------------------------------------------------------------------------------
 
 
-def test_files_are_written_appended_deleted_and_told_as_tool_events(theatre: Theatre) -> None:
+def test_files_are_written_appended_deleted_and_reported_as_tool_events(theatre: Theatre) -> None:
     _, outcome = theatre.play(
         'write = "src/a.txt"\ntext = "one\\n"',
         'append = "src/a.txt"\ntext = "two\\n"',
@@ -201,7 +201,7 @@ def test_it_prints_and_says(theatre: Theatre) -> None:
     assert outcome.message == "no end, é\n"
 
 
-def test_it_tells_of_itself_what_a_program_tells_in_its_stream(theatre: Theatre, tmp_path: Path) -> None:
+def test_a_script_reports_the_same_events_as_a_program(theatre: Theatre, tmp_path: Path) -> None:
     reported = [
         'tell = {trouble = "limit", words = "come back later", resets = 1800000000}',
         "tell = {context = 120, window = 200}",
@@ -300,7 +300,7 @@ def test_it_does_not_wait_for_ever(theatre: Theatre) -> None:
 
 
 @pytest.mark.parametrize("step", ["orphan", "orphan_setsid", "orphan_daemon"])
-def test_what_it_leaves_behind_is_ended(theatre: Theatre, step: str) -> None:
+def test_processes_left_by_a_script_are_ended(theatre: Theatre, step: str) -> None:
     _, outcome = theatre.play(f"{step} = 30", 'say = "gone"')
 
     assert (outcome.code, outcome.message, outcome.leftovers) == (0, "gone\n", 1)

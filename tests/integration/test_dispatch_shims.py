@@ -21,7 +21,7 @@ def on(tmp_path: Path) -> Iterator[Stage]:
         yield made
 
 
-def test_one_that_was_started_and_has_no_records_is_lost(on: Stage) -> None:
+def test_a_started_dispatch_without_records_is_lost(on: Stage) -> None:
     launch = on.launch("true")
     dispatch = on.sh(f"rm -rf '{on.dispatches.directory(launch.id)}'; exit 1", id=launch.id)
 
@@ -30,7 +30,7 @@ def test_one_that_was_started_and_has_no_records_is_lost(on: Stage) -> None:
         assert other.dispatches.standing(dispatch) == NeverStarted()
 
 
-def test_what_a_killed_shim_leaves_is_ended_with_it(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_left_by_a_killed_shim_are_ended(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runplan.supervise.dispatches.FORCED_S", 0.05)
     dispatch = on.sh("trap '' TERM; setsid sleep 30 & echo $! >child; while :; do kill -STOP $PPID; done")
     child = pid_in(on.path / "child")

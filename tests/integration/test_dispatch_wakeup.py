@@ -33,7 +33,7 @@ def reading(on: Stage, dispatch: str) -> Reading | None:
     return reading_of(on.dispatches.read(dispatch, READING))
 
 
-def test_whoever_waits_is_awake_when_the_context_fills_and_the_agent_goes_on(on: Stage) -> None:
+def test_a_filling_context_wakes_the_runner_and_the_agent_continues(on: Stage) -> None:
     dispatch = on.sh(f"echo half of it\n{tells(20_000, 104_000)}\n{WAITS}", **WATCHED)
     on.dispatches.wait([dispatch], timeout_s=None)
     assert on.dispatches.standing(dispatch) == Running()
@@ -44,7 +44,7 @@ def test_whoever_waits_is_awake_when_the_context_fills_and_the_agent_goes_on(on:
     assert not (on.dispatches.directory(dispatch) / "wakeup").exists(), "no pipe is left for others to hang on"
 
 
-def test_it_rings_once_however_much_fuller_it_gets(on: Stage) -> None:
+def test_a_filling_context_wakes_the_runner_once(on: Stage) -> None:
     dispatch = on.sh(f"{tells(104_000, 110_000)}\n{WAITS}\n{tells(112_000, 118_000)}", **WATCHED)
     on.dispatches.wait([dispatch], timeout_s=None)
     first = reading(on, dispatch)
@@ -61,14 +61,14 @@ def test_it_rings_once_however_much_fuller_it_gets(on: Stage) -> None:
         pytest.param(130_000, WATCHED, id="handed over at once"),
     ],
 )
-def test_nothing_is_said_where_nothing_is_to_be_prepared(on: Stage, tokens: int, watched: dict[str, object]) -> None:
+def test_no_wakeup_is_sent_without_a_threshold(on: Stage, tokens: int, watched: dict[str, object]) -> None:
     full = tokens == 130_000
     outcome = on.outcome(dispatch := on.sh(f"{tells(tokens)}\nsleep {30 if full else 0.02}", **watched))
     assert outcome.ending is (Ending.CONTEXT if full else Ending.EXITED)
     assert reading(on, dispatch) is None
 
 
-def test_one_that_rang_before_anybody_waited_is_seen_at_once(tmp_path: Path) -> None:
+def test_a_wakeup_before_the_wait_is_seen_at_once(tmp_path: Path) -> None:
     with stage(tmp_path) as first:
         dispatch = first.sh(f"{tells(104_000)}\n{WAITS}", **WATCHED)
         until(lambda: reading(first, dispatch))

@@ -64,7 +64,7 @@ def signals(on: Stage) -> list[str]:
 # --- who can hear ---------------------------------------------------------------------------------------
 
 
-def test_one_whose_context_is_full_is_told_to_wrap_up_and_ends_by_itself(on: Stage) -> None:
+def test_an_agent_with_a_full_context_is_asked_to_wrap_up_and_ends(on: Stage) -> None:
     reported = "fill(130_000); word = heard(); open('word', 'w').write(word); result('Half of it.' + left())"
     outcome = on.outcome(takes_messages(on, reported))
 
@@ -81,7 +81,7 @@ def test_one_whose_context_is_full_is_told_to_wrap_up_and_ends_by_itself(on: Sta
         pytest.param("result(subtype='error_max_turns')", 1, id="at its own limit"),
     ],
 )
-def test_what_is_finished_hears_no_more_and_ends(on: Stage, end: str, code: int) -> None:
+def test_a_finished_agent_gets_end_of_input_and_ends(on: Stage, end: str, code: int) -> None:
     """A program that is spoken to waits for more when its turn is over: its standard input has to be closed."""
     outcome = on.outcome(takes_messages(on, f"fill(1_000); {end}; assert left() == ''; sys.exit({code})"))
 
@@ -92,7 +92,7 @@ def test_its_prompt_is_the_first_message(on: Stage) -> None:
     assert on.outcome(takes_messages(on, "result(prompt)")).message == "Do ä."
 
 
-def test_a_prompt_that_fits_into_no_pipe_reaches_who_first_says_more_than_fits_into_one(on: Stage) -> None:
+def test_a_prompt_larger_than_a_pipe_reaches_an_agent_that_prints_first(on: Stage) -> None:
     (on.path / "prompt.md").write_text("x" * 3_000_000, encoding="utf-8")
     late = HEARS.replace("prompt = heard()", "print('x' * 3_000_000, flush=True); prompt = heard()")
     dispatch = on.python(
@@ -103,7 +103,7 @@ def test_a_prompt_that_fits_into_no_pipe_reaches_who_first_says_more_than_fits_i
 
 
 @pytest.mark.parametrize("then", ["result()", "sys.stdin.close(); fill(130_000); time.sleep(0.05); result()", "pass"])
-def test_one_that_does_not_listen_holds_nobody_up(on: Stage, then: str) -> None:
+def test_an_agent_that_reads_no_input_blocks_nothing(on: Stage, then: str) -> None:
     (on.path / "prompt.md").write_text("x" * 3_000_000, encoding="utf-8")
     deaf = HEARS.replace("prompt = heard()", then)
     outcome = on.outcome(on.python(deaf, **WATCHED, takes_messages=True, stdin=str(on.path / "prompt.md"), wall_s=20))
@@ -112,13 +112,13 @@ def test_one_that_does_not_listen_holds_nobody_up(on: Stage, then: str) -> None:
     assert outcome.code == 0, outcome.error
 
 
-def test_it_is_told_once_however_full_it_gets(on: Stage) -> None:
+def test_an_agent_is_asked_to_wrap_up_once(on: Stage) -> None:
     more = "fill(130_000); heard(); fill(140_000, 'n'); fill(150_000, 'o'); result('More: ' + left())"
 
     assert on.outcome(takes_messages(on, more)).message == "More: "
 
 
-def test_one_that_does_not_wrap_up_in_time_is_interrupted_asked_and_killed(on: Stage) -> None:
+def test_an_agent_that_does_not_wrap_up_is_interrupted_terminated_and_killed(on: Stage) -> None:
     dispatch = takes_messages(on, f"{DEAF}fill(130_000); heard(){STAYS}", wrap_up_s=0.1, escalate_s=0.2)
     outcome = on.outcome(dispatch)
 
@@ -126,7 +126,7 @@ def test_one_that_does_not_wrap_up_in_time_is_interrupted_asked_and_killed(on: S
     assert signals(on) == ["SIGINT", "SIGTERM"]
 
 
-def test_who_wraps_up_may_be_silent_also_when_it_has_made_room(on: Stage) -> None:
+def test_an_agent_that_wraps_up_may_be_silent_also_after_a_compaction(on: Stage) -> None:
     """A model may think for longer than the silence that is allowed; what it is given to wrap up is the limit."""
     orphans = "import os; os.system('(sleep 0.8 &) ; (sleep 1.6 &)')"  # whose ends wake the shim
     thinks = f"fill(130_000); heard(); fill(1_000, 'n'); {orphans}; time.sleep(2.2); result('Noted.')"
@@ -172,7 +172,7 @@ time.sleep(30)
 """
 
 
-def test_it_is_told_by_its_shim_when_nobody_else_is_alive(on: Stage) -> None:
+def test_the_shim_asks_its_agent_to_wrap_up_without_a_runner(on: Stage) -> None:
     waits = "import os\nwhile not os.path.exists('go'): time.sleep(0.005)\n"
     text = f"{HEARS}{waits}fill(130_000); result(heard())"
     launch = on.launch(
@@ -197,7 +197,7 @@ def test_it_is_told_by_its_shim_when_nobody_else_is_alive(on: Stage) -> None:
 TOLD = """print('runplan:tell {"context":130000,"window":200000}', flush=True)"""
 
 
-def test_one_that_cannot_hear_is_interrupted_at_once(on: Stage) -> None:
+def test_an_agent_that_takes_no_messages_is_interrupted_at_once(on: Stage) -> None:
     outcome = on.outcome(on.python(f"import time\n{TOLD}{STAYS}", reader="script", hand_over_at=60))
 
     assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGINT)
@@ -251,7 +251,7 @@ except KeyboardInterrupt:
     ("reader", "asked"),
     [("claude", "SIGINT"), ("codex", "SIGINT"), ("gemini", "SIGTERM"), ("opencode", "SIGTERM"), ("", "SIGTERM")],
 )
-def test_who_is_stopped_is_asked_by_the_signal_it_ends_cleanly_by(on: Stage, reader: str, asked: str) -> None:
+def test_a_stop_uses_the_signal_for_a_clean_end(on: Stage, reader: str, asked: str) -> None:
     dispatch = on.python(f"{DEAF}print(os.getpid(), file=open('agent', 'w')){STAYS}", reader=reader, grace_s=60)
     pid_in(on.path / "agent")
     on.dispatches.end([dispatch], grace_s=0.2)
@@ -266,7 +266,7 @@ def test_a_limit_asks_the_same_way(on: Stage) -> None:
     assert signals(on) == ["SIGINT"]
 
 
-def test_what_it_waited_for_when_it_was_asked_counts_whatever_it_says_then(on: Stage) -> None:
+def test_the_wait_at_the_time_of_the_request_decides_the_ending(on: Stage) -> None:
     """The provider is to blame for its silence; the end event that an interrupt brings says nothing of that."""
     retry = "line(type='system', subtype='api_retry', error_status=529, error='overloaded')"
     text = f"""

@@ -73,7 +73,7 @@ def test_a_change_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
     assert not found.by_agent
 
 
-def test_a_ref_that_the_agent_moved_under_its_own_name_is_its_doing(tmp_path: Path) -> None:
+def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", a="1")
     with repo.adapter() as git:
         prints = Fingerprints(git, common_dir=repo.path / ".git", prefix="runplan/")

@@ -89,7 +89,7 @@ def test_an_update_sees_what_others_did_to_the_refs_meanwhile(repo: Repo) -> Non
 # --- objects ----------------------------------------------------------------------------------------------
 
 
-def test_what_a_ref_stands_for_is_asked_again_and_what_an_id_stands_for_is_kept(repo: Repo) -> None:
+def test_refs_are_resolved_again_and_ids_are_cached(repo: Repo) -> None:
     first = repo.head()
     with repo.adapter() as git:
         assert git.tip("refs/heads/main") == first
@@ -104,7 +104,7 @@ def test_what_a_ref_stands_for_is_asked_again_and_what_an_id_stands_for_is_kept(
         assert kept is git.known(f"{first}:a.txt")
 
 
-def test_what_is_not_there_yet_is_looked_for_again(repo: Repo) -> None:
+def test_a_missing_object_is_looked_up_again(repo: Repo) -> None:
     coming = repo.git("hash-object", "--stdin", stdin="new\n")
     with repo.adapter() as git:
         assert git.known(coming) is None
@@ -115,7 +115,7 @@ def test_what_is_not_there_yet_is_looked_for_again(repo: Repo) -> None:
 # --- commands ---------------------------------------------------------------------------------------------
 
 
-def test_a_command_that_takes_too_long_is_ended_and_told(repo: Repo) -> None:
+def test_a_command_that_takes_too_long_is_ended_and_reported(repo: Repo) -> None:
     repo.git("config", "alias.nap", "!echo begun; exec sleep 1")
     with repo.adapter() as git, pytest.raises(GitFailed, match="git nap did not finish within 0 s"):
         git.run("nap", timeout_s=0.05)

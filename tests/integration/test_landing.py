@@ -60,7 +60,7 @@ def test_the_reflogs_of_branch_and_head_say_who_moved_them(repo: Repo) -> None:
     assert repo.git("reflog", "-1", "--format=%gs", "HEAD") == "runplan: land L1"
 
 
-def test_a_branch_nobody_has_out_is_only_swapped(repo: Repo) -> None:
+def test_a_branch_without_a_checkout_is_only_swapped(repo: Repo) -> None:
     repo.git("switch", "-qc", "elsewhere")
     before = files_of(repo.path)
     new = candidate(repo, {"a.txt": "a2\n"})
@@ -118,7 +118,7 @@ def test_a_bare_repository_behind_worktrees_is_no_checkout(repo: Repo, tmp_path:
     assert bare.head(MAIN) == new
 
 
-def test_a_branch_that_moved_is_told_with_its_tip_and_nothing_is_changed(repo: Repo) -> None:
+def test_a_moved_branch_is_reported_with_its_tip_and_nothing_changes(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
     tip = repo.commit("The user is faster", **{"b.txt": "b2\n"})
     before = files_of(repo.path)

@@ -48,7 +48,7 @@ def test_killed_before_any_call_the_landing_is_recovered_and_nothing_of_the_user
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_killed_at_random_moments_beside_a_user_nothing_is_lost_and_nothing_lands_twice(tmp_path: Path) -> None:
+def test_random_kills_while_a_user_works_lose_nothing_and_land_nothing_twice(tmp_path: Path) -> None:
     words = ["landing", "--kills", "30", "--step", "1000", "--seed", "7"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", *words],
@@ -86,7 +86,7 @@ def killed(repo: Repo, landing: Landing, point: str) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
 
 
-def test_a_file_edited_after_the_kill_stays_and_the_former_one_is_kept_aside_and_told(repo: Repo) -> None:
+def test_a_file_edited_after_the_kill_stays_and_the_former_one_is_parked_and_reported(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, PHASE))
     killed(repo, landing, "land.swapped")
     repo.write("a.txt", "edited after the kill\n")

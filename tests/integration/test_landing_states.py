@@ -419,7 +419,7 @@ def test_an_edited_file_with_an_odd_name_is_named(repo: Repo, name: str) -> None
     assert f"{name} is edited in" in answer.why
 
 
-def test_the_held_landing_goes_through_when_the_user_has_made_room(repo: Repo) -> None:
+def test_a_held_landing_lands_when_the_user_has_cleared_the_path(repo: Repo) -> None:
     repo.write("a.txt", "edited\n")
     landing = intent(repo, candidate(repo, PHASE))
     with lander(repo) as cherry_pick:
@@ -629,7 +629,7 @@ def test_a_file_replaced_by_a_directory_after_the_look_is_kept_and_holds(repo: R
     assert (repo.path / "gone.txt").read_text() == "gone\n"
 
 
-def test_what_is_written_through_an_open_file_during_the_swap_is_kept_and_told(repo: Repo) -> None:
+def test_a_write_through_an_open_file_during_the_swap_is_kept_and_reported(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, PHASE))
     with (repo.path / "a.txt").open("a") as editor:
 

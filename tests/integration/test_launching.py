@@ -67,7 +67,7 @@ def test_a_daemon_is_started_where_none_runs_and_found_by_the_next(env: Env) -> 
     assert reach(env, "0.1.0") == first
 
 
-def test_it_is_held_by_no_terminal_and_given_no_key(env: Env) -> None:
+def test_a_started_daemon_has_no_terminal_and_no_key(env: Env) -> None:
     reach(env, "0.1.0")
 
     told = (state_directory(env) / "told").read_text()
@@ -77,7 +77,7 @@ def test_it_is_held_by_no_terminal_and_given_no_key(env: Env) -> None:
     assert "ANTHROPIC_API_KEY" not in told
 
 
-def test_it_outlives_whoever_started_it(env: Env) -> None:
+def test_a_daemon_outlives_the_process_that_started_it(env: Env) -> None:
     code = (
         "from runplan.daemon import client as launching; import json, sys; "
         f"print(launching.reach({env!r}, argv={argv('0.1.0')!r}).hello.pid)"
@@ -98,7 +98,7 @@ def test_an_older_daemon_drains_and_hands_over(env: Env) -> None:
     assert processes.identity(old.pid) is None
 
 
-def test_an_older_daemon_that_does_not_go_is_told_of_and_not_doubled(env: Env) -> None:
+def test_an_older_daemon_that_does_not_end_is_reported_and_no_second_one_starts(env: Env) -> None:
     old = reach(env, "0.1.0", "stays")
 
     with pytest.raises(Unreachable, match=f"process {old.pid}\\) has not ended yet"):
@@ -107,12 +107,12 @@ def test_an_older_daemon_that_does_not_go_is_told_of_and_not_doubled(env: Env) -
         assert client.hello == old
 
 
-def test_a_daemon_that_breaks_is_told_with_its_last_words(env: Env) -> None:
+def test_a_daemon_that_fails_is_reported_with_its_last_output(env: Env) -> None:
     with pytest.raises(Unreachable, match="ended with code 1; last output: ModuleNotFoundError: no module named eng"):
         reach(env, "0.1.0", "fails")
 
 
-def test_only_the_words_of_this_start_are_its_last_words(env: Env) -> None:
+def test_only_output_of_this_start_is_reported(env: Env) -> None:
     output = state_directory(env) / OUTPUT
     output.parent.mkdir(parents=True)
     output.write_text("an old complaint\n")
@@ -138,7 +138,7 @@ def test_its_output_does_not_grow_for_ever(env: Env) -> None:
     assert output.stat().st_size < 1000
 
 
-def test_many_who_start_one_at_once_reach_the_same(env: Env) -> None:
+def test_many_simultaneous_callers_reach_the_same_daemon(env: Env) -> None:
     reached = f"launching.reach({env!r}, argv={argv('0.1.0')!r})"
     code = f"from runplan.daemon import client as launching; print({reached}.hello.pid)"
     many = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]

@@ -117,7 +117,7 @@ each_dialect = pytest.mark.parametrize("asker", ASKERS.values(), ids=ASKERS.keys
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/completions", "/v1/messages/batches", "/v1beta/models/m:embedContent"])
-def test_what_is_not_there_is_not_found(path: str) -> None:
+def test_an_unknown_path_is_not_found(path: str) -> None:
     with ModelServer(SCENARIO) as server:
         assert ask(server, path, {}).status == 404
         assert ask(server, path, {}, method="GET").status == 404
@@ -266,7 +266,7 @@ def test_a_tool_that_is_no_longer_offered_is_called_by_the_name_it_had() -> None
         assert ask(server, *reading).json["content"][-1]["name"] == "Write"
 
 
-def test_a_request_that_is_no_part_of_the_scenario_is_answered_and_told_apart() -> None:
+def test_a_request_outside_the_scenario_is_answered_and_marked() -> None:
     form = {"properties": {"choice": {"type": "string", "enum": ["small", "large"]}, "why": {"type": "string"}}}
     with ModelServer(SCENARIO) as server:
         got = ask(server, *gemini(generationConfig={"responseJsonSchema": form}))

@@ -35,7 +35,7 @@ def test_a_blob_has_the_id_and_the_content_git_gives_it(tmp_path: Path, content:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_damaged_object_in_its_place_is_not_believed_in(tmp_path: Path) -> None:
+def test_a_damaged_object_is_written_again(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "r")
     oid = write(repo, b"new\n")
     place = repo.path / ".git/objects" / oid[:2] / oid[2:]
@@ -79,7 +79,7 @@ def test_trees_are_sorted_as_git_sorts_them(tmp_path: Path) -> None:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "r")
     oid = repo.git("hash-object", "--stdin", stdin="new\n")
     (repo.path / ".git/objects" / oid[:2]).symlink_to(tmp_path / "nowhere" / "at-all")

@@ -243,7 +243,7 @@ def test_more_notices_than_can_be_sent_at_once_are_dropped_with_a_line_in_the_lo
     assert [line["channel"] for line in sender.logged()] == ["queue", "queue"]
 
 
-def test_what_cannot_be_given_to_a_program_is_a_failure_and_not_an_error(log: Log, tmp_path: Path) -> None:
+def test_facts_that_a_program_cannot_take_are_a_logged_failure(log: Log, tmp_path: Path) -> None:
     sender = Sender(log, NotifySettings(command="true", on=ALL))
     sender.send(replace(FAILED, text="a\0b"), replace(FAILED, repository=str(tmp_path / "gone")))
     assert len(sender.logged()) == 2

@@ -75,7 +75,7 @@ def test_a_process_is_stopped_until_it_goes_on(child: subprocess.Popen[bytes]) -
 
 
 @pytest.mark.parametrize("name", ["", "x", "-1:2:3", "²:1:1", "999999999:1:1", "{pid}:1:{boot}", "{pid}:{started}:1"])
-def test_what_is_no_identity_of_a_living_process_is_dead(name: str) -> None:
+def test_an_invalid_identity_is_dead(name: str) -> None:
     mine = processes.identity(os.getpid())
     assert mine
     pid, started, boot = mine.split(":")
@@ -84,7 +84,7 @@ def test_what_is_no_identity_of_a_living_process_is_dead(name: str) -> None:
     assert not processes.alive(name.format(pid=pid, started=started, boot=boot))
 
 
-def test_without_proc_psutil_tells_the_same(child: subprocess.Popen[bytes]) -> None:
+def test_psutil_gives_the_same_facts_without_proc(child: subprocess.Popen[bytes]) -> None:
     running, started = processes.state_by_psutil(child.pid)
     child.send_signal(signal.SIGSTOP)
     until(lambda: processes.stopped(child.pid))

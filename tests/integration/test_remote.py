@@ -50,7 +50,7 @@ def fake_ssh(pair: Pair, tmp_path: Path, words: str) -> Path:
 # --- fit to land on -------------------------------------------------------------------------------------
 
 
-def test_a_remote_that_will_do_is_told_by_its_tip_as_it_is_now(pair: Pair) -> None:
+def test_a_usable_remote_gives_its_current_tip(pair: Pair) -> None:
     ottos = pair.elsewhere(**{"c.txt": "c\n"})
     before = snapshot(pair.here)
     assert require(pair) == ottos
@@ -67,7 +67,7 @@ def test_a_local_branch_that_is_behind_or_missing_is_no_reason(pair: Pair) -> No
     assert require(pair) == ottos
 
 
-def test_it_is_found_from_a_linked_worktree(pair: Pair, tmp_path: Path) -> None:
+def test_the_remote_is_found_from_a_linked_worktree(pair: Pair, tmp_path: Path) -> None:
     pair.here.git("worktree", "add", "-q", "-b", "work", str(tmp_path / "wt"))
     linked = Pair(here=pair.here.at(tmp_path / "wt"), there=pair.there)
     assert require(linked) == pair.there.head(MAIN)
@@ -188,7 +188,7 @@ def test_a_remote_that_is_given_up_leaves_none_of_its_programs_running(pair: Pai
     until(lambda: not runs(int(pid.read_text())))
 
 
-def test_what_is_under_way_with_a_remote_can_be_ended_from_another_thread(pair: Pair, tmp_path: Path) -> None:
+def test_a_remote_operation_can_be_ended_from_another_thread(pair: Pair, tmp_path: Path) -> None:
     script, pid = silent_ssh(pair, tmp_path)
 
     def end() -> None:
@@ -216,7 +216,7 @@ def runs(pid: int) -> bool:
     return False
 
 
-def test_a_key_that_is_missing_is_told_as_that(pair: Pair, tmp_path: Path) -> None:
+def test_a_missing_ssh_key_is_reported(pair: Pair, tmp_path: Path) -> None:
     script = fake_ssh(pair, tmp_path, "echo 'git@example.org: Permission denied (publickey).' >&2; exit 255")
     with pytest.raises(Unreachable, match=r"Permission denied \(publickey\).*; runplan cannot type a password"):
         require(pair, {"GIT_SSH_COMMAND": str(script)})
@@ -225,7 +225,7 @@ def test_a_key_that_is_missing_is_told_as_that(pair: Pair, tmp_path: Path) -> No
 # --- how it is reached ----------------------------------------------------------------------------------
 
 
-def test_ssh_of_the_path_is_told_not_to_ask(pair: Pair, tmp_path: Path) -> None:
+def test_ssh_of_the_path_runs_in_batch_mode(pair: Pair, tmp_path: Path) -> None:
     fake_ssh(pair, tmp_path, f"exec git-upload-pack {pair.there.path}")
     pair.here.env["PATH"] = f"{tmp_path}:{pair.here.env['PATH']}"
     assert require(pair) == pair.there.head(MAIN)

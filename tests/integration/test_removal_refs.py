@@ -170,7 +170,7 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     assert set(repo.refs()) == (set(before) - removed) | {"refs/runplan/parked/worktree/stale/1"}
 
 
-def test_gc_keeps_and_names_a_branch_of_somebodys_own_below_the_prefix(place: Place) -> None:
+def test_gc_keeps_and_names_a_branch_of_the_user_below_the_prefix(place: Place) -> None:
     """Merged or not: only what a run or an agent made is ours to take away."""
     place.repo.git("branch", "runplan/mine/own")
     agent = {"GIT_AUTHOR_NAME": AGENT.name, "GIT_AUTHOR_EMAIL": "agent+r.1@runplan.invalid"}
@@ -208,7 +208,7 @@ def a_log(place: Place) -> Path:
         pytest.param("", False, "its phase has not landed", id="its phase has not landed"),
     ],
 )
-def test_a_log_that_tells_of_unfinished_things_is_kept(place: Place, used_by: str, landed: bool, why: str) -> None:
+def test_a_log_of_unfinished_work_is_kept(place: Place, used_by: str, landed: bool, why: str) -> None:
     log = a_log(place)
     assert place.removal.log(log, used_by=used_by, landed=landed, dry_run=False) == Kept(what=str(log), why=why)
     assert (log / "out.log").exists()

@@ -25,7 +25,7 @@ def add(state: Path, *roots: Path) -> Repositories:
     return known
 
 
-def test_what_was_added_is_found_by_another_process_in_order_and_once(tmp_path: Path) -> None:
+def test_added_repositories_are_found_by_another_process_in_order(tmp_path: Path) -> None:
     one, two = a_repository(tmp_path / "one"), a_repository(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")))
     add(tmp_path / "state", one, two, one)
     found, gone = Repositories(tmp_path / "state").recall()

@@ -98,7 +98,7 @@ def _blocked(repo: Repo) -> None:
         pytest.param(_blocked, "the branch runplan blocks .* run.branch_prefix", id="prefix"),
     ],
 )
-def test_what_no_run_could_end_well_in_is_refused_with_the_remedy(
+def test_an_unusable_repository_is_refused_with_the_remedy(
     tmp_path: Path, prepare: Callable[[Repo], None], said: str
 ) -> None:
     repo = make_repo(tmp_path / "r")

@@ -50,7 +50,7 @@ def test_last_words_within_the_grace_come_through(on: Stage) -> None:
     assert (outcome.ending, outcome.code, outcome.message) == (Ending.TIMEOUT, 3, "on\nbye\n")
 
 
-def test_who_does_not_listen_is_killed_with_all_it_started(on: Stage) -> None:
+def test_a_process_that_ignores_signals_is_killed_with_its_children(on: Stage) -> None:
     dispatch = sandboxed_sh(
         on,
         "trap '' TERM; (setsid env -i sh -c 'sleep 30' &); sleep 30 & touch ready; while :; do sleep 0.01; done",

@@ -36,7 +36,7 @@ def test_a_manager_that_does_not_listen_is_not_waited_for(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("env", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "relative"}, {"NOTIFY_SOCKET": "/gone"}])
-def test_without_a_manager_nobody_is_told(env: dict[str, str]) -> None:
+def test_without_a_manager_nothing_is_sent(env: dict[str, str]) -> None:
     assert not notify(env, READY)
 
 

@@ -189,7 +189,7 @@ def test_a_variable_that_cannot_be_used_is_named(
         *("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE"),
     ],
 )
-def test_what_runplan_tells_its_agents_is_no_setting(root: Path, env: dict[str, str], name: str) -> None:
+def test_variables_of_agents_are_no_settings(root: Path, env: dict[str, str], name: str) -> None:
     settled = load(root, env=env | {f"RUNPLAN_{name}": "1"}, flags={})
     assert set(settled.origins.values()) == {"default"}
 

@@ -34,7 +34,7 @@ def a_daemon(home: Path, version: str = "0.1.0") -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "tests.support.fake_daemon", version], env=env)
 
 
-def test_a_second_daemon_is_refused_and_told_which_one_runs(tmp_path: Path) -> None:
+def test_a_second_daemon_is_refused_and_the_first_is_named(tmp_path: Path) -> None:
     running = f"the daemon is already running: runplan 1.2 \\(process {os.getpid()}, since {SINCE}\\)"
     with take(tmp_path / "a/b"):
         with pytest.raises(RefusedEarly, match=running), take(tmp_path / "a/b"):

@@ -104,7 +104,7 @@ def test_a_lease_is_switched_and_made_exact(place: Place) -> None:
     assert again.status() == ""
 
 
-def test_a_lease_cleans_only_what_it_is_told_to(place: Place) -> None:
+def test_a_lease_cleans_only_the_requested_files(place: Place) -> None:
     tree = place.lease()
     tree.write("built.o", "ignored")
     tree.write(".env", "kept")
@@ -269,7 +269,7 @@ def _left_on_a_branch(tree: Repo) -> None:
 
 
 @pytest.mark.parametrize("work", [_stashed, _left_on_a_branch])
-def test_what_only_the_agents_repository_holds_is_parked_before_it_goes(
+def test_commits_only_in_the_agents_repository_are_parked_before_its_removal(
     place: Place, work: Callable[[Repo], None]
 ) -> None:
     work(place.lease())
@@ -281,7 +281,7 @@ def test_what_only_the_agents_repository_holds_is_parked_before_it_goes(
 
 
 @pytest.mark.parametrize("content", ["", "junk\n"])
-def test_a_branch_that_is_gone_leaves_what_was_taken_before(place: Place, content: str) -> None:
+def test_a_deleted_branch_leaves_the_commits_taken_before(place: Place, content: str) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
@@ -304,7 +304,7 @@ def test_objects_that_git_refuses_are_not_taken(place: Place) -> None:
     assert place.workspace.git.tip(BRANCH) == place.base
 
 
-def test_a_blob_that_is_gone_is_told(place: Place) -> None:
+def test_a_missing_blob_is_reported(place: Place) -> None:
     tree = place.lease()
     tree.commit("work", **{"c.txt": "unique content"})
     blob = tree.git("rev-parse", "HEAD:c.txt")
@@ -454,7 +454,7 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
     assert not tree.path.exists()
 
 
-def test_a_commit_is_shown_exactly_whatever_was_done_to_the_worktree(place: Place) -> None:
+def test_a_commit_is_shown_exactly_in_a_changed_worktree(place: Place) -> None:
     tree = place.lease()
     tree.git("update-index", "--assume-unchanged", "a.txt")
     tree.git("update-index", "--skip-worktree", "b.txt")
@@ -477,7 +477,7 @@ def test_edits_that_the_agents_index_hides_are_seen(place: Place) -> None:
 # --- parking and removing -----------------------------------------------------------------------------
 
 
-def test_uncommitted_work_is_parked_before_a_worktree_is_lent_again(place: Place) -> None:
+def test_uncommitted_work_is_parked_before_a_worktree_is_leased_again(place: Place) -> None:
     tree = place.lease()
     tree.write("a.txt", "uncommitted")
     tree.write("new.txt", "new")
@@ -498,7 +498,7 @@ def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> N
     assert shown.stdout == b"\xff"
 
 
-def test_what_gates_leave_in_a_shown_worktree_is_not_parked(place: Place) -> None:
+def test_files_left_by_gates_in_a_shown_worktree_are_not_parked(place: Place) -> None:
     tree = place.lease()
     place.trees.show(tree.path, place.base, clean="ignored")
     tree.write("coverage.xml", "x")
@@ -584,7 +584,7 @@ def test_a_published_branch_survives_gc_and_leaves_no_keep_file(place: Place) ->
     assert list((place.repo.path / ".git/objects/pack").glob("*.keep")) == []
 
 
-def test_branches_are_told_apart(place: Place) -> None:
+def test_branches_are_distinguished(place: Place) -> None:
     assert place.trees.standing(BRANCH, place.base) == BranchStanding()
     place.repo.git("branch", "runplan/plan/1")
     assert place.trees.standing(BRANCH, place.base) == BranchStanding()

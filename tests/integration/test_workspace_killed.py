@@ -101,7 +101,7 @@ def test_gc_gives_the_user_a_branch_that_no_journal_knows(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("age", "left"), [(HOURS_AGO, 0), (0.0, 3)], ids=["old", "at work"])
-def test_what_killed_copies_left_goes_when_no_copy_can_take_as_long(place: Place, age: float, left: int) -> None:
+def test_leftovers_of_killed_copies_are_removed_after_the_copy_timeout(place: Place, age: float, left: int) -> None:
     packs = place.repo.path / ".git/objects/pack"
     made = [packs / "pack-1.keep", packs / "pack-2.keep", place.workspace.path / "objects/pack/tmp_pack_x"]
     own = packs / "pack-3.keep"

@@ -373,7 +373,7 @@ def test_the_last_known_trouble_decides_the_ending() -> None:
     assert found.kind == "overloaded"
 
 
-def test_a_denied_tool_is_missed_only_by_who_was_to_write() -> None:
+def test_a_denied_tool_matters_only_to_an_agent_that_writes() -> None:
     tally = Tally(finished=Finished(ok=True), denied=(ToolUsed(tool="Write", denied=True),))
     said = Outcome(ending=Ending.EXITED, code=0, signal=None, message="done", tally=tally)
     assert judge(said, Profile(writes=True)).kind == "denied"

@@ -83,7 +83,7 @@ def test_the_file_that_a_tool_touched_is_known(stream: str) -> None:
     assert expected_of(stream)["touched"] in used
 
 
-def test_a_denied_tool_is_missed_only_by_who_was_to_write() -> None:
+def test_a_denied_tool_matters_only_to_an_agent_that_writes() -> None:
     found = outcome("claude/permission_denied.jsonl")
     assert [(tool.tool, tool.denied) for tool in found.tally.denied] == [("Write", True), ("Bash", True)]
     assert ending("claude", found, writes=True).words == "not allowed to use Write, Bash"
