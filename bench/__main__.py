@@ -90,7 +90,7 @@ def git_processes(place: Path) -> None:
     print(f"git processes: {per_phase:.1f} per one-commit phase (target 12), {counts[0] - 2 * per_phase:.0f} per run")
 
 
-#: The command in a Python that counts the transactions that SQLite is told to commit.
+#: The command in a Python that counts the transactions that SQLite commits.
 COUNTED = """
 import sqlite3, sys
 connect, count = sqlite3.connect, [0]

@@ -146,7 +146,7 @@ def landings(root: Path, home: Path) -> dict[str, int]:
 
 
 def idle(place: Path, *, schedules: int, seconds: int) -> None:
-    """What it costs to wait for the next slot of many schedules, and beside that for an agent that says nothing."""
+    """The cost of waiting for the next slot of many schedules, and for a silent agent."""
     home = place / "idle-home"
     home.mkdir()
     root = with_plans(place / "idle", home, schedules + 1)

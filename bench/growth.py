@@ -50,8 +50,8 @@ def long_plan(place: Path, phases: int) -> None:
     """The first phases of a long plan against the last."""
     took = durations(make(place, files=100, phases=phases))
     first, last = statistics.median(took[1 : 1 + EDGE]), statistics.median(took[-EDGE:])
-    told = f"phase {phases} of a plan {last * 1000:.0f} ms, phase 2 {first * 1000:.0f} ms"
-    print(f"{told}, ratio {last / first:.2f} (target 1.0)", flush=True)
+    summary = f"phase {phases} of a plan {last * 1000:.0f} ms, phase 2 {first * 1000:.0f} ms"
+    print(f"{summary}, ratio {last / first:.2f} (target 1.0)", flush=True)
 
 
 def full_journal(place: Path, rounds: int) -> None:
@@ -64,8 +64,8 @@ def full_journal(place: Path, rounds: int) -> None:
         fill(root, ["plans/X.md"] * RUNS)
         full += durations(root)[1:]
     a, b = statistics.median(full), statistics.median(empty)
-    told = f"phase with {RUNS} finished runs behind it {a * 1000:.0f} ms, with none {b * 1000:.0f} ms"
-    print(f"{told}, ratio {a / b:.2f} (target 1.0)", flush=True)
+    summary = f"phase with {RUNS} finished runs behind it {a * 1000:.0f} ms, with none {b * 1000:.0f} ms"
+    print(f"{summary}, ratio {a / b:.2f} (target 1.0)", flush=True)
 
 
 def overviews(place: Path, rounds: int) -> None:
@@ -82,8 +82,10 @@ def overviews(place: Path, rounds: int) -> None:
     bare = timed(root, rounds=rounds)
     for name, words in COMMANDS.items():
         took = timed(root, *words, rounds=rounds)
-        told = f"runplan {name}, {PLANS} plans with a run each: {took * 1000:.0f} ms"
-        print(f"{told}, {took / bare:.1f} times python -c pass, {took / few[name]:.1f} times with one run", flush=True)
+        summary = f"runplan {name}, {PLANS} plans with a run each: {took * 1000:.0f} ms"
+        print(
+            f"{summary}, {took / bare:.1f} times python -c pass, {took / few[name]:.1f} times with one run", flush=True
+        )
 
 
 COMMANDS = {"status": ["status"], "metrics": ["metrics"], "gc --dry-run": ["gc", "--dry-run"]}
@@ -130,7 +132,7 @@ def git(root: Path, *words: str) -> None:
 
 
 def fill(root: Path, plans: Iterable[str]) -> None:
-    """Finished runs of these plans: the run that is there, told again with other names by the journal itself."""
+    """Add finished runs of these plans: copies of the existing run under other names."""
     state = root / ".git/runplan"
     with closing(Store(state)) as store:
         (first,) = store.runs(limit=1)
@@ -141,12 +143,12 @@ def fill(root: Path, plans: Iterable[str]) -> None:
             with store.transaction():
                 fence = store.set_claim("plan", name, run=run, owner="1:1:1", at=first.started)
             journal = Journal(store, SystemClock(), run=run, plan=name, fence=fence, on_event=lambda _: None)
-            journal.append(*told(rows, (first.id, run), (first.plan, name)))
+            journal.append(*summary(rows, (first.id, run), (first.plan, name)))
             for log in logs:
                 shutil.copytree(log, log.with_name(log.name.replace(first.id, run)))
 
 
-def told(rows: Iterable[EventRow], *others: tuple[str, str]) -> list[Event]:
+def summary(rows: Iterable[EventRow], *others: tuple[str, str]) -> list[Event]:
     found = []
     for row in rows:
         body = row.body

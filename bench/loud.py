@@ -83,11 +83,11 @@ def loud(place: Path, kind: str, line: str, megabytes: int) -> None:
         )
         (place / "go").touch()
         until(lambda: (record.parent / "exit.json").exists())
-        told = json.loads((record.parent / "exit.json").read_text())
+        exit_record = json.loads((record.parent / "exit.json").read_text())
         kept = (record.parent / "out.log").stat().st_size
-        unread = told["tally"].get("unread", 0)
+        unread = exit_record["tally"].get("unread", 0)
         print(
-            f"; {told['output_bytes'] / MEGABYTE:.0f} MB read, {lines * megabytes} lines, {unread} unknown;"
+            f"; {exit_record['output_bytes'] / MEGABYTE:.0f} MB read, {lines * megabytes} lines, {unread} unknown;"
             f" log {kept / MEGABYTE:.1f} MB",
             flush=True,
         )

@@ -45,7 +45,7 @@ def plan(phases: int) -> str:
 
 
 def make(place: Path, *, files: int, phases: int) -> Path:
-    """A repository with `files` small files in folders of a hundred, the plan, and the agent beside it."""
+    """A repository with `files` small files in folders of a hundred, the plan, and its agent."""
     home, root = place / "home", place / "repo"
     home.mkdir(parents=True)
     (home / "gitconfig").write_text("[user]\n\tname = Bench\n\temail = bench@example.org\n")

@@ -48,7 +48,7 @@ class Cli:
     tools: bool = True  #: whether its model can run commands
     tells_reset: bool = True  #: whether it hands on when a limit ends; else it is tried again after a while
     reads_only: bool = True  #: whether it has a mode in which it changes nothing; else what it changes is put back
-    patient: Sequence[str] = ()  #: the cases in which it retries over a minute without a word, and then tells
+    patient: Sequence[str] = ()  #: the cases in which it retries silently for over a minute before it reports
 
     @property
     def missing(self) -> str:
@@ -113,6 +113,6 @@ def verdict(result: str = "pass") -> str:
 def work(
     *, faults: tuple[Fault, ...] = (), verify: tuple[Turn, ...] = (), implement: tuple[Turn, ...] = ()
 ) -> Scenario:
-    """The phase done, committed and judged well, unless told otherwise."""
+    """A scenario in which the phase is done, committed and passes, unless arguments say otherwise."""
     done = (Write("1.txt", "one\n"), Run("git add 1.txt && git commit -qm 'Write 1'"), Say("Phase 1 is done."))
     return Scenario(parts={IMPLEMENT: implement or done, VERIFY: verify or (Say(verdict()),)}, faults=faults)

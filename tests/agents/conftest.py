@@ -29,12 +29,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not rows:
         return
     terminalreporter.section("agents")
-    for name in sorted({str(told.get("cli")) for told, _ in rows}):
+    for name in sorted({str(facts.get("cli")) for facts, _ in rows}):
         terminalreporter.write_line(f"{name} {version(name)}")
-    for told, report in sorted(rows, key=lambda row: (str(row[0].get("cli")), str(row[0].get("case")))):
+    for facts, report in sorted(rows, key=lambda row: (str(row[0].get("cli")), str(row[0].get("case")))):
         mark = "ok  " if report.passed else "FAIL"
         terminalreporter.write_line(
-            f"{mark} {told['cli']!s:9} {told['case']!s:10} {told['seconds']!s:>6} s  {told['outcome']}"
+            f"{mark} {facts['cli']!s:9} {facts['case']!s:10} {facts['seconds']!s:>6} s  {facts['outcome']}"
         )
 
 

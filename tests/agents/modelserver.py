@@ -257,6 +257,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _head(self, reply: Reply, kind: str, size: str, value: str) -> None:
         self.send_response(reply.status)
         self.send_header("content-type", kind)
-        for name, told in {**reply.headers, "request-id": f"req_{id(reply):x}", size: value}.items():
-            self.send_header(name, told)
+        for name, header_value in {**reply.headers, "request-id": f"req_{id(reply):x}", size: value}.items():
+            self.send_header(name, header_value)
         self.end_headers()

@@ -72,8 +72,8 @@ class Scenario:
 
     parts: Mapping[str, tuple[Turn, ...]]
     faults: tuple[Fault, ...] = ()
-    tokens: tuple[int, int] = (1_000, 20)  #: in and out, as told with every answer
-    small: str = ""  #: the part whose answers tell of a tenth of that
+    tokens: tuple[int, int] = (1_000, 20)  #: in and out, reported with every answer
+    small: str = ""  #: the part whose answers report a tenth of that
     resets_in: int = 3_600  #: seconds until a limit ends
 
 
@@ -222,6 +222,10 @@ def _filled(schema: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 def filled_form(schema: dict[str, Any]) -> dict[str, Any]:
     """An answer that keeps to a schema: its first choices, and something harmless for the rest."""
     made: dict[str, Any] = {}
-    for name, told in schema.get("properties", {}).items():
-        made[name] = told["enum"][0] if told.get("enum") else _BLANKS.get(str(told.get("type", "")).lower(), "x")
+    for name, field_schema in schema.get("properties", {}).items():
+        made[name] = (
+            field_schema["enum"][0]
+            if field_schema.get("enum")
+            else _BLANKS.get(str(field_schema.get("type", "")).lower(), "x")
+        )
     return made

@@ -42,7 +42,7 @@ ENDINGS: dict[str, tuple[str, str]] = {
 }
 LIMITS = 'wall = "150s"\nsilence = "60s"'
 SHORT = 'wall = "70s"\nsilence = "12s"'
-#: For one that tells after a while without a word; ended before, it would merely be silent.
+#: For a program that is silent for a while before it reports the error.
 PATIENT = 'wall = "200s"\nsilence = "150s"'
 LONGEST_S = 120.0  #: until any ending has its name; the limits above and the time to end a process tree
 
@@ -119,7 +119,7 @@ def test_a_provider_error_has_a_named_ending(
 def test_the_limit_of_a_subscription_has_its_reset_time(
     tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]
 ) -> None:
-    """By a login in place of a key the program tells the limit as an event, and that time is waited for."""
+    """With a login instead of a key the program reports the limit as an event with its reset time."""
     by_login = replace(cli, key="CLAUDE_CODE_OAUTH_TOKEN", without=("ANTHROPIC_API_KEY",))
     with ModelServer(replace(work(faults=(Fault(kind=FaultKind.LIMIT, turn=1),)), resets_in=7_200)) as server:
         project = a_project(tmp_path, by_login, server, limits=SHORT)
@@ -130,7 +130,7 @@ def test_the_limit_of_a_subscription_has_its_reset_time(
     assert running(tmp_path) == []
 
 
-#: The first words of what an agent is told that has no room left.
+#: The first words of the message to an agent with a full context.
 WRAP_UP = "Your context is nearly full"
 
 
@@ -210,7 +210,7 @@ def test_a_configured_gateway_is_used_although_there_is_a_key(tmp_path: Path, cl
 
 
 def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
-    """Told by its model to write and to commit, a verifier cannot, or is found out; the repository stays as it was."""
+    """The model asks the verifier to write and commit: it cannot, or the change is detected."""
     sneak = (
         Write("sneaked.txt", "x\n"),
         Run("echo x > sneaked-too.txt && git add -A && git commit -qm Sneaked"),

@@ -1,4 +1,4 @@
-"""Whatever cannot be worked is refused in one line that names the place and the remedy, and changes nothing."""
+"""Bad input is refused in one line that names the place and the remedy, and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One whole phase, whatever state the user's checkout is in: nothing of the user's is changed or lost."""
+"""A phase lands in every state of the user's checkout, and no edit of the user is changed or lost."""
 
 from __future__ import annotations
 

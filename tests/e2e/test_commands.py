@@ -1,4 +1,4 @@
-"""Every command takes effect once, whatever the state of the daemon, its socket and the disk."""
+"""Every command takes effect once, in every state of the daemon, its socket and the disk."""
 
 from __future__ import annotations
 

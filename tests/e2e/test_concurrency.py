@@ -1,4 +1,4 @@
-"""A plan is worked by one process at a time, whoever starts it how often, and every phase is dispatched once."""
+"""One process at a time runs a plan, and every phase is dispatched once."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def armed(project: Project) -> bool:
 
 
 def test_a_filling_context_prepares_a_handover_and_the_agent_continues(project: Project, meanwhile: Meanwhile) -> None:
-    """S8: the note is written, status tells, nobody is stopped, and the agent's own end is the end of it."""
+    """S8: the note is written, status shows it, and the agent ends by itself."""
     words = 'say = "a is done, b is not"'
     project.agent(work(words, HALF, *meanwhile.pause("half"), "tell = {context = 118000}", 'write = "2.txt"'))
     with project.running("start", "X", "1", "auto", "--foreground") as run:

@@ -59,7 +59,7 @@ def test_work_interrupted_by_a_limit_is_continued(project: Project, tmp_path: Pa
 
 
 def test_status_shows_the_limit_and_when_it_resets(project: Project) -> None:
-    """Killed while it waits, a run still tells; and an agent that is limited is not started."""
+    """A run killed during the wait still shows it, and no limited agent starts."""
     project.agent(steps(LIMIT, "exit = 1"))
     killed = project.start("1", "auto", TEST_KILL="after Paused")
     assert killed.code == -9, killed.err
@@ -261,7 +261,7 @@ def test_the_usage_of_a_stopped_agent_is_recorded(project: Project, tmp_path: Pa
 
 
 def test_a_budget_reserved_for_a_running_agent_is_not_given_to_another_run(project: Project) -> None:
-    """Its runner was killed, so nobody has seen it end; when its time is over by any clock, it is not counted."""
+    """Its runner was killed. The reservation ends when the agent's time limit is over."""
     project.repo.write("plans/Y.md", (project.path / "plans/X.md").read_text())
     set_up(project, agent=work("tell = {tokens = 10}"), settings="[limits]\nday_tokens = 500\nwall = '10m'\n")
     killed = project.runplan("start", "Y", "1", "auto", "--foreground", TEST_KILL="after DispatchStarted")
@@ -289,7 +289,7 @@ PRICE = "usd_per_mtok_in = 1.0\nusd_per_mtok_out = 10.0\n"
 
 
 def with_lost(project: Project, more: str) -> None:
-    """An agent that never comes to tell what it cost."""
+    """An agent that ends before it reports its cost."""
     (project.home / "lost.sh").write_text(LOST)
     agents(project)
     text = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "lost"')

@@ -92,7 +92,7 @@ def test_a_damaged_journal_is_refused_and_the_printed_command_helps(tmp_path: Pa
 
 @pytest.mark.parametrize("seed", range(1))
 def test_unnoticed_damage_of_the_journal_lands_nothing_twice(project: Project, seed: int) -> None:
-    """SQLite looks at pages when it needs them; whatever it read before, git is asked before anything lands."""
+    """SQLite reads pages only when it needs them, so git is checked before every landing."""
     assert project.start("1", "auto").code == 0
     pages = journal(project).stat().st_size // PAGE
     damage_page(random.Random(seed).randrange(2, pages + 1))(journal(project))
@@ -211,7 +211,7 @@ def killed(two_plans: Project, point: str, *words: str) -> None:
 
 
 def left(two_plans: Project) -> list[str]:
-    """Locks of git and things of ours beside the index."""
+    """Git locks and runplan's files next to the index."""
     return [name for name in leftovers(two_plans.repo) if not name.startswith("runplan/")]
 
 

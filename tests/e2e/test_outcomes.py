@@ -52,7 +52,7 @@ class Case:
     env: dict[str, str] = field(default_factory=dict)
     plan: str = ""
     kept: bool = True  #: the branch holds the implementer's commit
-    parked: bool = False  #: uncommitted work is kept aside
+    parked: bool = False  #: uncommitted work is parked
     also: tuple[str, ...] = ()  #: likewise
     shows: str = ""  #: evidence that stands in the report
 
@@ -294,7 +294,7 @@ def test_phases_landed_before_a_failure_stay(project: Project) -> None:
 def test_ignored_files_of_a_verifier_are_no_change_and_are_cleaned(
     project: Project,
 ) -> None:
-    """Whoever runs tests leaves their caches."""
+    """Running tests leaves caches."""
     project.repo.commit("Ignore", **{".gitignore": "*.cache\n"})
     leaves = verify('write = "left.cache"\ntext = "x"', "pass_all = true")
     set_up(
@@ -319,7 +319,7 @@ def test_every_failure_reason_is_tested() -> None:
 
 
 def test_the_resume_command_of_the_report_works_and_the_failure_stays_in_the_report(project: Project) -> None:
-    """The second attempt begins anew; the first one's work is kept aside, its failure stands in the report."""
+    """The second attempt starts fresh; the work of the first is parked and its failure stays in the report."""
     project.agent(work("exit = 3"))
     assert project.start("auto").code == 1
     first = project.repo.head("runplan/x/1")
@@ -357,7 +357,7 @@ def test_one_crash_of_an_agent_is_retried_and_reported(project: Project, tmp_pat
     assert "- Warning: robot (verify) exited with code 3; it was tried once more" in report
 
 
-#: A program that chats, and then tells of an error that has no name.
+#: A program that prints text and then an unknown error.
 CRASHES = r"""
 if test "$1" = --version; then echo "2.1.197 (Claude Code)"; exit 0; fi
 echo '{"type":"assistant","message":{"content":[{"type":"text","text":"I have nearly finished the work."}]}}'

@@ -99,7 +99,7 @@ def test_a_failed_gate_is_fixed_and_the_baseline_is_reused(project: Project, tmp
     assert ran.last == "runplan: Done: 2 phases landed (1, 2). Report: runplan report plans/X.md"
     assert "gate       failed: exit code 1" in ran.err
     assert project.show("main:1.txt") == "right"
-    assert project.landed() == ["1", "1", "2"]  # the fixer's commit lands beside the implementer's
+    assert project.landed() == ["1", "1", "2"]  # the fixer's commit lands after the implementer's
     assert len(count.read_text().splitlines()) == 1 + 2 + 1 + 1
 
 

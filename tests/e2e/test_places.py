@@ -94,7 +94,7 @@ def test_two_phases_land_from_a_worktree_of_a_bare_repository(project: Project, 
 
 
 def test_retry_of_an_undone_phase_asks_for_approval_as_before(project: Project) -> None:
-    """An undo asks nobody, and says nothing about how the work is to be landed."""
+    """An undo needs no approval and does not change how the work lands."""
     assert project.start("1").code == 4
     assert project.runplan("approve", "X").code == 0
     assert project.runplan("undo", "X", "1").code == 0

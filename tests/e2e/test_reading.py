@@ -60,7 +60,7 @@ SLOW_TO_IMPORT = (
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with a failed attempt kept aside, phase 1 landed, and phase 2 waiting for approval; only read."""
+    """A project with a parked failed attempt, phase 1 landed, and phase 2 waiting for approval; only read."""
     project = a_project(tmp_path_factory.mktemp("printed"), "1", "2")
     set_up(
         project,
@@ -320,7 +320,7 @@ def test_a_read_only_journal_can_be_read(recorded: Project, tmp_path: Path) -> N
                 check=False,
                 preexec_fn=obey_permissions,
             )
-            # The last line tells for how long it has been waiting.
+            # The last line shows the waiting time.
             seen, expected = (
                 [line for line in text.splitlines() if "Needs attention" not in line]
                 for text in (ran.stdout, recorded.runplan(*words).out)
@@ -331,7 +331,7 @@ def test_a_read_only_journal_can_be_read(recorded: Project, tmp_path: Path) -> N
 
 
 def obey_permissions() -> Any:
-    """Take from root what lets it write where nobody may (PR_CAPBSET_DROP, CAP_DAC_OVERRIDE); else it does nothing."""
+    """Drop root's permission to write read-only files (PR_CAPBSET_DROP, CAP_DAC_OVERRIDE)."""
     return ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
 
 

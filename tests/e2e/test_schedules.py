@@ -269,7 +269,7 @@ def test_slots_missed_while_off_fire_once(project: Project) -> None:
 
 
 def test_after_a_reboot_the_daemon_continues_its_runs_and_schedules(project: Project, meanwhile: Meanwhile) -> None:
-    """Nobody names one to it: neither its schedules nor the run that was under way."""
+    """It finds its schedules and the running run by itself."""
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
     scheduled(project, "now")
     meanwhile.reached("agent")

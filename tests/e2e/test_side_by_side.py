@@ -45,7 +45,7 @@ def alone(id_: str, *more: str) -> str:
 
 
 def beside(run: dict[str, Any]) -> list[str]:
-    """The phases that are worked side by side, as `status` tells."""
+    """The phases that run in parallel, from `status`."""
     return [lane["phase"] for lane in run["lanes"]]
 
 
@@ -104,7 +104,7 @@ def test_a_dependent_or_overlapping_phase_starts_after_the_landing(project: Proj
     meanwhile.reached("2")
     assert beside(run_of(project)) == ["1", "2"]
     meanwhile.let_on("1")
-    meanwhile.reached("3")  # beside phase 2, which goes on
+    meanwhile.reached("3")  # phase 2 still runs
     assert beside(run_of(project)) == ["2", "3"]
     meanwhile.let_on("2")
     meanwhile.reached("4")

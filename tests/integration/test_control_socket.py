@@ -1,4 +1,4 @@
-"""The daemon's socket answers its user, whatever other callers do, and no other user."""
+"""The daemon's socket answers its user and no other, and no caller delays another."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Timers:
-    """Nobody is called by them but by the test."""
+    """Timers that only the test fires."""
 
     def __init__(self) -> None:
         self.armed: dict[str, tuple[datetime, Callable[[], None]]] = {}

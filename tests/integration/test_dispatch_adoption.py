@@ -117,7 +117,7 @@ def test_waiting_costs_no_wakeup_and_ends_at_once(on: Stage) -> None:
     sleepers = waiter.native_id, on.shim(other)
 
     def at_rest() -> bool:
-        """Whoever looks every now and then never is."""
+        """A process that polls never is."""
         before = sum(map(switches, sleepers))
         time.sleep(0.3)
         return sum(map(switches, sleepers)) == before

@@ -1,4 +1,4 @@
-"""A control group holds whatever an agent starts, also what no mark, no session and no parent tells of."""
+"""A control group holds every process of an agent, also those without mark, session and parent."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_groups_that_an_agent_makes_below_its_own_go_with_it(on: Stage) -> None:
     assert not group_of(on, dispatch).exists()
 
 
-#: Whoever is found has gone before it can be killed, and its child is deaf, too.
+#: Each process exits before it can be killed, and its child ignores signals too.
 RUNS_AWAY = """
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""What an agent may use is held against what it tells for as long as it works, also after it said that it was done."""
+"""The limits of an agent hold until it ends, also after it reported success."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_claude_that_works_on_after_a_good_end_is_held_to_its_budget(on: Stage
 
 
 def test_what_its_sub_agents_use_after_a_good_end_counts_and_leaves_the_end_standing(on: Stage) -> None:
-    """They may live on for a moment; nobody says of a tool whose it is."""
+    """Sub-agents may run on for a moment; a tool event does not name its agent."""
     tool = said(2, content=[{"type": "tool_use", "name": "Bash", "input": {}}]).replace(
         '"type": "assistant"', '"type": "assistant", "parent_tool_use_id": "t1"'
     )
@@ -154,7 +154,7 @@ DONE = {
 def test_work_that_is_finished_is_not_cut_off_for_what_it_cost(
     on: Stage, reader: str, limit: dict[str, object]
 ) -> None:
-    """An agent tells what it used at its end, and then takes its time to go."""
+    """An agent reports its usage at its end and exits later."""
     lines = "\n".join(DONE[reader])
 
     outcome = on.outcome(on.sh(f"echo '{lines}'; sleep 0.1; echo; sleep 0.1; exit 0", reader=reader, **limit))

@@ -1,4 +1,4 @@
-"""A shim rings when its agent's context fills: whoever waits is awake, once, and reads how full it is."""
+"""A shim wakes the runner once when its agent's context fills, and reports its size."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_a_filling_context_wakes_the_runner_once(on: Stage) -> None:
         pytest.param(130_000, WATCHED, id="handed over at once"),
     ],
 )
-def test_no_wakeup_is_sent_without_a_threshold(on: Stage, tokens: int, watched: dict[str, object]) -> None:
+def test_no_reading_is_written_without_a_handover_to_prepare(
+    on: Stage, tokens: int, watched: dict[str, object]
+) -> None:
     full = tokens == 130_000
     outcome = on.outcome(dispatch := on.sh(f"{tells(tokens)}\nsleep {30 if full else 0.02}", **watched))
     assert outcome.ending is (Ending.CONTEXT if full else Ending.EXITED)

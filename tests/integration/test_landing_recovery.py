@@ -164,7 +164,7 @@ def test_a_git_of_ours_that_is_killed_while_it_writes_touches_nothing(repo: Repo
 
 
 def test_a_git_that_outlives_its_lander_is_waited_for(repo: Repo) -> None:
-    """It writes into the box, which nobody may remove under it."""
+    """It writes into the staging directory, which must stay until it ends."""
     landing = intent(repo, candidate(repo, PHASE))
     held = repo.path / ".git" / LOCK
     held.parent.mkdir()

@@ -204,13 +204,13 @@ def test_a_remote_operation_can_be_ended_from_another_thread(pair: Pair, tmp_pat
 
 
 def silent_ssh(pair: Pair, tmp_path: Path) -> tuple[Path, Path]:
-    """An ssh that never says anything, and where it tells its process."""
+    """An ssh that never answers, and the file with its process id."""
     pid = tmp_path / "ssh.pid"
     return fake_ssh(pair, tmp_path, f"echo $$ >{pid}; exec sleep 60"), pid
 
 
 def runs(pid: int) -> bool:
-    """Whether the process goes on; it is nobody's child here, so nobody may have looked at its end yet."""
+    """Whether the process runs; a zombie does not count."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

@@ -1,4 +1,4 @@
-"""Removal of branches, candidates and logs: whose work is on the target goes, the rest is kept aside and named."""
+"""Removal of branches, candidates and logs: work on the target is removed, the rest is parked and named."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_branch_on_the_target_goes_without_parking(place: Place) -> None:
 
 
 def test_a_branch_with_work_is_parked_before_it_goes(place: Place) -> None:
-    """J4: not landed, so kept aside; the worktree that stood on it keeps its files."""
+    """J4: not landed, so parked; its worktree keeps its files."""
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     tree.write("a.txt", "uncommitted")
@@ -242,7 +242,7 @@ def test_content_on_the_remotes_branch_is_held_as_well(place: Place) -> None:
 
 
 def test_a_candidate_is_judged_by_its_work_and_not_by_our_bookkeeping(place: Place) -> None:
-    """The report and the row of a landing that never happened are nobody's work."""
+    """The report and the row of an aborted landing are no work."""
     tree = place.lease()
     tree.commit("Work", **{"new.txt": "new\n"})
     told = "record\n\nRunplan-Plan: plans/plan.md\nRunplan-Phase: 1\nRunplan-Run: r1\nRunplan-Landing: r1.1"

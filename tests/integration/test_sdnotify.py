@@ -1,4 +1,4 @@
-"""The service manager is told how the daemon is, and never waited for."""
+"""The daemon notifies the service manager and never waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that a message shows can be pasted, whatever the branch is called."""
+"""A command that a message shows can be pasted for any branch name."""
 
 from __future__ import annotations
 

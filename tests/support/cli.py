@@ -112,7 +112,7 @@ class Project:
         """Rows of the journal; none while there is no journal, or nothing in it yet."""
         place = self.path / ".git/runplan/journal.db"
         try:
-            # Whoever only looks makes no file.
+            # Reading creates no file.
             with contextlib.closing(sqlite3.connect(f"{place.as_uri()}?mode=rw", uri=True)) as journal:
                 return journal.execute(query, values).fetchall()
         except sqlite3.OperationalError as error:

@@ -207,7 +207,7 @@ BASE = "refs/runplan/base/r1"
 
 @dataclass(kw_only=True)
 class Place:
-    """The user's repository is `repo`; `lease` lends a worktree as a run would."""
+    """The user's repository is `repo`; `lease` leases a worktree like a run."""
 
     repo: Repo
     workspace: Workspace

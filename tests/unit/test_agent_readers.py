@@ -29,7 +29,7 @@ READERS["trajectory"] = read_trajectory
 READERS["session"] = qwen.read_session
 del READERS["script"]  # its lines are our own player's
 
-#: Those that tell in lines of JSON.
+#: Readers of JSON lines.
 OF_LINES = [kind for kind in FOLDERS if any(stream.endswith(".jsonl") for stream in streams(kind))]
 
 #: Every word that stands for something in some stream, so that made-up events get far.
@@ -95,7 +95,7 @@ def made_up(draw: st.DrawFn) -> bytes:
 
 
 def printable(events: tuple[AgentEvent, ...]) -> None:
-    """Whatever is reported can be written down, which half a character could not."""
+    """Every reported text can be encoded as UTF-8."""
     for event in events:
         for name in type(event).__struct_fields__:
             str(getattr(event, name)).encode()
@@ -236,7 +236,7 @@ def test_events_of_a_script_are_validated_like_those_of_a_program(
 
 
 def test_dollars_on_the_line_below_the_tokens_are_read() -> None:
-    """aider breaks the line where it tells of a cache that was both read and written."""
+    """aider breaks the line when a cache was both read and written."""
     lines = [
         b"Tokens: 10k sent, 2k cache write, 3k cache hit, 1k received.",
         b"Cost: $0.25 message, $0.25 session.",

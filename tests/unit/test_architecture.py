@@ -15,7 +15,7 @@ MODULES = {
     "runplan." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
     for path in PACKAGE.rglob("*.py")
 }
-#: The packages from top to bottom: each may import those below it, and the modules beside the packages.
+#: The packages from top to bottom: each may import those below it, and the top-level modules.
 ORDER = (
     *("cli", "daemon", "engine", "steps", "ops", "report", "landing", "supervise", "agents", "git", "store"),
     *("settings", "checks", "run", "plan"),
@@ -68,7 +68,7 @@ def imports(path: Path, *, types: bool) -> frozenset[str]:
 
 
 def package(module: str) -> str:
-    """The package of a module; "" for those beside the packages."""
+    """The package of a module; "" for a top-level module."""
     name = module.split(".")[1] if "." in module else ""
     return name if name in ORDER else ""
 
@@ -139,7 +139,7 @@ def test_the_environment_is_read_in_one_place() -> None:
     }
     assert readers <= {
         "runplan.settings.load",
-        "runplan.ops.discovery",  # GitPython adds to it, and has to be told what to leave out
+        "runplan.ops.discovery",  # GitPython adds to it and needs the variables to leave out
         "runplan.cli.setup.demo",  # plays a person
     }
 

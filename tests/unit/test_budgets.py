@@ -86,7 +86,7 @@ def test_a_configured_price_is_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "nobody"),
+    ("table", "is_unwatched"),
     [
         (AgentTable(name="codex", kind="codex"), True),
         (AgentTable(name="g", kind="gemini"), True),
@@ -97,8 +97,8 @@ def test_a_configured_price_is_exact() -> None:
         (AgentTable(name="own", kind="command", argv=("x",)), False),
     ],
 )
-def test_agents_without_known_dollars_are_named(table: AgentTable, nobody: bool) -> None:
-    assert unwatched(table) is nobody
+def test_agents_without_price_and_reported_dollars_are_unwatched(table: AgentTable, is_unwatched: bool) -> None:
+    assert unwatched(table) is is_unwatched
 
 
 def test_a_table_sets_window_and_price() -> None:

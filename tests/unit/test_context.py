@@ -1,4 +1,4 @@
-"""How full a context is, and the note for whoever goes on."""
+"""The size of a context, and the note for the next agent."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_command_output_counts_up_to_what_the_program_sends(name: str) -> None:
 
 
 def test_a_record_without_tokens_does_not_reset_the_gauge() -> None:
-    """S6: a sub-agent's record tells nothing of the main context."""
+    """S6: a sub-agent's record does not describe the main context."""
     folding = Folding()
     folding.take(Context(tokens=120_000))
     folding.take(Context())
@@ -176,7 +176,7 @@ def test_the_note_is_utf8_for_any_file_name() -> None:
 
 
 def test_the_note_names_the_plan() -> None:
-    """S7: whoever goes on knows which plan it is."""
+    """S7: the next agent knows the plan."""
     assert "## References\n\nplans/X.md, phase 1\n" in note(standing())
 
 

@@ -41,7 +41,7 @@ def examined(path: str, permit: str = "") -> Callable[[str], object]:
 
 
 def parsed(before: str) -> Callable[[str], object]:
-    """A plan whose text goes on as it is told; that it is none is an answer."""
+    """Parse a plan with this text; a refusal is an answer."""
 
     def parse(text: str) -> object:
         try:

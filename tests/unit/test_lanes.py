@@ -321,18 +321,20 @@ def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, 
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            told: list[e.Fact] = [e.RunResumed(mode="finish", wanted="", auto=True, test_command=checks, parallel=3)]
+            new_facts: list[e.Fact] = [
+                e.RunResumed(mode="finish", wanted="", auto=True, test_command=checks, parallel=3)
+            ]
         elif not decision.actions:
             break
         else:
-            told = []
+            new_facts = []
             for action in decision.actions:
                 for fact in world.answer(action, state):
-                    told.append(fact)
+                    new_facts.append(fact)
                     state = apply(state, fact)
-            facts += told
+            facts += new_facts
             continue
-        facts += told
+        facts += new_facts
         state = fold(facts)
     assert state.ended is not None, decide(state).why
     assert fold(facts) == state

@@ -42,7 +42,7 @@ def test_a_slug_is_made_from_the_file_name(path: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["план", "___", "計画", "a" * 300, "...", "x/.md"])
 def test_a_slug_is_valid_for_any_name(name: str) -> None:
-    """Names that leave nothing or too much are told apart by their hash."""
+    """A name that is empty or too long gets a hash."""
     made = slug(f"plans/{name}.md")
     assert re.fullmatch(r"[a-z0-9][a-z0-9-]*", made)
     assert len(made) <= 100

@@ -1,4 +1,4 @@
-"""What a person is told without asking."""
+"""Notices of endings and waits that need the user."""
 
 from __future__ import annotations
 

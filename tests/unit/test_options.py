@@ -20,9 +20,9 @@ def parsed(words: str) -> Options:
 
 
 def refusal(*words: str, phases: tuple[str, ...] | None = PHASES) -> str:
-    with pytest.raises((UsageError, NotFound)) as told:
+    with pytest.raises((UsageError, NotFound)) as error:
         parse_words(words, phases=phases)
-    return str(told.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from runplan.text import LONGEST, bounded, escaped, plain
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "cleaned"),
     [
         ("as it is, ünïcode 日本 too", "as it is, ünïcode 日本 too"),
         ("two\nlines\tand a tab", "two\nlines\tand a tab"),
@@ -26,24 +26,24 @@ from runplan.text import LONGEST, bounded, escaped, plain
         ("\x1bcreset\x1b(B", "reset"),
     ],
 )
-def test_terminal_control_sequences_are_removed(text: str, told: str) -> None:
-    assert plain(text) == told
+def test_terminal_control_sequences_are_removed(text: str, cleaned: str) -> None:
+    assert plain(text) == cleaned
 
 
 @settings(deadline=None, database=None)
 @given(st.text(alphabet=st.sampled_from("\x1b[]0;m\x07\\\x9b\x9d\x9c\0\r\nab"), max_size=40))
 def test_no_text_keeps_a_control_character(text: str) -> None:
-    told = plain(text)
-    assert all(sign in "\n\t" or sign.isprintable() for sign in told)
-    assert plain(told) == told
+    cleaned = plain(text)
+    assert all(sign in "\n\t" or sign.isprintable() for sign in cleaned)
+    assert plain(cleaned) == cleaned
 
 
 @given(st.text(alphabet=st.sampled_from('\x07\x1b\x7f\x80\x85\x9b\u061c\u202e\u2066\n\t"\\ä日'), max_size=40))
 def test_escaped_json_has_the_same_value_without_control_characters(text: str) -> None:
-    told = escaped(json.dumps({text: [text]}, ensure_ascii=False, indent=1))
-    assert json.loads(told) == {text: [text]}
-    assert all(sign == "\n" or sign.isprintable() for sign in told)
-    assert ("ä" in told) == ("ä" in text), "what can be read is left as it is"
+    cleaned = escaped(json.dumps({text: [text]}, ensure_ascii=False, indent=1))
+    assert json.loads(cleaned) == {text: [text]}
+    assert all(sign == "\n" or sign.isprintable() for sign in cleaned)
+    assert ("ä" in cleaned) == ("ä" in text), "what can be read is left as it is"
 
 
 def test_a_long_text_is_cut_with_a_mark() -> None:
@@ -55,10 +55,10 @@ def test_a_long_text_is_cut_with_a_mark() -> None:
 def test_the_text_of_every_event_is_sanitized() -> None:
     bad, good = "\x1b[31mred\0", "red"
     ended = DispatchEnded(id="r.1", role="implement", ending="exited", code=0, detail=bad * 2000)
-    told = sanitized(ended)
-    assert isinstance(told, DispatchEnded)
-    assert set(told.detail) <= set("red […]")
-    assert len(told.detail) <= LONGEST
+    cleaned = sanitized(ended)
+    assert isinstance(cleaned, DispatchEnded)
+    assert set(cleaned.detail) <= set("red […]")
+    assert len(cleaned.detail) <= LONGEST
     assert sanitized(WorkRefused(reason="tampered", detail=bad)) == WorkRefused(reason="tampered", detail=good)
     assert sanitized(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
     over = HandedOver(number=1, head="h", tree="t", note=bad, why=bad)

@@ -112,7 +112,7 @@ def test_statuses_may_stand_in_a_checklist() -> None:
 
 
 def test_a_box_with_a_sign_of_its_own_is_todo_and_remarked() -> None:
-    """S18: a capital is a tick like any other; what nobody knows is never called done."""
+    """S18: a capital X is a tick; an unknown sign is never done."""
     plan = parse(b"# Plan: X\n\n- [X] a\n- [-] b\n- [ ] c\n", path="plans/x.md")
     assert [phase.status for phase in plan.phases] == ["done", "todo", "todo"]
     (remark,) = plan.remarks

@@ -1,4 +1,4 @@
-"""Reading a commit takes what is there; one that lacks lines stops nobody."""
+"""Commits are read, also those with missing lines."""
 
 from __future__ import annotations
 

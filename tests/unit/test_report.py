@@ -1,4 +1,4 @@
-"""The report tells what happened, newest first, and nothing an agent writes can change its structure."""
+"""The report shows what happened, newest first, and nothing an agent writes can change its structure."""
 
 from __future__ import annotations
 

@@ -119,9 +119,9 @@ def test_a_broken_file_is_not_replaced_by_a_block_of_the_message() -> None:
 
 
 def test_no_return_at_all_is_unusable() -> None:
-    told = parse_return(None, "All tests pass. Everything is done.")
-    assert isinstance(told, Unusable)
-    assert not told.found
+    parsed = parse_return(None, "All tests pass. Everything is done.")
+    assert isinstance(parsed, Unusable)
+    assert not parsed.found
 
 
 def test_a_file_that_cannot_be_read_is_not_replaced_by_a_block_of_the_message() -> None:
@@ -173,9 +173,9 @@ def test_arbitrary_json_never_raises(value: dict[str, object]) -> None:
 @pytest.mark.parametrize("number", ["9" * 4_299, str(2**53), "1e400", "-1", "true", '"7"'])
 @pytest.mark.parametrize("key", ["input_tokens", "output_tokens"])
 def test_an_unusable_count_makes_the_return_unusable(key: str, number: str) -> None:
-    told = parse_return(f'{{"status": "done", "usage": {{"{key}": {number}}}}}', "")
-    assert isinstance(told, Unusable)
-    assert f"usage.{key}" in told.why
+    parsed = parse_return(f'{{"status": "done", "usage": {{"{key}": {number}}}}}', "")
+    assert isinstance(parsed, Unusable)
+    assert f"usage.{key}" in parsed.why
 
 
 @pytest.mark.parametrize("number", ["1e400", "-0.01", "NaN", "9" * 400])

@@ -14,9 +14,9 @@ quick = settings(max_examples=25, deadline=None, derandomize=True, database=None
 
 
 def refusal(spec: str) -> str:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as error:
         parse(spec)
-    return str(told.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_words_mean_a_schedule_and_are_written_one_way(spec: str, meaning: Sched
     ],
 )
 def test_an_unknown_schedule_is_refused_in_one_line_with_what_to_type(spec: str, message: str) -> None:
-    told = refusal(spec)
-    assert message in told
-    assert "Try: " in told
-    assert "\n" not in told
+    error = refusal(spec)
+    assert message in error
+    assert "Try: " in error
+    assert "\n" not in error
 
 
 @pytest.mark.parametrize("line", ["0 0 31 2 5", "0 0 29 2 *", "0 0 31 2,3 *"])

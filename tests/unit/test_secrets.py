@@ -40,12 +40,12 @@ VALUES = ("hunter2-hunter2", "a pass phrase", 'with "quotes"\nand lines')
 
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS.keys())
 def test_tokens_of_known_forms_are_taken_out(token: str) -> None:
-    told = redacted(f"before: {token} after")
+    cleaned = redacted(f"before: {token} after")
 
-    assert REDACTED in told
-    assert told.startswith("before: ")
-    assert told.endswith("after")
-    assert not any(piece in told for piece in (token[-12:], token[8:20]))
+    assert REDACTED in cleaned
+    assert cleaned.startswith("before: ")
+    assert cleaned.endswith("after")
+    assert not any(piece in cleaned for piece in (token[-12:], token[8:20]))
     assert holds_secret(token)
 
 
@@ -96,9 +96,9 @@ def test_a_long_token_is_redacted_across_any_chunk_border(size: int) -> None:
     redactor = Redactor()
     line = f"a {SIGNED} b\n".encode()
 
-    told = b"".join(redactor.feed(line[at : at + size]) for at in range(0, len(line), size)) + redactor.finish()
+    cleaned = b"".join(redactor.feed(line[at : at + size]) for at in range(0, len(line), size)) + redactor.finish()
 
-    assert told == b"a [redacted] b\n"
+    assert cleaned == b"a [redacted] b\n"
 
 
 def test_values_are_found_in_url_and_json_encoding() -> None:
@@ -154,18 +154,18 @@ def test_chunk_borders_do_not_change_the_redacted_stream(cuts: list[int]) -> Non
     redactor = Redactor(VALUES)
     places = [0, *sorted(cuts), len(STREAM)]
 
-    told = b"".join(redactor.feed(STREAM[a:b]) for a, b in pairwise(places)) + redactor.finish()
+    cleaned = b"".join(redactor.feed(STREAM[a:b]) for a, b in pairwise(places)) + redactor.finish()
 
-    assert told == redacted_bytes(STREAM, VALUES)
+    assert cleaned == redacted_bytes(STREAM, VALUES)
 
 
 def test_a_stream_that_comes_byte_by_byte_has_no_secret_in_it() -> None:
     redactor = Redactor(VALUES)
 
-    told = b"".join(redactor.feed(STREAM[at : at + 1]) for at in range(len(STREAM))) + redactor.finish()
+    cleaned = b"".join(redactor.feed(STREAM[at : at + 1]) for at in range(len(STREAM))) + redactor.finish()
 
-    assert told == redacted_bytes(STREAM, VALUES)
-    assert not any(value.encode() in told for value in VALUES)
+    assert cleaned == redacted_bytes(STREAM, VALUES)
+    assert not any(value.encode() in cleaned for value in VALUES)
 
 
 def test_whole_lines_are_passed_on_at_once() -> None:
@@ -206,7 +206,7 @@ def test_streams_that_resemble_secrets_take_linear_time_and_bounded_memory(hard:
 
 
 @pytest.mark.parametrize(
-    ("address", "text", "told"),
+    ("address", "text", "cleaned"),
     [
         ("http://u:proxypass10@h:80", "it is proxypass10.", "it is [redacted]."),
         ("http://u:proxypass10@h:80", "see http://u:proxypass10@h:80/x", "see http://u:[redacted]@h:80/x"),
@@ -218,8 +218,8 @@ def test_streams_that_resemble_secrets_take_linear_time_and_bounded_memory(hard:
         ("no://address", "no address", "no address"),
     ],
 )
-def test_the_password_in_a_url_is_a_secret_in_any_variable(address: str, text: str, told: str) -> None:
-    assert redacted(text, secret_values({"HTTPS_PROXY": address})) == told
+def test_the_password_in_a_url_is_a_secret_in_any_variable(address: str, text: str, cleaned: str) -> None:
+    assert redacted(text, secret_values({"HTTPS_PROXY": address})) == cleaned
 
 
 @pytest.mark.parametrize(

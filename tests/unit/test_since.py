@@ -58,8 +58,8 @@ def away(until: str) -> e.Paused:
 )
 def test_the_shown_state_has_the_time_of_its_last_change(facts: list[e.Event], since: str) -> None:
     """The facts were recorded at 0, 1, 2, …"""
-    state, told = RunState(), Since()
+    state, since_state = RunState(), Since()
     for at, fact in enumerate(facts):
         state = apply(state, fact)
-        told = moved(told, state, str(at))
-    assert told.at == since
+        since_state = moved(since_state, state, str(at))
+    assert since_state.at == since

@@ -1,4 +1,4 @@
-"""A file that git cannot store is told from a git that is out of order."""
+"""A file that git cannot store is distinguished from an error of git."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer to "is it stuck?" says what is known, and never that all is well when nobody can know."""
+"""The answer to "is it stuck?" states known facts, and never says fine without evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents tell is folded in bounded memory."""
+"""Agent events are folded in bounded memory."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ def test_lifecycle_files_are_never_committed_and_never_blamed(path: str, lifecyc
 
 
 def test_a_file_too_large_to_read_needs_allows() -> None:
-    """Nobody could say that its tests are still there."""
+    """Its tests cannot be compared."""
     large = changed("tests/test_x.py", before=TEST, after=TEST + "#" * 5_000_000)
     (finding,) = examine([large], a_permit())
     assert (finding.kind, finding.detail.partition(",")[0]) == ("too-large", "over 5 MB")
@@ -345,7 +345,7 @@ def test_added_text_is_searched_for_secrets() -> None:
 
 
 def test_a_secret_that_was_there_before_is_not_the_agents() -> None:
-    """Also when its file was moved; another one beside it is."""
+    """Also when its file was moved; a second secret is reported."""
     assert found(wrote(f"{TOKEN}\nmore\n", f"{TOKEN}\n")) == []
     assert found(wrote("", TOKEN, "old.txt"), wrote(TOKEN, path="new.txt", added=True)) == []
     assert found(wrote(f"{TOKEN} {OTHER}", TOKEN)) == ["a.txt: seems to contain a GitHub token"]

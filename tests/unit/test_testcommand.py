@@ -129,8 +129,8 @@ def test_a_change_elsewhere_in_the_makefile_is_innocent(text: str) -> None:
 
 
 def test_a_makefile_that_make_prefers_is_found() -> None:
-    told = found("make test", GNUmakefile="test: lint prog\n\ttrue\n")
-    assert told == [f"GNUmakefile:2: {RECIPE}"]
+    findings = found("make test", GNUmakefile="test: lint prog\n\ttrue\n")
+    assert findings == [f"GNUmakefile:2: {RECIPE}"]
 
 
 def test_files_that_a_makefile_includes_are_guarded() -> None:

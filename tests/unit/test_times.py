@@ -35,7 +35,7 @@ NOW = 1_800_000_000.0
     ],
 )
 def test_the_delay_grows_with_the_number_of_failures(before: int, minutes: int, said: bool) -> None:
-    """Whatever the pace was before: it follows from the count alone (G7)."""
+    """The delay follows from the count alone (G7)."""
     n = before + 1
     assert (look_s(n), is_announced(n)) == (60 * minutes, said)
 

@@ -1,4 +1,4 @@
-"""Trailers follow git's rules, and nobody but runplan writes its own."""
+"""Trailers follow git's rules, and only runplan writes its own."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ class Anthropic:
         if answer.call is not None:
             call = answer.call
             blocks.append({"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": call.given})
-        told, spoken = answer.tokens
-        usage = {"input_tokens": told, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+        tokens_in, spoken = answer.tokens
+        usage = {"input_tokens": tokens_in, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
         message: dict[str, Any] = {
             "id": f"msg_{id(answer):x}",
             "type": "message",

@@ -49,8 +49,8 @@ class Chat:
         if answer.call is not None:
             called = {"name": answer.call.name, "arguments": json.dumps(answer.call.given)}
             message["tool_calls"] = [{"id": f"call_{answer.call.id}", "type": "function", "function": called}]
-        told, spoken = answer.tokens
-        usage = {"prompt_tokens": told, "completion_tokens": spoken, "total_tokens": told + spoken}
+        tokens_in, spoken = answer.tokens
+        usage = {"prompt_tokens": tokens_in, "completion_tokens": spoken, "total_tokens": tokens_in + spoken}
         head = {"id": f"chatcmpl-{id(answer):x}", "created": 1_800_000_000, "model": asked.model}
         stop = _STOPS[answer.stop]
         if not asked.stream:

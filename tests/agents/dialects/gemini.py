@@ -62,8 +62,8 @@ class Gemini:
         parts: list[dict[str, Any]] = [{"text": answer.text}] if answer.text else []
         if answer.call is not None:
             parts.append({"functionCall": {"name": answer.call.name, "args": answer.call.given}})
-        told, spoken = answer.tokens
-        usage = {"promptTokenCount": told, "candidatesTokenCount": spoken, "totalTokenCount": told + spoken}
+        tokens_in, spoken = answer.tokens
+        usage = {"promptTokenCount": tokens_in, "candidatesTokenCount": spoken, "totalTokenCount": tokens_in + spoken}
         head = {"modelVersion": asked.model, "responseId": f"r{id(answer):x}"}
         last = {"finishReason": _STOPS[answer.stop], "index": 0}
         if not asked.stream:

@@ -45,10 +45,10 @@ class Responses:
 
     def reply(self, path: str, asked: Asked, answer: Answer) -> Reply:
         items = _items(answer)
-        told, spoken = answer.tokens
-        usage = {"input_tokens": told, "input_tokens_details": {"cached_tokens": 0}}
+        tokens_in, spoken = answer.tokens
+        usage = {"input_tokens": tokens_in, "input_tokens_details": {"cached_tokens": 0}}
         usage |= {"output_tokens": spoken, "output_tokens_details": {"reasoning_tokens": 0}}
-        usage["total_tokens"] = told + spoken
+        usage["total_tokens"] = tokens_in + spoken
         cut = answer.stop is Stop.LENGTH
         head = {"id": f"resp_{id(answer):x}", "object": "response", "model": asked.model, "created_at": 1_800_000_000}
         done = {**head, "status": "incomplete" if cut else "completed", "output": items, "usage": usage, "error": None}

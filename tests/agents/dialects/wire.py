@@ -35,7 +35,7 @@ class Dialect(Protocol):
         """The key the request carries; "" for none."""
 
     def asked(self, path: str, body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
-        """The request in nobody's form, or Malformed."""
+        """The request in provider-independent form, or Malformed."""
 
     def reply(self, path: str, asked: Asked, answer: Answer) -> Reply: ...
 
