@@ -354,7 +354,7 @@ def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> D
 def _land(state: RunState, phase: PhaseRun) -> Decision:
     tree = phase.candidate.tree if phase.candidate else ""
     if phase.held:
-        return Decision(why=f"the landing waits: {phase.held}", waiting="checkout")
+        return Decision(why=f"the landing waits: {phase.held}", waiting="checkout", about=phase.held)
     if not state.auto and tree and phase.approved != tree:
         if phase.asked == tree:
             why = f"phase {phase.read.phase} passed all checks and needs your approval"

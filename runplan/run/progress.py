@@ -255,6 +255,6 @@ def _waiting(doing: Doing, now: datetime, zone: tzinfo | None) -> list[str]:
         parts.append(f"should have continued {in_words(_ago(doing.wake, now))} ago")
     elif doing.wake:
         left = in_words((doing.wake - now).total_seconds())
-        verb = "resets" if doing.waiting_for == "limit" else "until"
+        verb = {"limit": "resets", "checkout": "tries again"}.get(doing.waiting_for, "until")
         parts.append(f"{verb} {clock(doing.wake, zone, now=now)} ({left})")
     return parts

@@ -475,8 +475,8 @@ def _help(view: dict[str, Any]) -> list[str]:
             return [f"{run['about']}. From a shell that has it: {command('runplan', 'resume', plan)}"]
         case "paused":
             return [f"Resume it: {command('runplan', 'resume', plan)}"]
-        case "checkout":
-            return [f"Details: {command('runplan', 'explain', plan)}"]
+        case "checkout" if run["wake"] is None:
+            return [f"Then continue it: {command('runplan', 'retry', plan)}"]
         case None if not (view["claim"] and view["claim"]["alive"]):
             return [f"Continue it: {command('runplan', 'retry', plan)}"]
         case _:
