@@ -143,12 +143,12 @@ def fill(root: Path, plans: Iterable[str]) -> None:
             with store.transaction():
                 fence = store.set_claim("plan", name, run=run, owner="1:1:1", at=first.started)
             journal = Journal(store, SystemClock(), run=run, plan=name, fence=fence, on_event=lambda _: None)
-            journal.append(*summary(rows, (first.id, run), (first.plan, name)))
+            journal.append(*renamed_events(rows, (first.id, run), (first.plan, name)))
             for log in logs:
                 shutil.copytree(log, log.with_name(log.name.replace(first.id, run)))
 
 
-def summary(rows: Iterable[EventRow], *others: tuple[str, str]) -> list[Event]:
+def renamed_events(rows: Iterable[EventRow], *others: tuple[str, str]) -> list[Event]:
     found = []
     for row in rows:
         body = row.body

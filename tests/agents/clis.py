@@ -46,7 +46,7 @@ class Cli:
     without: tuple[str, ...] = ()  #: keys that must not be there at all, lest it takes them
     more: dict[str, str] = field(default_factory=dict)  #: further variables it is given
     tools: bool = True  #: whether its model can run commands
-    tells_reset: bool = True  #: whether it hands on when a limit ends; else it is tried again after a while
+    reports_reset: bool = True  #: whether it hands on when a limit ends; else it is tried again after a while
     reads_only: bool = True  #: whether it has a mode in which it changes nothing; else what it changes is put back
     patient: Sequence[str] = ()  #: the cases in which it retries silently for over a minute before it reports
 
@@ -106,8 +106,8 @@ def a_project(place: Path, cli: Cli, server: ModelServer, *, limits: str, more: 
 def verdict(result: str = "pass") -> str:
     """A verifier's last words."""
     item = {"item": "W1", "result": result, "evidence": "1.txt:1 holds the words the item asks for"}
-    told = {"status": "done", "summary": "Read the diff.", "items": [item]}
-    return f"I read the diff.\n\n```json\n{json.dumps(told)}\n```\n"
+    verdict_json = {"status": "done", "summary": "Read the diff.", "items": [item]}
+    return f"I read the diff.\n\n```json\n{json.dumps(verdict_json)}\n```\n"
 
 
 def work(

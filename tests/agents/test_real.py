@@ -53,7 +53,7 @@ class How:
 
     outcome: str  #: landed, waiting, or the reason of a failure
     kind: str  #: of the last agent's ending
-    told: str  #: standard error, and what `status` said of one that waits
+    output: str  #: standard error, and the line of `status` for a waiting run
     seconds: float
 
 
@@ -66,22 +66,22 @@ def cli(request: pytest.FixtureRequest) -> Cli:
 
 
 @pytest.fixture
-def tell(record_property: Callable[[str, object], None], cli: Cli) -> Callable[[str, How], None]:
-    def told(case: str, how: How) -> None:
+def record(record_property: Callable[[str, object], None], cli: Cli) -> Callable[[str, How], None]:
+    def add(case: str, how: How) -> None:
         outcome = how.outcome if how.kind in ("success", how.outcome) else f"{how.outcome} ({how.kind})"
         for name, value in (("cli", cli.name), ("case", case), ("seconds", f"{how.seconds:.1f}"), ("outcome", outcome)):
             record_property(name, value)
 
-    return told
+    return add
 
 
-def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
+def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
     """The real program edits a file, another one judges it, and the file is on main, with what it cost."""
     with ModelServer(work()) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS)
         how = carried(project)
-    tell("success", how)
-    assert how.outcome == "landed", how.told
+    record("success", how)
+    assert how.outcome == "landed", how.output
     assert project.show("main:1.txt") == "one"
     assert "✅ Done" in project.show("main:plans/X.md")
     assert project.landed() == ["1"]
@@ -96,7 +96,7 @@ def test_the_work_of_a_real_agent_lands(tmp_path: Path, cli: Cli, tell: Callable
 
 @pytest.mark.parametrize("case", list(ENDINGS))
 def test_a_provider_error_has_a_named_ending(
-    tmp_path: Path, cli: Cli, case: str, tell: Callable[[str, How], None]
+    tmp_path: Path, cli: Cli, case: str, record: Callable[[str, How], None]
 ) -> None:
     """Each trouble of a provider has its name in bounded time; nothing lands, and nothing is left running."""
     fault = Fault(kind=FaultKind(case), turn=1 if cli.tools else None)
@@ -104,12 +104,12 @@ def test_a_provider_error_has_a_named_ending(
         project = a_project(tmp_path, cli, server, limits=PATIENT if case in cli.patient else SHORT)
         before = project.repo.git("rev-parse", "main")
         how = carried(project)
-        tell(case, how)
+        record(case, how)
         assert server.faulted(), [seen.path for seen in server.seen]
-    assert (how.kind, how.outcome) == ENDINGS[case], how.told
+    assert (how.kind, how.outcome) == ENDINGS[case], how.output
     assert how.seconds < (2 * LONGEST_S if case in cli.patient else LONGEST_S)
     if how.kind == "limit":
-        assert (wait_s(project) > 3_400) == cli.tells_reset, "an hour was told"
+        assert (wait_s(project) > 3_400) == cli.reports_reset, "the limit ends in an hour"
     assert project.repo.git("rev-parse", "main") == before
     assert project.dispatched() == ["implement"] * (2 if how.kind == "silent" else 1), "silence is tried once more"
     assert running(tmp_path) == []
@@ -117,15 +117,15 @@ def test_a_provider_error_has_a_named_ending(
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
 def test_the_limit_of_a_subscription_has_its_reset_time(
-    tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]
+    tmp_path: Path, cli: Cli, record: Callable[[str, How], None]
 ) -> None:
     """With a login instead of a key the program reports the limit as an event with its reset time."""
     by_login = replace(cli, key="CLAUDE_CODE_OAUTH_TOKEN", without=("ANTHROPIC_API_KEY",))
     with ModelServer(replace(work(faults=(Fault(kind=FaultKind.LIMIT, turn=1),)), resets_in=7_200)) as server:
         project = a_project(tmp_path, by_login, server, limits=SHORT)
         how = carried(project)
-        tell("limit-login", how)
-    assert (how.kind, how.outcome) == ENDINGS["limit"], how.told
+        record("limit-login", how)
+    assert (how.kind, how.outcome) == ENDINGS["limit"], how.output
     assert 7_000 < wait_s(project) < 7_600
     assert running(tmp_path) == []
 
@@ -137,20 +137,20 @@ WRAP_UP = "Your context is nearly full"
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
 @pytest.mark.parametrize("when", ["while a tool runs", "while it says its last words"])
 def test_an_agent_with_a_full_context_wraps_up_and_hands_over(
-    tmp_path: Path, cli: Cli, when: str, tell: Callable[[str, How], None]
+    tmp_path: Path, cli: Cli, when: str, record: Callable[[str, How], None]
 ) -> None:
     """The real program takes a message in while it works, ends by itself, and its successor has its words."""
     first = (Write("half.txt", "x\n"), Run("sleep 2"), Say("I would go on."))
-    told = {"status": "partial", "summary": "Next: write 1.txt, line 1.", "items": []}
+    partial = {"status": "partial", "summary": "Next: write 1.txt, line 1.", "items": []}
     scenario = work(implement=first if when == "while a tool runs" else first[-1:])
-    wrap_up = (Run(f"echo '{json.dumps(told)}' > \"$RUNPLAN_RETURN\""), Say("Wrapped up."))
+    wrap_up = (Run(f"echo '{json.dumps(partial)}' > \"$RUNPLAN_RETURN\""), Say("Wrapped up."))
     after = (Write("1.txt", "one\n"), Say("Phase 1 is done."))
     parts: dict[str, tuple[Turn, ...]] = {WRAP_UP: wrap_up, "# Hand-over 1": after, **scenario.parts}
     with ModelServer(replace(scenario, parts=parts, small="# Hand-over 1")) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS, more="context = 1500\n")
         how = carried(project)
-    tell("hand-over" if when == "while a tool runs" else "hand-over-last", how)
-    assert how.outcome == "landed", how.told
+    record("hand-over" if when == "while a tool runs" else "hand-over-last", how)
+    assert how.outcome == "landed", how.output
     (handed,) = [body for kind, body in project.events() if kind == "HandedOver"]
     assert "> Next: write 1.txt, line 1." in handed["note"]
     ended = endings(project)
@@ -181,7 +181,7 @@ def test_the_memory_of_the_project_is_read_and_nothing_of_its_settings_runs(tmp_
         project.repo.write(".mcp.json", json.dumps(server_of_its_own))
         project.repo.commit("Configure the agent")
         how = carried(project)
-    assert how.outcome == "landed", how.told
+    assert how.outcome == "landed", how.output
     for part in (IMPLEMENT, VERIFY):
         heard = b"".join(seen.body for seen in server.seen if seen.part == part).decode()
         assert "Indent by tabs only." in heard
@@ -203,13 +203,13 @@ def test_a_configured_gateway_is_used_although_there_is_a_key(tmp_path: Path, cl
         )
         how = carried(project)
         shown = project.runplan("doctor").out
-    assert how.outcome == "landed", how.told
+    assert how.outcome == "landed", how.output
     assert {json.loads(seen.body)["model"] for seen in server.seen if seen.part} == {"gw-model"}
     assert f"login GATEWAY_KEY; address {server.url}/v1; model gw-model; billed to the account at gw" in shown
     assert running(tmp_path) == []
 
 
-def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
+def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
     """The model asks the verifier to write and commit: it cannot, or the change is detected."""
     sneak = (
         Write("sneaked.txt", "x\n"),
@@ -219,10 +219,10 @@ def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, tell: Callable[[st
     with ModelServer(work(verify=sneak)) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS)
         how = carried(project)
-        tell("read-only", how)
+        record("read-only", how)
         turns = {seen.turn for seen in server.seen if seen.part == VERIFY}
-    assert turns, how.told
-    assert how.outcome == ("landed" if cli.reads_only else "readonly-violated"), how.told
+    assert turns, how.output
+    assert how.outcome == ("landed" if cli.reads_only else "readonly-violated"), how.output
     refs = project.repo.git("for-each-ref", "--format=%(refname)").split()
     kept = [ref for ref in refs if "/parked/" in ref]
     for ref in set(refs) - set(kept):
@@ -232,7 +232,7 @@ def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, tell: Callable[[st
     assert running(tmp_path) == []
 
 
-def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
+def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
     """What the agent's own tools see: its key, and no other agent's, and none of the forge."""
     turns = (Run("env"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
     # A program whose model runs no commands runs the user's tests, and shows it their output.
@@ -240,12 +240,12 @@ def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, tell: C
     with ModelServer(work(implement=turns)) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS, more=more)
         how = carried(project)
-        tell("keys", how)
+        record("keys", how)
     said = b"\n".join(seen.body for seen in server.seen).decode()
     assert "RUNPLAN_ROLE=implement" in said, "the environment was never shown to the model"
     assert [name for name, secret in FORGE.items() if secret in said] == []
     assert [name for name, secret in FOREIGN.items() if secret in said] == []
-    assert how.outcome == "landed", how.told
+    assert how.outcome == "landed", how.output
     assert running(tmp_path) == []
 
 
@@ -256,21 +256,21 @@ def carried(project: Project) -> How:
     """The plan worked to an end, or to the point where it waits for a provider and says so."""
     started = time.monotonic()
     process = project.popen("start", "X", "finish", "auto", "--foreground")
-    told = ""
+    waiting = ""
     try:
-        while process.poll() is None and not (told := waits(project)):
+        while process.poll() is None and not (waiting := waits(project)):
             assert time.monotonic() - started < 2 * LONGEST_S, "runplan itself came to no end"
             time.sleep(0.05)
         seconds = time.monotonic() - started
-        if told:
+        if waiting:
             process.send_signal(signal.SIGINT)
     finally:
         error = ended(process)
-    outcome = "waiting" if told or process.returncode == 4 else "landed"
-    if process.returncode not in (0, 4) and not told:
+    outcome = "waiting" if waiting or process.returncode == 4 else "landed"
+    if process.returncode not in (0, 4) and not waiting:
         outcome = error.rstrip().rpartition("runplan: failed: ")[2]
     kinds = [each["kind"] for each in endings(project)]
-    return How(outcome=outcome, kind=kinds[-1] if kinds else "", told=f"{told}\n{error}", seconds=seconds)
+    return How(outcome=outcome, kind=kinds[-1] if kinds else "", output=f"{waiting}\n{error}", seconds=seconds)
 
 
 def waits(project: Project) -> str:

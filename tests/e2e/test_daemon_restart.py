@@ -62,7 +62,7 @@ def three_in_flight(project: Project, meanwhile: Meanwhile, place: Path) -> list
     return plans
 
 
-def processes_told(place: Path) -> dict[str, str]:
+def agent_pids(place: Path) -> dict[str, str]:
     return {n: (place / f"{n}.here").read_text().strip() for n in NUMBERS}
 
 
@@ -73,7 +73,7 @@ def test_three_running_plans_survive_a_killed_daemon_and_land_once(
     plans = three_in_flight(project, meanwhile, tmp_path)
     first = daemon_of(project)
     kill_daemon(project)
-    agents = processes_told(tmp_path)
+    agents = agent_pids(tmp_path)
     assert {int(pid) for pid in agents.values()} <= set(processes_of(project.home))
     second = project.popen(*verb)
     until(lambda: daemon_of(project) not in (0, first))
@@ -86,7 +86,7 @@ def test_three_running_plans_survive_a_killed_daemon_and_land_once(
     _, err = second.communicate(timeout=30)
     assert second.returncode == 0, err
     assert sorted(project.landed()) == list(NUMBERS)
-    assert processes_told(tmp_path) == agents, "no agent was started twice"
+    assert agent_pids(tmp_path) == agents, "no agent was started twice"
     assert all(project.dispatched(plan) == ["implement", "verify"] for plan in plans)
     assert project.leftovers() == []
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Desk:
-    """A user at a machine whose service manager is known."""
+class Machine:
+    """A home directory with a known service manager."""
 
     home: Path
 
@@ -35,8 +35,8 @@ class Desk:
 
     @property
     def printed(self) -> list[str]:
-        """What the service manager was printed, without what it was asked."""
-        file = self.home / "told"
+        """The changing commands that the service manager got."""
+        file = self.home / "manager.log"
         lines = file.read_text().splitlines() if file.exists() else []
         return [line for line in lines if not any(word in line for word in ("show-environment", "is-active", "print"))]
 
@@ -45,66 +45,66 @@ class Desk:
         return self.home / ".config/systemd/user/runplan.service"
 
 
-def a_desk(home: Path, *managers: str) -> Desk:
+def a_machine(home: Path, *managers: str) -> Machine:
     (home / "bin").mkdir()
     for name in managers:
         a_manager(home / "bin", name)
-    return Desk(home)
+    return Machine(home)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return a_desk(tmp_path, "systemctl")
+def machine(tmp_path: Path) -> Machine:
+    return a_machine(tmp_path, "systemctl")
 
 
-def test_a_dry_run_shows_the_file_and_changes_nothing(desk: Desk) -> None:
-    ran = desk.runplan("service", "install", "--dry-run")
+def test_a_dry_run_shows_the_file_and_changes_nothing(machine: Machine) -> None:
+    ran = machine.runplan("service", "install", "--dry-run")
 
     assert ran.code == 0
-    assert ran.out.startswith(f"# {desk.unit}\n")
+    assert ran.out.startswith(f"# {machine.unit}\n")
     assert f"ExecStart={sys.executable} -P -m runplan daemon\n" in ran.out
     assert ran.out.endswith("# systemctl --user daemon-reload\n# systemctl --user enable --now runplan.service\n")
-    assert not desk.unit.exists()
-    assert desk.printed == []
+    assert not machine.unit.exists()
+    assert machine.printed == []
 
 
-def test_install_writes_the_file_and_starts_the_daemon(desk: Desk) -> None:
-    ran = desk.runplan("service", "install")
+def test_install_writes_the_file_and_starts_the_daemon(machine: Machine) -> None:
+    ran = machine.runplan("service", "install")
 
-    assert (ran.code, ran.out) == (0, f"wrote {desk.unit}\nthe daemon runs, and starts at each login\n")
-    assert "Type=notify" in desk.unit.read_text()
-    assert desk.printed == ["systemctl --user daemon-reload", "systemctl --user enable --now runplan.service"]
+    assert (ran.code, ran.out) == (0, f"wrote {machine.unit}\nthe daemon runs, and starts at each login\n")
+    assert "Type=notify" in machine.unit.read_text()
+    assert machine.printed == ["systemctl --user daemon-reload", "systemctl --user enable --now runplan.service"]
 
 
-def test_install_prints_the_command_when_the_manager_does_not_answer(desk: Desk) -> None:
-    (desk.home / "deaf").touch()
+def test_install_prints_the_command_when_the_manager_does_not_answer(machine: Machine) -> None:
+    (machine.home / "deaf").touch()
 
-    ran = desk.runplan("service", "install")
+    ran = machine.runplan("service", "install")
 
     assert ran.code == 0
     assert "Not started: no systemctl user session here. Once you have one, run: systemctl --user" in ran.out
-    assert desk.unit.exists()
-    assert desk.printed == []
+    assert machine.unit.exists()
+    assert machine.printed == []
 
 
-def test_install_quotes_the_error_of_the_manager(desk: Desk) -> None:
-    (desk.home / "broken").touch()
+def test_install_quotes_the_error_of_the_manager(machine: Machine) -> None:
+    (machine.home / "broken").touch()
 
-    ran = desk.runplan("service", "install")
+    ran = machine.runplan("service", "install")
 
     assert (ran.code, ran.last) == (5, "runplan: systemctl --user enable --now runplan.service: Unit is masked.")
 
 
-def test_service_status_shows_installed_and_running(desk: Desk) -> None:
-    assert desk.runplan("service", "status").out.startswith(f"not installed; there is no {desk.unit}\n")
-    desk.runplan("service", "install")
-    assert desk.runplan("service", "status").out == f"installed as {desk.unit}, running\n"
-    (desk.home / "active").unlink()
-    assert desk.runplan("service", "status").out == f"installed as {desk.unit}, not running\n"
-    desk.unit.write_text("by another version")
-    assert "write it again: runplan service install" in desk.runplan("service", "status").out
-    assert json.loads(desk.runplan("service", "status", "--json").out) == {
-        "file": str(desk.unit),
+def test_service_status_shows_installed_and_running(machine: Machine) -> None:
+    assert machine.runplan("service", "status").out.startswith(f"not installed; there is no {machine.unit}\n")
+    machine.runplan("service", "install")
+    assert machine.runplan("service", "status").out == f"installed as {machine.unit}, running\n"
+    (machine.home / "active").unlink()
+    assert machine.runplan("service", "status").out == f"installed as {machine.unit}, not running\n"
+    machine.unit.write_text("by another version")
+    assert "write it again: runplan service install" in machine.runplan("service", "status").out
+    assert json.loads(machine.runplan("service", "status", "--json").out) == {
+        "file": str(machine.unit),
         "installed": True,
         "current": False,
         "active": False,
@@ -112,29 +112,29 @@ def test_service_status_shows_installed_and_running(desk: Desk) -> None:
     }
 
 
-def test_uninstall_stops_the_daemon_and_removes_the_file(desk: Desk) -> None:
-    desk.runplan("service", "install")
+def test_uninstall_stops_the_daemon_and_removes_the_file(machine: Machine) -> None:
+    machine.runplan("service", "install")
 
-    ran = desk.runplan("service", "uninstall")
+    ran = machine.runplan("service", "uninstall")
 
-    assert (ran.code, ran.out) == (0, f"removed {desk.unit}\n")
-    assert not desk.unit.exists()
-    assert desk.printed[2:] == ["systemctl --user disable --now runplan.service", "systemctl --user daemon-reload"]
-    assert desk.runplan("service", "uninstall").out == f"there is no {desk.unit}\n"
+    assert (ran.code, ran.out) == (0, f"removed {machine.unit}\n")
+    assert not machine.unit.exists()
+    assert machine.printed[2:] == ["systemctl --user disable --now runplan.service", "systemctl --user daemon-reload"]
+    assert machine.runplan("service", "uninstall").out == f"there is no {machine.unit}\n"
 
 
 def test_install_writes_a_property_list_for_launchd(tmp_path: Path) -> None:
-    desk = a_desk(tmp_path, "launchctl")
+    machine = a_machine(tmp_path, "launchctl")
     file = tmp_path / "Library/LaunchAgents/runplan.daemon.plist"
 
-    assert desk.runplan("service", "install").code == 0
+    assert machine.runplan("service", "install").code == 0
     assert "<key>ProgramArguments</key>" in file.read_text()
-    assert desk.printed == [f"launchctl bootstrap gui/{os.getuid()} {file}"]
-    assert desk.runplan("service", "uninstall").out == f"removed {file}\n"
+    assert machine.printed == [f"launchctl bootstrap gui/{os.getuid()} {file}"]
+    assert machine.runplan("service", "uninstall").out == f"removed {file}\n"
 
 
 def test_install_without_a_service_manager_is_refused(tmp_path: Path) -> None:
-    ran = a_desk(tmp_path).runplan("service", "install")
+    ran = a_machine(tmp_path).runplan("service", "install")
 
     assert (ran.code, ran.last) == (
         2,
@@ -142,10 +142,10 @@ def test_install_without_a_service_manager_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_install_is_refused_inside_an_agent(desk: Desk) -> None:
-    assert desk.runplan("service", "install", RUNPLAN_AGENT="1").code == 2
-    assert not desk.unit.exists()
-    assert desk.runplan("service", "status", RUNPLAN_AGENT="1").code == 0
+def test_install_is_refused_inside_an_agent(machine: Machine) -> None:
+    assert machine.runplan("service", "install", RUNPLAN_AGENT="1").code == 2
+    assert not machine.unit.exists()
+    assert machine.runplan("service", "status", RUNPLAN_AGENT="1").code == 0
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is asked")

@@ -44,7 +44,7 @@ def alone(id_: str, *more: str) -> str:
     return "\n\n".join([f"Touches: {id_}.txt", *more])
 
 
-def beside(run: dict[str, Any]) -> list[str]:
+def parallel_phases(run: dict[str, Any]) -> list[str]:
     """The phases that run in parallel, from `status`."""
     return [lane["phase"] for lane in run["lanes"]]
 
@@ -68,7 +68,7 @@ def test_phases_with_different_touches_run_in_parallel_and_land_in_turn(project:
         meanwhile.reached(id_)
     seen = project.runplan("status", "X", "--json").json
     assert seen["run"]["phase"] == "1"
-    assert beside(seen["run"]) == ["1", "2", "3"]
+    assert parallel_phases(seen["run"]) == ["1", "2", "3"]
     assert [phase["status"] for phase in seen["phases"]] == ["in-progress"] * 3
     for id_ in ("2", "3", "1"):
         meanwhile.let_on(id_)
@@ -102,10 +102,10 @@ def test_a_dependent_or_overlapping_phase_starts_after_the_landing(project: Proj
     assert project.runplan("start", "X", "finish", "auto").code == 0
     meanwhile.reached("1")
     meanwhile.reached("2")
-    assert beside(run_of(project)) == ["1", "2"]
+    assert parallel_phases(run_of(project)) == ["1", "2"]
     meanwhile.let_on("1")
     meanwhile.reached("3")  # phase 2 still runs
-    assert beside(run_of(project)) == ["2", "3"]
+    assert parallel_phases(run_of(project)) == ["2", "3"]
     meanwhile.let_on("2")
     meanwhile.reached("4")
     meanwhile.let_on("3")

@@ -67,11 +67,11 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     assert values["tests"] == {"command": "make test"}
     assert [values["agents"][role] for role in ("implementer", "verifier", "planner")] == ["claude", "codex", "claude"]
     assert set(values["agents"]) == {"implementer", "verifier", "planner"}
-    told = capsys.readouterr().out
-    assert "claude implements, codex verifies" in told
-    assert str(repo.path / "runplan.toml") in told
+    output = capsys.readouterr().out
+    assert "claude implements, codex verifies" in output
+    assert str(repo.path / "runplan.toml") in output
     commit = "git add runplan.toml && git commit -m 'Settings of runplan' -- runplan.toml"
-    assert told.endswith(f"Next: runplan doctor; then commit it: {commit}\n")
+    assert output.endswith(f"Next: runplan doctor; then commit it: {commit}\n")
 
 
 def test_after_init_doctor_finds_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,10 +168,10 @@ def test_the_doctor_continues_when_the_settings_cannot_be_read(
     repo = make_repo(tmp_path / "app", **{"runplan.toml": "[run\n"})
     monkeypatch.chdir(repo.path)
     assert call("doctor") is Exit.USAGE
-    told = capsys.readouterr().out.splitlines()
-    faults = [line for line in told if line.startswith("FAIL")]
+    output = capsys.readouterr().out.splitlines()
+    faults = [line for line in output if line.startswith("FAIL")]
     assert faults[0] == "FAIL  settings    runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"
-    assert "-> " in told[2]
+    assert "-> " in output[2]
     assert faults[1:] == []
 
 
@@ -183,9 +183,9 @@ def test_the_doctor_shows_the_version_of_an_agent(
     repo = make_repo(tmp_path / "app")
     monkeypatch.chdir(repo.path)
     call("doctor")
-    told = capsys.readouterr().out
-    assert "codex (codex 0.166.0)" in told
-    assert "claude (claude)" in told
+    output = capsys.readouterr().out
+    assert "codex (codex 0.166.0)" in output
+    assert "claude (claude)" in output
 
 
 def test_the_doctor_lists_leftovers(
@@ -269,8 +269,8 @@ def test_the_doctor_finds_an_agent_without_key_and_login(
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name)
     assert call("doctor") is Exit.USAGE
-    told = capsys.readouterr().out
-    assert "claude: neither ANTHROPIC_API_KEY" in told
+    output = capsys.readouterr().out
+    assert "claude: neither ANTHROPIC_API_KEY" in output
     for login in (".claude/.credentials.json", ".codex/auth.json"):
         (tmp_path / "home" / login).parent.mkdir(parents=True)
         (tmp_path / "home" / login).write_text("{}", encoding="utf-8")

@@ -239,7 +239,7 @@ class Wall:
 #: A file in its home makes it deaf or refuse.
 MANAGER = """\
 #!/bin/sh
-echo "${0##*/} $*" >>"$HOME/told"
+echo "${0##*/} $*" >>"$HOME/manager.log"
 case "$*" in
   *show-environment*|"print gui/"[0-9]*) test ! -e "$HOME/deaf" ;;
   *is-active*) test -e "$HOME/active" ;;

@@ -29,8 +29,8 @@ def ago(minutes: float) -> datetime:
 
 
 def a_run(minutes: float = 12, **more: Any) -> RunRow:
-    told = {"state": "running", "phase": "1", "step": "implement", "attempt": 1, "outcome": None, "reason": None}
-    facts = {**told, "waiting_for": None, "landing": "cherry-pick", "since": iso(ago(minutes)), **more}
+    base = {"state": "running", "phase": "1", "step": "implement", "attempt": 1, "outcome": None, "reason": None}
+    facts = {**base, "waiting_for": None, "landing": "cherry-pick", "since": iso(ago(minutes)), **more}
     return RunRow(id="r1a2b3c4", plan="plans/x.md", started=iso(ago(60)), **facts)
 
 
@@ -57,8 +57,8 @@ def lines(seen: Seen, style: Style | None = None, unpriced: tuple[str, ...] = ()
 
 def at_work(**more: Any) -> Seen:
     outputs = {"r.1": more.pop("output", ago(0.5))}
-    told = {"run": a_run(), "work": some_work(), "outputs": outputs, "owner": "1:2:3", "alive": True, **more}
-    return Seen(**told)
+    fields = {"run": a_run(), "work": some_work(), "outputs": outputs, "owner": "1:2:3", "alive": True, **more}
+    return Seen(**fields)
 
 
 def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
