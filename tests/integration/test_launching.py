@@ -70,11 +70,11 @@ def test_a_daemon_is_started_where_none_runs_and_found_by_the_next(env: Env) -> 
 def test_a_started_daemon_has_no_terminal_and_no_key(env: Env) -> None:
     reach(env, "0.1.0")
 
-    told = (state_directory(env) / "told").read_text()
+    facts = (state_directory(env) / "started").read_text()
 
-    assert told.startswith("/ True ")
-    assert "'PATH'" in told
-    assert "ANTHROPIC_API_KEY" not in told
+    assert facts.startswith("/ True ")
+    assert "'PATH'" in facts
+    assert "ANTHROPIC_API_KEY" not in facts
 
 
 def test_a_daemon_outlives_the_process_that_started_it(env: Env) -> None:
@@ -143,9 +143,9 @@ def test_many_simultaneous_callers_reach_the_same_daemon(env: Env) -> None:
     code = f"from runplan.daemon import client as launching; print({reached}.hello.pid)"
     many = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
 
-    told = {one.communicate(timeout=60)[0] for one in many}
+    answers = {one.communicate(timeout=60)[0] for one in many}
 
-    assert len(told) == 1
+    assert len(answers) == 1
     assert all(one.returncode == 0 for one in many)
 
 
@@ -157,7 +157,7 @@ def in_the_hands_of_a_manager(env: Env, tmp_path: Path, version: str) -> Env:
     (a_manager(tmp_path / "bin") / "systemctl").write_text(
         f'#!/bin/sh\ntest "$*" = "--user start runplan.service" || exit 1\n'
         f"setsid {words} </dev/null >/dev/null 2>&1 &\n"
-        f"until test -e {state_directory(env)}/told; do sleep 0.01; done\n"
+        f"until test -e {state_directory(env)}/started; do sleep 0.01; done\n"
     )
     return env | {"PATH": f"{tmp_path}/bin:{env['PATH']}"}
 

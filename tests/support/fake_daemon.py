@@ -112,8 +112,8 @@ def main(version: str, *words: str) -> int:
             singleton.take(state_directory(env), version=version, since=SINCE, wait_s=0.5),
             closing(ControlServer(socket_path(env), echo.answer, echo.failed.append)) as server,
         ):
-            told = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"
-            (state_directory(env) / "told").write_text(told, encoding="utf-8")
+            facts = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"
+            (state_directory(env) / "started").write_text(facts, encoding="utf-8")
             with serving(server):
                 while not stopped and (not echo.drained or "stays" in words):
                     time.sleep(0.02)

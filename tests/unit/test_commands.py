@@ -11,7 +11,7 @@ from runplan.text import command
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "shell_text"),
     [
         (("runplan", "retry", "plans/X.md"), "runplan retry plans/X.md"),
         (("git", "fetch", "--deepen=100"), "git fetch --deepen=100"),
@@ -21,8 +21,8 @@ from runplan.text import command
         (("git", "branch", ""), "git branch ''"),
     ],
 )
-def test_a_command_is_shown_as_a_shell_takes_it(words: tuple[str, ...], told: str) -> None:
-    assert command(*words) == told
+def test_a_command_is_shown_as_a_shell_takes_it(words: tuple[str, ...], shell_text: str) -> None:
+    assert command(*words) == shell_text
 
 
 @given(st.lists(st.text(), min_size=1))

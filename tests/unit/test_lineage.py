@@ -11,7 +11,7 @@ BRANCH = "refs/heads/runplan/x/1"
 BASE = "b" * 40
 
 
-def told(found: Lineage) -> str:
+def refusal_text(found: Lineage) -> str:
     return off_base(found, branch=BRANCH, base=BASE)
 
 
@@ -21,18 +21,18 @@ def brought(number: int) -> Lineage:
 
 
 def test_a_line_of_its_own_commits_may_land() -> None:
-    assert told(Lineage(on_base=True)) == ""
+    assert refusal_text(Lineage(on_base=True)) == ""
 
 
 def test_a_branch_that_left_its_base_may_not() -> None:
-    assert told(Lineage(on_base=False)).startswith(
+    assert refusal_text(Lineage(on_base=False)).startswith(
         f"the branch runplan/x/1 no longer contains its base {BASE[:12]}: it"
     )
 
 
 def test_a_foreign_commit_is_named_with_its_ref() -> None:
-    assert f"a commit that this attempt did not make: {'0' * 12} Theirs 0 (on origin/main);" in told(brought(1))
-    assert "Theirs 2 (on origin/main) and 2 more; nothing landed, and the work is kept on runplan/x/1" in told(
+    assert f"a commit that this attempt did not make: {'0' * 12} Theirs 0 (on origin/main);" in refusal_text(brought(1))
+    assert "Theirs 2 (on origin/main) and 2 more; nothing landed, and the work is kept on runplan/x/1" in refusal_text(
         brought(5)
     )
 

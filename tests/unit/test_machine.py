@@ -287,8 +287,8 @@ def test_an_armed_handover_changes_the_explanation_and_no_action() -> None:
     armed = apply(state, e.HandoverArmed(id="d", percent=52, note="n"))
     assert decide(armed).actions == decide(state).actions
     assert decide(armed).why == "r is running (implement); its context is 52 % full, a hand-over is prepared"
-    told = apply(state, e.HandoverArmed(id="d", percent=66, note="n", estimated=True))
-    assert "is about 66 % full" in decide(told).why
+    armed_state = apply(state, e.HandoverArmed(id="d", percent=66, note="n", estimated=True))
+    assert "is about 66 % full" in decide(armed_state).why
     for after in (
         e.WorkTaken(head="h", tree="t1", commits=1),
         e.HandedOver(number=2, head="h", tree="t", note="", why="full"),

@@ -20,9 +20,9 @@ def settled(**values: Any) -> Settings:
 
 
 def refusal(**values: Any) -> str:
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as raised:
         settled(**values)
-    return str(told.value)
+    return str(raised.value)
 
 
 def test_without_any_layer_every_key_has_its_default() -> None:
@@ -94,9 +94,9 @@ def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
 )
 def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], message: str) -> None:
     """Every message begins with the file and says what would be right."""
-    told = refusal(**values)
-    assert told.startswith("runplan.toml: ")
-    assert message in told
+    raised = refusal(**values)
+    assert raised.startswith("runplan.toml: ")
+    assert message in raised
 
 
 @pytest.mark.parametrize(

@@ -201,9 +201,9 @@ def test_events_without_work_keep_a_good_end(more: AgentEvent) -> None:
 
 def test_an_incomplete_total_is_at_least_the_sum_so_far() -> None:
     seen = Spent(usage=Usage(input_tokens=900, output_tokens=5, cached_tokens=300), of="m")
-    told = Usage(input_tokens=100, output_tokens=7, usd=0.5, cached_tokens=50)
+    reported_usage = Usage(input_tokens=100, output_tokens=7, usd=0.5, cached_tokens=50)
     larger = Usage(input_tokens=900, output_tokens=7, usd=0.5, cached_tokens=300)
-    assert folded(seen, Spent(usage=told, total=True, least=True)).tally.usage == larger
-    assert folded(seen, Spent(usage=told, total=True)).tally.usage == told
+    assert folded(seen, Spent(usage=reported_usage, total=True, least=True)).tally.usage == larger
+    assert folded(seen, Spent(usage=reported_usage, total=True)).tally.usage == reported_usage
     whole = Usage(input_tokens=1_000, output_tokens=9, cached_tokens=0)
     assert folded(seen, Spent(usage=whole, total=True, least=True)).tally.usage == whole

@@ -360,12 +360,12 @@ def test_each_place_and_kind_is_reported_once() -> None:
 
 
 def test_messages_and_new_names_are_searched_and_the_secret_is_not_printed() -> None:
-    told = found(
+    leaked = found(
         wrote("x", path=f"{TOKEN}.txt", added=True),
         wrote("y", path=f"{OTHER}.txt"),
         messages=(f"Use {TOKEN}\n", "Fine\n"),
     )
-    assert told == [
+    assert leaked == [
         "[redacted].txt: its name contains a GitHub token",
         "a commit message: seems to contain a GitHub token",
     ]
