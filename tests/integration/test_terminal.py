@@ -76,7 +76,17 @@ progress.show(e.DispatchEnded(id="r.1", role="implement", agent="claude", ending
 def test_a_running_agent_has_a_live_line_with_its_elapsed_time(tmp_path: Path) -> None:
     shown = on_terminal([sys.executable, "-c", RUN], cwd=tmp_path, env={**os.environ, "TERM": "xterm"})
     live, _, last = shown.partition("\r\x1b[K")
-    assert "implement claude 1s" in live
+    assert "  implement  claude, 1s" in live, "in the column of its last line"
     assert last.startswith("  implement  claude, 1s")
     piped = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True)
     assert piped.stderr == "  implement  claude …\n"
+
+
+def test_progress_is_wrapped_below_its_words(tmp_path: Path) -> None:
+    held = (
+        'from runplan.cli.show import progress as p; from runplan.run import events as e; p.show(e.LandingHeld(id="", '
+    )
+    shown = on_terminal(
+        [sys.executable, "-c", f"{held}why='a long list of words'))"], cwd=tmp_path, env={**os.environ, "COLUMNS": "30"}
+    )
+    assert shown.splitlines() == ["  landing    waits: a long", "             list of words"]

@@ -48,7 +48,8 @@ def say(text: str) -> None:
 def _coloured(text: str) -> str:
     style = Style.of(sys.stderr)
     lines = []
-    for line in text.split("\n"):
+    for one in text.split("\n"):
+        line = style.wrap(one, " " * 13) if one.startswith("  ") else one  # not a command that is copied
         word = line.strip().partition(" ")[0]
         colour = BOLD if line.startswith(("phase ", "undo phase ")) else _COLOURS.get(word, "")
         lines.append(line.replace(word, style.paint(word, colour), 1) if colour else line)
@@ -70,7 +71,7 @@ class LiveLine:
         match event:
             case e.DispatchStarted(id=id_, role=role, agent=agent) if sys.stderr.isatty():
                 with self._lock:
-                    self._running[lane + id_] = (f"{lane}{role}", agent or "command", time.monotonic())
+                    self._running[lane + id_] = (f"{lane}{role}", agent, time.monotonic())
                     if not self._is_refreshed:
                         self._style, self._is_refreshed = Style.of(sys.stderr), True
                         threading.Thread(target=self._refresh, daemon=True).start()
@@ -78,7 +79,8 @@ class LiveLine:
                 with self._lock:
                     found = self._running.pop(lane + id_, None)
                 if found is not None and event.ending == "exited":
-                    return f"  {event.role:<10} {found[1]}, {elapsed(time.monotonic() - found[2])}"
+                    took = elapsed(time.monotonic() - found[2])
+                    return f"  {event.role:<10} {f'{found[1]}, {took}' if found[1] else f'took {took}'}"
             case _:
                 pass
         return ""
@@ -101,7 +103,9 @@ class LiveLine:
 
     def _draw(self) -> None:
         now = time.monotonic()
-        parts = [f"{role} {agent} {elapsed(now - began)}" for role, agent, began in self._running.values()]
+        parts = [
+            f"{role:<10} {agent or 'runs'}, {elapsed(now - began)}" for role, agent, began in self._running.values()
+        ]
         text = f"  {' · '.join(parts)}"[: (self._style.width or 80) - 1]
         sys.stderr.write(f"\r{self._style.paint(text, DIM)}\x1b[K")
         sys.stderr.flush()
