@@ -103,36 +103,37 @@ def _stop(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], 
     """Cancel schedules and end runs, of one plan or of all; messages, and the error to end with."""
     if not Store.exists(at.state):
         return [], None
-    lines, still_ending = _end_foreground(at, plan, force=force)
-    plans = [one for one in kept_plans(at) if plan in ("", one) and one not in still_ending]
+    lines, still_running = _end_foreground(at, plan, force=force)
+    error = Unreachable("; ".join(still_running.values())) if still_running else None
+    plans = [one for one in kept_plans(at) if plan in ("", one) and one not in still_running]
     commands = [Command(plan=one, verb="stop", arguments={}, by="runplan stop", at="") for one in plans]
     if not commands:
-        return lines, None
+        return lines, error
     try:
         answers = submit.submit(at, commands, messages=execute.MESSAGES)
-    except Unreachable as error:
+    except Unreachable as failed:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
         lines += [f"Ended the agent of {one}; its work is kept" for one in end_recorded_agents(at.state, plan)]
-        is_queued = isinstance(error, submit.Queued | submit.Unstored)  # the daemon executes it when it can
-        return lines, error if is_queued else Unreachable(f"{error}; then stop it again")
+        is_queued = isinstance(failed, submit.Queued | submit.Unstored)  # the daemon executes it when it can
+        return lines, failed if is_queued else Unreachable(f"{failed}; then stop it again")
     answered = [answer for answer in answers if answer is not None]
     lines += [line for answer in answered for line in answer.lines]
     if None in answers:
         lines.append(execute.BUSY)
     refused = next((answer for answer in answered if answer.error), None)
-    return lines, error_with(refused.error, refused.exit) if refused is not None else None
+    return lines, error_with(refused.error, refused.exit) if refused is not None else error
 
 
-def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], list[str]]:
-    """End foreground runs in other terminals as Ctrl-C twice does; messages, and the plans that are still ending."""
+def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], dict[str, str]]:
+    """End foreground runs in other terminals as Ctrl-C twice does; messages, and errors by plan."""
     store = at.store()
     if store is None:
-        return [], []
+        return [], {}
     with closing(store):
         claims = {key: owner for key, (_, owner, _) in store.claims("plan").items() if plan in ("", key)}
     daemon = singleton.holder(state_directory(at.env))
     others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
-    lines, still_ending = [], []
+    lines, still_running = list[str](), dict[str, str]()
     for key, owner in claims.items():
         process = processes.living(owner) if owner not in others else None
         if process is None:
@@ -141,11 +142,11 @@ def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[l
         for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT):
             processes.send(process, number)
         if processes.await_gone([process], timeout_s=ENDING_S):
-            still_ending.append(key)
-            lines.append(f"The run of {key} in process {process.pid} is still ending; run stop again")
+            at_once = command("runplan", "stop", key, "--force")
+            still_running[key] = f"the run of {key} in process {process.pid} still runs; end it at once: {at_once}"
         else:
             lines.append(f"Stopped the run of {key} in process {process.pid}")
-    return lines, still_ending
+    return lines, still_running
 
 
 VERBS = {
