@@ -158,7 +158,8 @@ class Interruption:
         with suppress(OSError):
             os.write(self._wake_w, b".")
             message = f"runplan: agents have {in_words(self._grace_s)} to finish; press Ctrl-C again to end them now\n"
-            os.write(2, message.encode())  # not through a stream, whose buffer may be in use
+            over = "\r\x1b[K" if os.isatty(2) else ""  # the live line
+            os.write(2, f"{over}{message}".encode())  # not through a stream, whose buffer may be in use
 
 
 class Outcome(Struct, frozen=True, kw_only=True):

@@ -82,6 +82,25 @@ def test_a_running_agent_has_a_live_line_with_its_elapsed_time(tmp_path: Path) -
     assert piped.stderr == "  implement  claude …\n"
 
 
+ERROR = """
+import sys, time
+from runplan.cli.show import progress
+from runplan.run import events as e
+try:
+    with progress.live():
+        progress.show(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
+        time.sleep(1.5)
+        raise KeyboardInterrupt
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr)
+"""
+
+
+def test_an_error_replaces_the_live_line(tmp_path: Path) -> None:
+    shown = on_terminal([sys.executable, "-c", ERROR], cwd=tmp_path, env={**os.environ, "TERM": "xterm"})
+    assert shown.endswith("\r\x1b[Kinterrupted\r\n")
+
+
 def test_progress_is_wrapped_below_its_words(tmp_path: Path) -> None:
     held = (
         'from runplan.cli.show import progress as p; from runplan.run import events as e; p.show(e.LandingHeld(id="", '

@@ -85,8 +85,9 @@ def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
 def _follow(at: RepositoryContext, plan: str, run: str) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
     try:
-        for event in queue.follow(at, plan, run):
-            progress.show(event)
+        with progress.live():
+            for event in queue.follow(at, plan, run):
+                progress.show(event)
     except KeyboardInterrupt:
         again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
         raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
@@ -117,6 +118,7 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
         admit_agents(at)
     plan = request.started.plan
     with (
+        progress.live(),
         Interruption(load_user(at.env).daemon.grace_s) as interruption,
         open_repository(at, wakeup=interruption.wakeup) as repository,
         prepare.retry_hint(plan),

@@ -91,6 +91,11 @@ class LiveLine:
             self._clear()
             yield
 
+    def stop(self) -> None:
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._running.clear()
+            self._clear()
+
     def _refresh(self) -> None:
         while True:
             time.sleep(1.0)
@@ -114,10 +119,20 @@ class LiveLine:
     def _clear(self) -> None:
         if self._is_shown:
             sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
             self._is_shown = False
 
 
 _LIVE = LiveLine()
+
+
+@contextlib.contextmanager
+def live() -> Iterator[None]:
+    """Remove the live line at the end, also after an error."""
+    try:
+        yield
+    finally:
+        _LIVE.stop()
 
 
 def sentence(event: e.Event) -> str:
