@@ -33,7 +33,7 @@ class Storm:
 
 STORMS = {
     "foreground": Storm(
-        scene=Scene(name="soak", about="twenty phases", plans={"X": tuple(map(str, range(1, 21)))}),
+        scene=Scene(name="soak", about="ten phases", plans={"X": tuple(map(str, range(1, 11)))}),
         victims=("runner", "runner", "power", "power", "git", "agent"),
         pause_s=(0, 0.6),
     ),

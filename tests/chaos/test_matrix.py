@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SAMPLE = [
-    (World(runner="foreground", scene="two", way="cherry-pick"), 4),
-    (World(runner="foreground", scene="checked", way="direct"), 3),
+    (World(runner="foreground", scene="two", way="cherry-pick"), 3),
+    (World(runner="foreground", scene="checked", way="direct"), 2),
     (World(runner="daemon", scene="two", way="cherry-pick"), 2),
 ]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(("runner", "kills", "seed"), [("foreground", 12, 11)])
+@pytest.mark.parametrize(("runner", "kills", "seed"), [("foreground", 8, 11)])
 def test_plans_killed_at_random_moments_end_as_if_nothing_had_happened(
     tmp_path: Path, runner: str, kills: int, seed: int
 ) -> None:
