@@ -268,15 +268,16 @@ def test_a_stop_ends_the_agent_of_a_killed_foreground_run(project: Project, mean
     until(lambda: processes_of(project.home) == [])
 
 
-def test_a_foreground_run_that_does_not_end_is_stopped_by_force(project: Project, meanwhile: Meanwhile) -> None:
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
+def test_a_foreground_run_that_ctrl_z_stopped_is_ended(
+    project: Project, meanwhile: Meanwhile, force: tuple[str, ...]
+) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     with project.running("start", "X", "1", "auto", "--foreground") as foreground:
         meanwhile.reached("agent")
         foreground.send_signal(signal.SIGSTOP)
-        ran = project.runplan("stop")
-        still = f"runplan: the run of plans/X.md in process {foreground.pid} still runs; end it at once: "
-        assert (ran.code, ran.last) == (5, f"{still}runplan stop plans/X.md --force")
-        assert project.runplan("stop", "X", "--force").code == 0
+        ran = project.runplan("stop", "X", *force)
+        assert (ran.code, f"Stopped the run of plans/X.md in process {foreground.pid}" in ran.err) == (0, True), ran.err
     until_runs_are(project, "stopped")
     until(lambda: processes_of(project.home) == [])
 

@@ -138,8 +138,8 @@ def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[l
         process = processes.living(owner) if owner not in others else None
         if process is None:
             continue
-        # The second signal ends the agents; the same signal twice could be delivered once.
-        for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT):
+        # The second signal ends the agents; the same signal twice could be delivered once. Ctrl-Z may have stopped it.
+        for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
             processes.send(process, number)
         if processes.await_gone([process], timeout_s=ENDING_S):
             at_once = command("runplan", "stop", key, "--force")
