@@ -29,7 +29,7 @@ from runplan.supervise.files import DispatchFiles, ShimRecord
 from runplan.times import iso
 from tests.support.builders import read, record
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, copied, ended, set_up, until, work, writes
-from tests.support.daemons import shell_agent, waits
+from tests.support.daemons import none_left, shell_agent, waits
 from tests.support.fake_daemon import a_door
 from tests.support.samples import SAMPLES
 
@@ -350,8 +350,9 @@ def plan_every(store: Store, spec: str, plan: str = "plans/X.md", *, since: date
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1")
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1")
 
 
 def test_next_without_schedules_creates_no_files(project: Project) -> None:
