@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import names
-from runplan.errors import RefusedEarly, Unreachable, UsageError
+from runplan.errors import NotFound, RefusedEarly, Unreachable, UsageError
 from runplan.git.command import borrowing
 from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from runplan.git.repository import Repository
     from runplan.run.events import RunStarted
+    from runplan.run.rows import RunRow
     from runplan.settings.load import LoadedSettings
     from runplan.settings.schema import Settings
     from runplan.store.sqlite import Store
@@ -185,6 +186,16 @@ def refuse_under_agent(verb: str) -> None:
 
 
 # --- plans --------------------------------------------------------------------------------------------
+
+
+def newest_run(at: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
+    """The newest run of the plan, or of all plans without a word, and the journal it is in."""
+    path = plan_path(at, word) if word is not None else None
+    store = at.store()
+    found = store.runs(path, limit=1) if store is not None else []
+    if store is None or not found:
+        raise NotFound(f"no run of {path or 'any plan'} is recorded here")
+    return store, found[0]
 
 
 def plan_path(at: RepositoryContext, word: str) -> str:

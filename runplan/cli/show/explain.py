@@ -29,17 +29,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context, plan_path
+    from runplan.engine.context import newest_run, open_context
     from runplan.store.journal import recorded
 
     warnings = Warnings()
     with open_context(warn=warnings.warn) as at:
-        store = at.store()
-        path = plan_path(at, args.plan) if args.plan is not None else None
-        found = store.runs(path, limit=1) if store is not None else []
-        if store is None or not found:
-            raise NotFound(f"no run of {path or 'any plan'} is recorded here")
-        newest = found[0]
+        store, newest = newest_run(at, args.plan)
         every = _steps(recorded(store, newest.id))
     steps = [step for step in every if args.phase in (None, step["phase"])]
     if args.phase and not steps:

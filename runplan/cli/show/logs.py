@@ -38,19 +38,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context, plan_path
+    from runplan.engine.context import newest_run, open_context
 
     warnings = Warnings()
     with open_context(warn=warnings.warn) as at:
-        store = at.store()
-        path = plan_path(at, args.plan) if args.plan is not None else None
-        found = store.runs(path, limit=1) if store is not None else []
-        if store is None or not found:
-            raise NotFound(f"no run of {path or 'any plan'} is recorded here")
+        store, newest = newest_run(at, args.plan)
         if args.agent:
-            _print_transcripts(store, found[0], at.state / "dispatch", follow=args.follow)
+            _print_transcripts(store, newest, at.state / "dispatch", follow=args.follow)
         else:
-            _print_events(store, found[0], follow=args.follow, as_json=args.json)
+            _print_events(store, newest, follow=args.follow, as_json=args.json)
     return warnings.exit
 
 
