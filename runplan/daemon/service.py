@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from runplan.daemon.servicefiles import LABEL, STOP_S, UNIT, Service, launchd_list, systemd_unit
 from runplan.errors import RefusedEarly, Unreachable
-from runplan.ops.servicefiles import LABEL, STOP_S, UNIT, Service, launchd_list, systemd_unit
 from runplan.settings.places import OUTPUT, home, state_directory
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.ops.servicefiles import Service, systemd_unit
+from runplan.daemon.servicefiles import Service, systemd_unit
 from tests.support.cli import RUNPLAN, Ran
 from tests.support.daemons import a_manager
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from runplan.cli.setup import discovery as repository
+from runplan.cli.setup.discovery import is_writable, look_around, role_agents
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.repository import OLDEST_GIT
 from runplan.gitfacts import Identity
-from runplan.ops import discovery as repository
-from runplan.ops.discovery import is_writable, look_around, role_agents
 from runplan.settings.load import Layer
 from tests.support.builders import settle
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 
 if TYPE_CHECKING:
-    from runplan.ops.discovery import Facts
+    from runplan.cli.setup.discovery import Facts
 
 
 def seen(path: Path, **env: str) -> Facts:
@@ -147,7 +147,7 @@ def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path
 
 def test_without_git_the_message_says_what_to_install(tmp_path: Path) -> None:
     """GitPython looks for git when it is imported, so this needs a process of its own."""
-    asked = "import sys; from pathlib import Path; from runplan.ops.discovery import look_around as look"
+    asked = "import sys; from pathlib import Path; from runplan.cli.setup.discovery import look_around as look"
     ran = subprocess.run(
         [sys.executable, "-c", f"{asked}; look(Path.cwd(), env={{}})"],
         env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},

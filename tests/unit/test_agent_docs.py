@@ -12,7 +12,7 @@ import pytest
 from runplan.agents.adapter import Task
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import EndingKind
-from runplan.ops.discovery import known_agents
+from runplan.cli.setup.discovery import known_agents
 from runplan.run.dispatch import Role
 from runplan.run.usage import Finished, Message, Started, TroubleKind, Unread
 from runplan.settings.schema import AGENT_KEYS, AgentTable

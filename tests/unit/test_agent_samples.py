@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.ops.discovery import known_agents
+from runplan.cli.setup.discovery import known_agents
 from tests.support.samples import FOLDERS, ending, expected, expected_of, meta, outcome, streams
 
 #: What a folder may say of a stream.

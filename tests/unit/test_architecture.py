@@ -17,7 +17,7 @@ MODULES = {
 }
 #: The packages from top to bottom: each may import those below it, and the top-level modules.
 ORDER = (
-    *("cli", "daemon", "engine", "steps", "ops", "report", "landing", "supervise", "agents", "git", "store"),
+    *("cli", "daemon", "engine", "steps", "report", "landing", "supervise", "agents", "git", "store"),
     *("settings", "checks", "run", "plan"),
 )
 #: Packages, and modules of others, whose functions take values and return values.
@@ -27,7 +27,7 @@ PURE_MODULES = (
     *("runplan.settings.schedule", "runplan.settings.slots", "runplan.settings.text"),
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
     *("runplan.agents.context", "runplan.report.text"),
-    *("runplan.report.notices", "runplan.ops.servicefiles", "runplan.errors", "runplan.names"),
+    *("runplan.report.notices", "runplan.daemon.servicefiles", "runplan.errors", "runplan.names"),
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )
 PURE = {
@@ -128,7 +128,7 @@ def test_only_one_place_runs_git() -> None:
     }
     assert spawns <= {
         "runplan.git.command",
-        "runplan.ops.discovery",  # through GitPython, for init and doctor
+        "runplan.cli.setup.discovery",  # through GitPython, for init and doctor
         "runplan.cli.setup.demo",  # plays a person
     }
 
@@ -139,7 +139,7 @@ def test_the_environment_is_read_in_one_place() -> None:
     }
     assert readers <= {
         "runplan.settings.load",
-        "runplan.ops.discovery",  # GitPython adds to it and needs the variables to leave out
+        "runplan.cli.setup.discovery",  # GitPython adds to it and needs the variables to leave out
         "runplan.cli.setup.demo",  # plays a person
     }
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from runplan.agents.adapter import Account
 from runplan.agents.sandbox import Obstacle
 from runplan.checks.testcommand import Infrastructure, Prerequisites
+from runplan.cli.setup.discovery import Facts, RoleAgent
 from runplan.cli.setup.doctor import Check, Findings, check
 from runplan.gitfacts import Identity
-from runplan.ops.discovery import Facts, RoleAgent
 from runplan.settings.schema import AgentsSettings, CheckSettings, LimitSettings, RunSettings, Settings
 
 FACTS = Facts(

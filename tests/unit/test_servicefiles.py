@@ -7,7 +7,7 @@ import plistlib
 
 import pytest
 
-from runplan.ops.servicefiles import STOP_S, Service, launchd_list, systemd_unit
+from runplan.daemon.servicefiles import STOP_S, Service, launchd_list, systemd_unit
 from runplan.settings.schema import DaemonSettings
 
 

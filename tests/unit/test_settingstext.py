@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.checks.testcommand import Infrastructure
+from runplan.cli.setup.discovery import Facts
 from runplan.cli.setup.settings import settings_text
 from runplan.gitfacts import Identity
-from runplan.ops.discovery import Facts
 from runplan.settings.load import Layer, record, recorded
 from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
 from runplan.settings.text import defaults_text, toml

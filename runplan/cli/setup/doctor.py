@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from runplan.agents.sandbox import Obstacle
+    from runplan.cli.setup.discovery import Facts, RoleAgent
     from runplan.engine.context import RepositoryContext
-    from runplan.ops.discovery import Facts, RoleAgent
     from runplan.settings.schema import Settings
 
 EXAMPLES = """\
@@ -49,9 +49,9 @@ def _line(each: Check) -> str:
 
 def _examine(here: Path) -> Findings:
     from runplan.agents.sandbox import obstacle
+    from runplan.cli.setup.discovery import is_writable, look_around, role_agents
     from runplan.engine.context import context_at, settings_note
     from runplan.engine.preflight import prompts_in_force, test_prerequisites
-    from runplan.ops.discovery import is_writable, look_around, role_agents
     from runplan.settings.load import environment
     from runplan.settings.places import worktree_root
     from runplan.settings.schema import Settings

@@ -15,7 +15,7 @@ from runplan.text import committing
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.ops.discovery import Facts
+    from runplan.cli.setup.discovery import Facts
 
 _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.
@@ -42,8 +42,8 @@ def _config(args: argparse.Namespace) -> Exit:
 
 
 def _init(_args: argparse.Namespace) -> Exit:
+    from runplan.cli.setup.discovery import look_around
     from runplan.engine.context import refuse_under_agent
-    from runplan.ops.discovery import look_around
     from runplan.settings.load import environment
     from runplan.settings.places import repository_file
 

@@ -1,1 +1,0 @@
-"""Set-up and maintenance of an installation."""
