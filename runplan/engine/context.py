@@ -231,13 +231,8 @@ def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     place = at.settings.paths.plans
     directory = at.repository.root / place
     found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
-    found = found.union(_plans_on_target(at, place), store.active_plans() if store else ())
+    found = found.union(plans_on_target(at), store.active_plans() if store else ())
     return sorted(path for path in found if names.is_plain(path))
-
-
-def shown_plans(at: RepositoryContext, store: Store | None) -> list[str]:
-    """The same, and every plan that has ever been run."""
-    return sorted({*known_plans(at, store), *(store.plans() if store else [])})
 
 
 def _readable(at: RepositoryContext) -> Store | None:
@@ -275,21 +270,22 @@ def _journal(at: RepositoryContext) -> Iterator[Store | None]:
         yield store
 
 
-def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:
+def plans_on_target(at: RepositoryContext) -> dict[str, str]:
+    """The Markdown files of the plans directory on the target, with their blob ids."""
     from runplan.git import objects as trees
 
-    git = at.repository.git
-    found = git.object(f"{at.target}:{place}")
-    if found is None or found.kind != "tree":
-        return
-    waiting = [(place, found.oid)]
+    git, place = at.repository.git, at.settings.paths.plans
+    top = git.object(f"{at.target}:{place}")
+    found: dict[str, str] = {}
+    waiting = [(place, top.oid)] if top is not None and top.kind == "tree" else []
     while waiting:
         prefix, tree = waiting.pop()
         for name, entry in trees.entries(git, tree).items():
             if entry.mode == trees.TREE:
                 waiting.append((f"{prefix}/{name}", entry.oid))
             elif name.endswith(".md"):
-                yield f"{prefix}/{name}"
+                found[f"{prefix}/{name}"] = entry.oid
+    return found
 
 
 def slug_of(at: RepositoryContext, plan: str) -> str:

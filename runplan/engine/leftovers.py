@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from runplan import names
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.git.removal import Kept, Removed
     from runplan.store.sqlite import Store
+
+_DISPATCHES = (
+    "SELECT seq, run, plan, type, coalesce(json_extract(body, '$.lane'), ''), json_extract(body, '$.phase'),"
+    " json_extract(body, '$.id') FROM events WHERE type IN ('PlanRead', 'DispatchStarted', 'Landed')"
+    " AND plan IN (SELECT plan FROM runs JOIN json_each(?) ON runs.id=value) ORDER BY seq"
+)
 
 
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
@@ -64,18 +71,19 @@ def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator
 def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The directory of each dispatch, the run that still needs it, and whether its phase has landed since."""
     unfinished = {row.id for row in store.unfinished()}
-    for plan in {plan for run, plan in store.query("SELECT id, plan FROM runs") if run in runs}:
-        landed = {one.event.phase: one.seq for one in store.facts(e.Landed, plan=plan)}
-        phases: dict[tuple[str, str], str] = {}  # by run and lane
-        found: list[e.Recorded[e.PlanRead] | e.Recorded[e.DispatchStarted]] = [*store.facts(e.PlanRead, plan=plan)]
-        found += store.facts(e.DispatchStarted, plan=plan)
-        for one in sorted(found, key=lambda one: one.seq):
-            if isinstance(one.event, e.PlanRead):
-                phases[one.run, one.lane] = one.event.phase
-            else:
-                used_by = f"the run {one.run}" if one.run in unfinished else ""
-                has_landed = landed.get(phases.get((one.run, one.lane), ""), 0) > one.seq
-                yield directory_name(one.event.id), (used_by, has_landed)
+    landed: dict[tuple[str, str], int] = {}  # by plan and phase
+    phases: dict[tuple[str, str], str] = {}  # by run and lane
+    dispatches: list[tuple[str, str, tuple[str, str], int]] = []
+    for seq, run, plan, kind, lane, phase, id_ in store.query(_DISPATCHES, json.dumps(sorted(runs))):
+        if kind == "Landed":
+            landed[plan, phase] = seq
+        elif kind == "PlanRead":
+            phases[run, lane] = phase
+        else:
+            dispatches.append((id_, run, (plan, phases.get((run, lane), "")), seq))
+    for id_, run, phase, seq in dispatches:
+        used_by = f"the run {run}" if run in unfinished else ""
+        yield directory_name(id_), (used_by, landed.get(phase, 0) > seq)
 
 
 def _made(at: RepositoryContext) -> Iterator[str]:

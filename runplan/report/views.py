@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from runplan.run.rows import UNFINISHED
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from runplan.plan.model import Phase, Plan
+    from runplan.plan.model import Plan
     from runplan.run.progress import Work
     from runplan.run.rows import RunRow, ScheduleRow
 
@@ -35,12 +36,41 @@ class Seen(Struct, frozen=True, kw_only=True):
         return self.run is not None and self.run.state in UNFINISHED
 
 
-def status_view(plan: Plan, seen: Seen, *, landing: str, now: datetime) -> dict[str, Any]:
+class PhaseSummary(Struct, frozen=True):
+    """A phase without its text."""
+
+    id: str
+    title: str
+    status: str
+    commit: str
+    depends: tuple[str, ...]
+
+
+class PlanSummary(Struct, frozen=True, kw_only=True):
+    """A plan without its texts; one that cannot be parsed has an error and no phases."""
+
+    title: str = ""
+    status: str = ""
+    complete: bool = False
+    phases: tuple[PhaseSummary, ...] = ()
+    error: str = ""
+
+
+def summary_of(plan: Plan) -> PlanSummary:
+    return convert(plan, PlanSummary, from_attributes=True)
+
+
+def to_json(value: Struct) -> str:
+    # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
+    return json.dumps(to_builtins(value))
+
+
+def status_view(path: str, plan: PlanSummary, seen: Seen, *, landing: str, now: datetime) -> dict[str, Any]:
     """One plan as `status --json` prints it."""
     done = {phase.id for phase in plan.phases if phase.status == "done"}
     is_free = (p.id for p in plan.phases if p.status not in ("done", "blocked") and all(d in done for d in p.depends))
     return {
-        "plan": plan.path,
+        "plan": path,
         "title": plan.title,
         "status": "complete" if plan.complete else plan.status or "active",
         "landing": seen.run.landing if seen.run is not None and seen.is_active else landing,
@@ -82,8 +112,8 @@ def _worked(seen: Seen) -> tuple[str | None, ...]:
     return (*(lane.phase for lane in lanes if not lane.failed), seen.run.phase)
 
 
-def _phase(phase: Phase, done: set[str], worked: tuple[str | None, ...]) -> dict[str, Any]:
-    status = str(phase.status)
+def _phase(phase: PhaseSummary, done: set[str], worked: tuple[str | None, ...]) -> dict[str, Any]:
+    status = phase.status
     if phase.id in worked:
         status = "in-progress"
     elif status == "in-progress":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runplan.run.events import E, Recorded
     from runplan.run.progress import Work
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
@@ -64,6 +64,9 @@ CREATE TABLE firings (
     PRIMARY KEY (plan, slot)
 );
 CREATE TABLE notices (run TEXT NOT NULL, about TEXT NOT NULL, PRIMARY KEY (run, about));
+CREATE TABLE summaries (
+    kind TEXT NOT NULL, plan TEXT NOT NULL, stamp TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, plan)
+);
 """
 RUN_COLUMNS = RunRow.__struct_fields__
 _RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"

@@ -305,6 +305,23 @@ def test_reading_imports_nothing_slow(recorded: Project, words: tuple[str, ...])
     assert not imported(recorded, *words).intersection(SLOW_TO_IMPORT)
 
 
+def test_status_parses_an_unchanged_plan_once(project: Project) -> None:
+    names = [f"plans/P{number}.md" for number in range(40)]
+    for name in names:
+        project.repo.write(name, a_plan("1"))
+    project.plan("no plan\n", "plans/P0.md")
+    project.repo.git("add", "--", *names)
+    project.repo.git("commit", "-qm", "Plans")
+    first = project.runplan("status", "--json").json
+    assert "runplan.plan.model" not in imported(project, "status")
+    assert project.runplan("status", "--json").json == first
+    project.plan(a_plan("1").replace("title: X", "title: Changed"), "plans/P7.md")
+    project.plan(a_plan("1"), "plans/P0.md")
+    again = {view["plan"]: view for view in project.runplan("status", "--json").json}
+    assert again["plans/P7.md"]["title"] == "Changed"
+    assert [view["plan"] for view in first if view != again[view["plan"]]] == ["plans/P0.md", "plans/P7.md"]
+
+
 def test_a_read_only_journal_can_be_read(recorded: Project, tmp_path: Path) -> None:
     project = copied(recorded, tmp_path)
     journal = project.path / ".git/runplan"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct, convert
+
+from runplan import __version__
 from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, Warnings
-from runplan.errors import Exit, PlanUnreadable
+from runplan.errors import Exit, PlanUnreadable, Unreachable
 from runplan.run.rows import UNFINISHED
 from runplan.text import clock, command, escaped, in_words, plain
 
@@ -17,10 +21,14 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from runplan.engine.context import RepositoryContext
-    from runplan.report.views import Seen
+    from runplan.git.command import Stored
+    from runplan.report.views import PlanSummary, Seen
     from runplan.run.progress import Work
-    from runplan.run.rows import RunRow, ScheduleRow
+    from runplan.run.rows import RunRow
+    from runplan.store.overview import Overview, Summary
     from runplan.store.sqlite import Store
+
+T = TypeVar("T", bound=Struct)
 
 EXAMPLES = """\
   runplan status                open plans, and finished ones in one line
@@ -29,7 +37,7 @@ EXAMPLES = """\
   runplan status X --json       one plan, for a script"""
 
 WATCH_S = 2.0
-MANY = 30  #: plans from which on finished ones are found by one process, without a parse
+MANY = 30  #: new summaries that are worth storing
 FEW = 3  #: finished plans that are shown when no other plan is
 ANSWER_S = 1.0  #: to ask the daemon
 STANDS_STILL = {
@@ -80,15 +88,14 @@ def _output(args: argparse.Namespace, warnings: Warnings) -> str:
     now = datetime.now(UTC)
     with open_context(warn=warnings.warn) as at:
         at.repository.git.prepare()  # starts while the journal is opened
-        reader = Reader(at, now=now, fold=not (args.all or args.json))
-        views = reader.all() if args.plan is None else [reader.one(plan_path(at, args.plan), warnings.warn)]
+        plan = plan_path(at, args.plan) if args.plan is not None else ""
+        reader = Reader(at, plan, now=now, fold=not (plan or args.all or args.json))
+        views = [reader.one(plan, warnings.warn)] if plan else reader.all()
         if not views and len(reader.folded) <= FEW:
             reader = Reader(at, now=now)
             views = reader.all()
         daemon = _daemon(at, views)
     if args.json:
-        import json
-
         for view in views:
             view["daemon"] = daemon
         printed: Any = views if args.plan is None else views[0]
@@ -185,109 +192,92 @@ def _local(text: str | None, now: datetime) -> str:
 
 
 class Reader:
-    """Reads the plans of a repository, with the journal open once for all of them."""
+    """Reads the plans of a repository. The journal and the tree of each target are read once for all of them."""
 
-    def __init__(self, at: RepositoryContext, *, now: datetime, fold: bool = False) -> None:
+    def __init__(self, at: RepositoryContext, plan: str = "", *, now: datetime, fold: bool = False) -> None:
         self._at = at
         self._now = now
         self._fold = fold
         self._store = at.store()
-        self._tips: dict[str, str] = {}  #: by target
-        self._schedules: dict[str, ScheduleRow] = {}
-        self._queued: dict[str, str] = {}  #: by plan: the verb of its newest queued command
-        self._refused: dict[str, tuple[str, str]] = {}  #: by plan: time and error, if its newest start was refused
-        self._active: set[str] = set()  #: plans with an unfinished run, or a schedule
+        self._overview = _overview(self._store, plan)
+        self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
+        self._new: list[Summary] = []  #: what was computed here
         self.folded: list[str] = []  #: finished plans without a view
         self.unpriced: set[str] = set()  #: plans whose sum of costs leaves an agent out
-        if self._store is not None:
-            from runplan.store.schedules import Schedules
-
-            self._schedules = {row.plan: row for row in Schedules(self._store).all()}
-            queued = self._store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
-            self._queued = {str(plan): str(verb) for plan, verb in queued}
-            answered = self._store.query(
-                "SELECT plan, at, json_extract(answer, '$.error') FROM commands WHERE seq IN"
-                " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') GROUP BY plan)"
-            )
-            self._refused = {str(plan): (str(at), str(error)) for plan, at, error in answered if error}
-            self._active = {*self._schedules, *self._queued, *(row.plan for row in self._store.unfinished())}
 
     def all(self) -> list[dict[str, Any]]:
-        from runplan.engine.context import shown_plans
+        from runplan.engine.context import known_plans
 
-        views = []
-        paths = shown_plans(self._at, self._store)
-        finished = self._finished(paths) if self._fold and len(paths) > MANY else set()
-        for path in paths:
-            if path in finished:
-                self.folded.append(path)
-                continue
-            try:
-                view = self._view(path, fold=self._fold and path not in self._active)
-            except PlanUnreadable as error:
-                view = self._unreadable(path, str(error))
-            if view is not None:
-                views.append(view)
-            else:
-                self.folded.append(path)
+        paths = sorted({*known_plans(self._at, self._store), *self._overview.newest})
+        views = [view for path in paths if (view := self._view(path)) is not None]
+        if len(self._new) >= MANY:
+            from runplan.store.overview import keep_summaries
+
+            keep_summaries(self._at.state, self._new)
         return views
 
-    def _finished(self, paths: list[str]) -> set[str]:
-        """The inactive plans whose front matter on the target says complete; nothing else of them is parsed."""
-        paths = [path for path in paths if path not in self._active]
-        tip = self._tip(self._at)
-        asked = "".join(f"{tip}:{path}\n" for path in paths).encode("utf-8", "surrogateescape")
-        answer = self._at.repository.git.run("cat-file", "--batch", stdin=asked).out if paths else b""
-        found, at = set(), 0
-        for path in paths:
-            end = answer.index(b"\n", at)
-            words = answer[at:end].split()
-            at = end + 1
-            if len(words) == 3 and words[1] == b"blob":
-                size = int(words[2])
-                if _says_complete(answer[at : at + size], path):
-                    found.add(path)
-                at += size + 1
-        return found
-
     def one(self, path: str, warn: Callable[[str], None]) -> dict[str, Any]:
-        try:
-            view = self._view(path)
-            assert view is not None
-        except PlanUnreadable as error:
-            warn(str(error))
-            return self._unreadable(path, str(error))
+        view = self._view(path)
+        assert view is not None
+        if "error" in view:
+            warn(str(view["error"]))
         return view
 
-    def _view(self, path: str, *, fold: bool = False) -> dict[str, Any] | None:
+    def _view(self, path: str) -> dict[str, Any] | None:
         """The plan as data; None for a finished one that is folded."""
-        at = self._at
-        newest = self._store.newest(path) if self._store else None
-        # The plan is read where its newest run lands.
-        text = at.repository.git.blob(self._tip(at.for_plan(path, self._store) if newest else at), path)
-        if text is None:
-            try:
-                text = (at.repository.root / path).read_bytes()
-            except FileNotFoundError:
-                return self._unreadable(path, f"{path}: the plan is gone, from {at.target_name} and from the checkout")
-        from runplan.plan.model import parse
-        from runplan.report.views import status_view
+        from runplan.report.views import status_view, unreadable_view
 
-        plan = parse(text, path=path)
-        if fold and plan.complete:
+        plan, known = self._plan(path), self._overview
+        newest = known.newest.get(path)
+        is_active = path in known.schedules or path in known.queued or (newest and newest.state in UNFINISHED)
+        if self._fold and plan.complete and not is_active:
+            self.folded.append(path)
             return None
-        return status_view(plan, self._seen(path, newest), landing=at.settings.run.landing, now=self._now)
+        seen = self._seen(path, newest)
+        if plan.error:
+            return unreadable_view(path, plan.error, seen, now=self._now)
+        return status_view(path, plan, seen, landing=self._at.settings.run.landing, now=self._now)
 
-    def _tip(self, at: RepositoryContext) -> str:
-        if at.target not in self._tips:
-            self._tips[at.target] = at.tip()
-        return self._tips[at.target]
+    def _plan(self, path: str) -> PlanSummary:
+        """The plan where its newest run lands, else in the checkout."""
+        from runplan.report.views import PlanSummary
 
-    def _unreadable(self, path: str, error: str) -> dict[str, Any]:
-        from runplan.report.views import unreadable_view
+        at, git = self._at, self._at.repository.git
+        if place := self._overview.places.get(path):
+            there = at.with_landing(place[0], target=place[1], remote=place[2])
+            at = there if there is at or git.tip(there.target) else at
+        if blob := self._blob(at, path):
+            stamp = f"{__version__} {blob}"
+            return self._computed("plan", path, stamp, lambda: _parsed(_content(git.known(blob)), path), PlanSummary)
+        try:
+            return _parsed((at.repository.root / path).read_bytes(), path)
+        except FileNotFoundError:
+            gone = f"{path}: the plan is gone, from {self._at.target_name} and from the checkout"
+            return PlanSummary(error=gone)
 
-        newest = self._store.newest(path) if self._store else None
-        return unreadable_view(path, error, self._seen(path, newest), now=self._now)
+    def _blob(self, at: RepositoryContext, path: str) -> str:
+        """The id of the plan's blob on the target; "" for none."""
+        from runplan.engine.context import plans_on_target
+
+        if at.target not in self._blobs:
+            at.tip()  # fails without a target
+            self._blobs[at.target] = plans_on_target(at)
+        if blob := self._blobs[at.target].get(path):
+            return blob
+        found = at.repository.git.object(f"{at.target}:{path}")  # outside the directory of plans
+        return found.oid if found is not None and found.kind == "blob" else ""
+
+    def _computed(self, kind: str, plan: str, stamp: str, compute: Callable[[], T], type_: type[T]) -> T:
+        """The value that was stored for this stamp, or a new one."""
+        found = self._overview.summaries.get((kind, plan))
+        if found is not None and found.stamp == stamp:
+            return convert(json.loads(found.value), type_)
+        from runplan.report.views import to_json
+        from runplan.store.overview import Summary
+
+        value = compute()
+        self._new.append(Summary(kind, plan, stamp, to_json(value)))
+        return value
 
     def _seen(self, path: str, newest: RunRow | None) -> Seen:
         from runplan.report.views import Seen
@@ -295,25 +285,28 @@ class Reader:
         store = self._store
         if store is None:
             return Seen()
-        claim = store.claim("plan", path)
-        owner = claim[1] if claim else ""
+        owner = self._overview.owners.get(path, "")
         work, outputs = self._work(store, newest) if newest else (None, {})
         if work is not None and work.unpriced:
             self.unpriced.add(path)
-        refused_at, refused = self._refused.get(path, ("", ""))
+        refused_at, refused = self._overview.refused.get(path, ("", ""))
         return Seen(
             run=newest,
             work=work,
             outputs=outputs,
             owner=owner,
             alive=bool(owner) and _is_alive(owner),
-            queued=self._queued.get(path, ""),
+            queued=self._overview.queued.get(path, ""),
             refused=refused if newest is None or refused_at > newest.started else "",
-            schedule=self._schedules.get(path),
+            schedule=self._overview.schedules.get(path),
         )
 
     def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
         """The current work of the run, and the last output of its processes."""
+        if run.state not in UNFINISHED:
+            from runplan.run.progress import Work
+
+            return self._computed("run", run.plan, run.id, lambda: store.work(run.id), Work), {}
         work = store.work(run.id)
         outputs: dict[str, datetime] = {}
         if work.lanes:
@@ -336,17 +329,26 @@ class Reader:
         return work
 
 
-def _says_complete(text: bytes, path: str) -> bool:
-    head = text[: text.find(b"\n---", 3) + 1] if text.startswith(b"---") else b""
-    status = next((line for line in head.split(b"\n") if line.startswith(b"status")), b"")
-    if not status or b"active" in status:
-        return False
-    from runplan.plan import frontmatter
-    from runplan.plan.formats import says_complete
-    from runplan.plan.scan import scan
+def _overview(store: Store | None, plan: str) -> Overview:
+    from runplan.store.overview import Overview, read_overview
 
-    front = frontmatter.read(scan(b"---\n%s\n---\n" % status, path=path))
-    return front is not None and says_complete((front.get("status") or "").strip().lower())
+    return read_overview(store, plan) if store is not None else Overview()
+
+
+def _parsed(text: bytes, path: str) -> PlanSummary:
+    from runplan.plan.model import parse
+    from runplan.report.views import PlanSummary, summary_of
+
+    try:
+        return summary_of(parse(text, path=path))
+    except PlanUnreadable as error:
+        return PlanSummary(error=str(error))
+
+
+def _content(blob: Stored | None) -> bytes:
+    if blob is None:
+        raise Unreachable("a plan cannot be read; see: git fsck")
+    return blob.content
 
 
 def _is_alive(owner: str) -> bool:

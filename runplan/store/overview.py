@@ -1,0 +1,77 @@
+"""The newest facts about every plan, for `status`: each is read by one query, however many plans there are."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from runplan.errors import RunplanError
+from runplan.run.rows import RunRow
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import RUN_COLUMNS, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from runplan.run.rows import ScheduleRow
+
+_NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
+_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE number IN ({_NEWEST})"
+_PLACES = (
+    "SELECT runs.plan, json_extract(body, '$.landing'), json_extract(body, '$.target'), json_extract(body, '$.remote')"
+    f" FROM runs JOIN events ON events.run=runs.id AND events.type='RunStarted' WHERE number IN ({_NEWEST})"
+)
+_REFUSED = (
+    "SELECT plan, at, json_extract(answer, '$.error') FROM commands WHERE seq IN"
+    " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') AND ?1 IN ('', plan) GROUP BY plan)"
+)
+_SUMMARIES = "SELECT kind, plan, stamp, value FROM summaries WHERE ?1 IN ('', plan)"
+
+
+class Summary(Struct, frozen=True):
+    """The JSON of a value that is slow to compute, and the stamp it is valid for."""
+
+    kind: str
+    plan: str
+    stamp: str
+    value: str
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    """Every mapping is by plan."""
+
+    newest: dict[str, RunRow] = field(default_factory=dict)
+    places: dict[str, tuple[str, str, str]] = field(default_factory=dict)  #: landing, target, remote of the newest run
+    owners: dict[str, str] = field(default_factory=dict)
+    schedules: dict[str, ScheduleRow] = field(default_factory=dict)
+    queued: dict[str, str] = field(default_factory=dict)  #: the verb of the newest queued command
+    refused: dict[str, tuple[str, str]] = field(default_factory=dict)  #: time and error of a refused newest start
+    summaries: dict[tuple[str, str], Summary] = field(default_factory=dict)  #: by kind and plan
+
+
+def read_overview(store: Store, plan: str = "") -> Overview:
+    """The facts about one plan, or about all."""
+    newest = [RunRow(**dict(zip(RUN_COLUMNS, row, strict=True))) for row in store.query(_RUNS, plan)]
+    return Overview(
+        newest={row.plan: row for row in newest},
+        places={plan: (landing, target, remote) for plan, landing, target, remote in store.query(_PLACES, plan)},
+        owners={plan: owner for plan, (_, owner, _) in store.claims("plan").items()},
+        schedules={row.plan: row for row in Schedules(store).all()},
+        queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
+        refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},
+        summaries={
+            (kind, plan): Summary(kind, plan, stamp, value)
+            for kind, plan, stamp, value in store.query(_SUMMARIES, plan)
+        },
+    )
+
+
+def keep_summaries(directory: Path, summaries: Sequence[Summary]) -> None:
+    """Store the summaries for the next reader; one that cannot be stored is computed again."""
+    with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(directory)) as store, store.transaction():
+        for one in summaries:
+            values = (one.kind, one.plan, one.stamp, one.value)
+            store.run("INSERT OR REPLACE INTO summaries (kind, plan, stamp, value) VALUES (?,?,?,?)", *values)
