@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 HEADS = "refs/heads/"
 CANDIDATES = "refs/runplan/candidate/"  #: commits that are about to land
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
+DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
 _NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")

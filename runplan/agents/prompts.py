@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import SettingsError
-from runplan.names import as_utf8, shown
+from runplan.names import DIFF_FILE, as_utf8, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,10 @@ _COMMON = ("plan", "phase", "title", "phase_text", "items", "touches", "worktree
 PLACEHOLDERS = {
     "implement": (*_COMMON, "test_command"),
     "fix": (*_COMMON, "test_command", "why", "failed", "evidence"),
-    "verify": (*_COMMON, "diff_command", "changed", "gates"),
+    "verify": (*_COMMON, "changed", "diff_file", "diff", "gates"),
 }
+
+SMALL_DIFF = 20_000  #: characters of a diff that is also in the prompt
 
 _PLACEHOLDER = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
 _MALFORMED = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\}).*")
@@ -103,12 +105,17 @@ def fix_prompt(template: str, brief: Brief, *, failed: Sequence[ItemResult], why
 
 
 def verify_prompt(
-    template: str, brief: Brief, *, diff_command: str, changed: Sequence[str], gates: Sequence[GateEvidence]
+    template: str, brief: Brief, *, diff: str, changed: Sequence[str], gates: Sequence[GateEvidence]
 ) -> str:
-    """The prompt of the verifier: the phase, the diff and the gates, never the implementer's own words."""
+    """The prompt of the verifier: the phase, the diff and the gates, never the implementer's own words.
+
+    In their read-only modes some agents have no shell. They all read files of their worktree.
+    """
+    long = f"It has {len(diff.splitlines())} lines. Read all of it, in pieces if need be."
     values = {
-        "diff_command": one_line(diff_command),
         "changed": "\n".join(f"- {shown(path)}" for path in changed) or "No file differs.",
+        "diff_file": f"{brief.worktree}/{DIFF_FILE}",
+        "diff": quoted(diff, "diff") if len(diff) <= SMALL_DIFF else long,
         "gates": "\n".join(map(_gate, gates)) or "None: the project has no test command.",
     }
     return render(template, brief.values() | values)

@@ -106,6 +106,11 @@ class Candidates:
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
         return objects.changes(self._git, self._tree(base), self._tree(head))
 
+    def diff(self, old: Oid, new: Oid) -> str:
+        """The change between two commits as a patch, whatever the user's configuration is."""
+        plain = ("--no-color", "--no-ext-diff", "--no-textconv")
+        return self._git.run("diff", *plain, old, new).out.decode("utf-8", "surrogateescape")
+
     def code_key(self, tree: Oid, without: Sequence[str]) -> str:
         """The id that the tree would have without these paths; nothing is written."""
         return ObjectWriter(self._git, None).tree_with(tree, dict.fromkeys(without))

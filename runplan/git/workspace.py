@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import Git, borrowing, one_line, remedy_for
 from runplan.git.repository import refs_snapshot
+from runplan.names import DIFF_FILE
 from runplan.store.files import file_lock, make_below
 
 if TYPE_CHECKING:
@@ -132,9 +133,12 @@ class Workspace:
         write_whole(path / "config", os.fsencode(config_text([*self._config, *fixed])))
         for name in _COPIED:
             source, goal = self.common_dir / name, path / name
-            if source.is_file():
+            content = source.read_bytes() if source.is_file() else b""
+            if name == "info/exclude":
+                content += f"\n/{DIFF_FILE}\n".encode()
+            if content:
                 goal.parent.mkdir(exist_ok=True)
-                write_whole(goal, source.read_bytes())
+                write_whole(goal, content)
             else:
                 goal.unlink(missing_ok=True)
 

@@ -41,7 +41,10 @@ class Reason(StrEnum):
     TARGET_MOVING = "target-moving", "The target kept moving. Retry when it is quiet."
     PROTECTED = "protected", "The target rejects pushes. Land by cherry-pick and push later, or have the rule lifted."
     DRIFT = "drift", "The numbers in the plan do not fit the code. Correct the plan, then retry."
-    TIMEOUT = "timeout", "The agent ran longer than limits.wall. Raise it, or make the phase smaller."
+    TIMEOUT = (
+        "timeout",
+        "The agent ran longer than limits.wall, fix_wall or verify_wall. Raise it, or make the phase smaller.",
+    )
     SILENT = "silent", "The agent was silent for limits.silence. Read its log, then retry."
     NO_PROGRESS = "no-progress", "Two passes ended with the same tree and the same failure. Review the branch."
     BUDGET = "budget", "The budget is used up. Raise it to continue."

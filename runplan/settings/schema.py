@@ -194,6 +194,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     """Where an agent is stopped. Without a scope in its name, a limit is per dispatch."""
 
     wall_s: Annotated[float, about("longest run of an agent per dispatch", not_zero)] = 7200.0
+    fix_wall_s: Annotated[float, about("the same of a fixer; 0s: as limits.wall")] = 0.0
+    verify_wall_s: Annotated[float, about("the same of a verifier; 0s: as limits.wall")] = 0.0
     silence_s: Annotated[float, about("longest time without output or activity; 0s for no limit")] = 900.0
     context_warn: Annotated[int, about("percentage of its context to prepare a hand-over at; 0: never", percentage)] = (
         50
@@ -210,6 +212,11 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     day_tokens: Annotated[int, _tokens(_DAY)] = 0
     day_usd: Annotated[float, _usd(_DAY)] = 0.0
     day_wall_s: Annotated[float, _wall(_DAY)] = 0.0
+
+    def wall_of(self, role: str) -> tuple[float, str]:
+        """The wall limit of the role in seconds, and the setting that it comes from."""
+        own = {"fix": self.fix_wall_s, "verify": self.verify_wall_s}.get(role, 0.0)
+        return (own, f"limits.{role}_wall") if own else (self.wall_s, "limits.wall")
 
     @property
     def in_dollars(self) -> bool:

@@ -44,11 +44,12 @@ LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time li
 # --- budgets --------------------------------------------------------------------------------------------
 
 
-def allowance(context: RunContext, *, phase: str) -> Left | Paused | WorkRefused:
+def allowance(context: RunContext, *, role: str, phase: str) -> Left | Paused | WorkRefused:
     """What a dispatch for this phase may use. The journal is read only for scopes that have a limit."""
     limits, store = context.settings.limits, context.store
+    wall_s, wall = limits.wall_of(role)
     budgets = {
-        "dispatch": Budget(tokens=limits.tokens, usd=limits.usd, seconds=limits.wall_s),
+        "dispatch": Budget(tokens=limits.tokens, usd=limits.usd, seconds=wall_s),
         "phase": Budget(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
         "plan": Budget(tokens=limits.plan_tokens, usd=limits.plan_usd, seconds=limits.plan_wall_s),
         "day": Budget(tokens=limits.day_tokens, usd=limits.day_usd, seconds=limits.day_wall_s),
@@ -70,6 +71,8 @@ def allowance(context: RunContext, *, phase: str) -> Left | Paused | WorkRefused
         case GivenOut(why=why):
             until = context.clock.now() + timedelta(seconds=RETRY_S)
             return Paused(kind="budget", until=iso(until.astimezone(UTC)), words=why)
+        case Left(bounds=(tokens, usd, "limits.wall")) as may:
+            return replace(may, bounds=(tokens, usd, wall))
         case Left() as may:
             return may
 
@@ -107,7 +110,7 @@ def _midnight(context: RunContext) -> datetime:
 def name_limit(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
     """Name the setting that ended the dispatch. A time limit of a phase, plan or day counts as a budget."""
     tokens, usd, wall = (*started.bounds, "", "", "")[:3]
-    if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
+    if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall", f"limits.{started.role}_wall"):
         detail = f"{wall} left {in_words(started.seconds)}"
         return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=detail)
     if ended.kind != EndingKind.BUDGET:
@@ -164,7 +167,7 @@ def choose(role: str, phase: PhaseRun, context: RunContext) -> Chosen | Paused |
         first = min((limits[name].event for name in names), key=lambda limit: limit.until)
         return Paused(kind="limit", until=first.until, agent=first.agent, words=first.words)
     despite = f"usage limit until {limits[free].event.until}" if free in overridden else ""
-    may = allowance(context, phase=phase.read.phase)
+    may = allowance(context, role=role, phase=phase.read.phase)
     return Chosen(agent=free, left=may, despite=despite) if isinstance(may, Left) else may
 
 

@@ -9,6 +9,7 @@ from msgspec import convert, to_builtins
 
 from runplan.checks import results, returns, tamper, testfiles, verdict
 from runplan.checks.returns import Unusable
+from runplan.names import DIFF_FILE
 from runplan.run.dispatch import RETURN, Outcome
 from runplan.run.events import BaselineKnown, DispatchEnded, GateJudged, VerdictGiven, WorkRefused
 from runplan.run.reasons import Reason
@@ -135,6 +136,7 @@ def judge_verdict(action: JudgeVerdict, state: RunState, context: RunContext) ->
     assert phase.lease is not None
     assert phase.candidate is not None
     path = context.worktrees.path(phase.lease.worktree)
+    (path / DIFF_FILE).unlink(missing_ok=True)
     left = without_copies(context.worktrees.state(path), context.settings.run.copy)
     touched = [*left.changed, *(file.path for file in left.untracked)]
     if touched:

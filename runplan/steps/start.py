@@ -11,7 +11,7 @@ from runplan.agents import prompts
 from runplan.checks.returns import IN_PROGRESS
 from runplan.errors import RunplanError, Unreachable
 from runplan.gitfacts import committing_as
-from runplan.names import as_utf8
+from runplan.names import DIFF_FILE, as_utf8
 from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
 from runplan.run.events import BaselineKnown, DispatchEnded, DispatchStarted, Landed, PhaseFailed
 from runplan.steps.budget import Chosen, choose
@@ -56,7 +56,8 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
     writes = action.role in WRITERS
     path = _attach(phase, context) if writes else _worktree(phase, context)
     arguments = (action, phase, context, name, path)
-    launch = _agent(*arguments, chosen) if chosen else _command(*arguments)
+    diff = _diff(phase, context) if action.role == Role.VERIFY else ""
+    launch = _agent(*arguments, chosen, diff) if chosen else _command(*arguments)
     started = DispatchStarted(
         id=name,
         role=action.role,
@@ -73,6 +74,8 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
     if not writes:
         try:
             _show(action, phase, context, path)
+            if diff:
+                (path / DIFF_FILE).write_bytes(diff.encode("utf-8", "surrogateescape"))
         except (RunplanError, OSError):
             yield DispatchEnded(id=name, role=action.role, ending=Ending.ENDED, code=None)
             raise
@@ -119,6 +122,7 @@ def _attach(phase: PhaseRun, context: RunContext) -> Path:
     """Writers work on the branch."""
     assert phase.lease is not None
     name, branch = phase.lease.worktree, phase.lease.branch
+    (_worktree(phase, context) / DIFF_FILE).unlink(missing_ok=True)
     return context.worktrees.attach(name, branch=branch, clean=_gentle(context), keep=context.settings.run.copy)
 
 
@@ -151,10 +155,12 @@ def _commit_of(tree: str, phase: PhaseRun) -> str:
 # --- the process ----------------------------------------------------------------------------------------
 
 
-def _agent(action: Start, phase: PhaseRun, context: RunContext, id: str, path: Path, chosen: Chosen) -> Launch:
+def _agent(
+    action: Start, phase: PhaseRun, context: RunContext, id: str, path: Path, chosen: Chosen, diff: str
+) -> Launch:
     directory = context.dispatches.directory(id)
     prompt = directory / "prompt.md"
-    text = _prompt(action, phase, context, path)
+    text = _prompt(action, phase, context, path, diff)
     context.dispatches.write(id, prompt.name, text)
     context.dispatches.write(id, RETURN, IN_PROGRESS)  # what an interrupted agent returns
     role, may = Role(action.role), chosen.left
@@ -218,7 +224,7 @@ def _command(action: Start, phase: PhaseRun, context: RunContext, id: str, path:
     )
 
 
-def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path) -> str:
+def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, diff: str) -> str:
     assert phase.lease is not None
     command = context.settings.tests.command
     brief = prompts.Brief(
@@ -239,15 +245,19 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path) -> 
     if action.role == "fix":
         output = phase.gates[-1].output if phase.gates else ""
         return prompts.fix_prompt(template, brief, failed=_failed(phase), why=action.complaint, output=output) + note
-    assert phase.candidate is not None
     assert phase.work is not None
     gates = tuple(
         prompts.GateEvidence(command=command, exit_code=gate.code, tree=gate.tree, result=gate.line)
         for gate in phase.gates
         if gate.answer != "skipped"
     )
-    diff = f"git diff {phase.candidate.onto} {phase.candidate.commits[-1]}"
-    return prompts.verify_prompt(template, brief, diff_command=diff, changed=phase.work.files, gates=gates)
+    return prompts.verify_prompt(template, brief, diff=diff, changed=phase.work.files, gates=gates)
+
+
+def _diff(phase: PhaseRun, context: RunContext) -> str:
+    """The change that a verifier judges; an agent without a shell reads it in its worktree."""
+    assert phase.candidate is not None
+    return context.candidates.diff(phase.candidate.onto, phase.candidate.commits[-1])
 
 
 def _rejections(phase: str, context: RunContext) -> list[str]:

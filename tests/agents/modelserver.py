@@ -152,7 +152,7 @@ class ModelServer:
     def _answer(self, part: str, turn: int, asked: Asked) -> Answer:
         turns = self.scenario.parts[part]
         if not asked.tools:
-            return prose(turns)
+            return prose(turns, asked)
         self._calls += 1
         due = turns[turn] if turn < len(turns) else Say("There is nothing left to do.")
         return answer(due, asked, self._known, id=f"{self._calls:06d}")

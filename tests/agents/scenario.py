@@ -41,7 +41,26 @@ class Write:
     text: str
 
 
-Turn: TypeAlias = Say | Run | Write
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A file to be read, its path seen from the place of work."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Words that depend on what was heard so far: `found` if it holds the fault, else `missed`."""
+
+    fault: str
+    found: str
+    missed: str
+
+    def words(self, asked: Asked) -> Say:
+        return Say(self.found if any(self.fault in each.text for each in asked.heard) else self.missed)
+
+
+Turn: TypeAlias = Say | Run | Write | Read | Judge
 
 
 class FaultKind(StrEnum):
@@ -158,12 +177,15 @@ _SHELLS = {
     "shell_command": "command",
 }
 _WRITERS = {"Write": ("file_path", "content"), "write_file": ("file_path", "content"), "write": ("filePath", "content")}
+_READERS = ("Read", "read_file", "read")
+_FILE = ("file_path", "filePath", "absolute_path", "path")
 _PATCH = "apply_patch"
 _BLANKS: dict[str, Any] = {"string": "scripted", "boolean": False, "integer": 1, "number": 1, "array": [], "object": {}}
 
 
 def answer(turn: Turn, asked: Asked, known: Mapping[str, dict[str, Any]], *, id: str) -> Answer:
     """The turn with a tool the program offers, or, when it offers none for it, one that it has offered before."""
+    turn = turn.words(asked) if isinstance(turn, Judge) else turn
     match turn:
         case Say(text=text) if any(SUBMIT in each.text for each in asked.heard):
             command = f"echo {SUBMIT} && echo {shlex.quote(text)}"
@@ -174,19 +196,21 @@ def answer(turn: Turn, asked: Asked, known: Mapping[str, dict[str, Any]], *, id:
             call = _shell(command, asked, known, id)
         case Write(path=path, text=text):
             call = _write(path, text, asked, known, id)
+        case Read(path=path):
+            call = _read(path, asked, known, id)
     return Answer(text="Working on it.", call=call, stop=Stop.TOOL)
 
 
-def prose(turns: tuple[Turn, ...]) -> Answer:
+def prose(turns: tuple[Turn, ...], asked: Asked) -> Answer:
     """All turns in one answer, for a program that gives its model no tools and reads files out of its words."""
     said = []
     for turn in turns:
-        match turn:
+        match turn.words(asked) if isinstance(turn, Judge) else turn:
             case Say(text=text):
                 said.append(text)
             case Write(path=path, text=text):
                 said.append(f"{path}\n```\n<<<<<<< SEARCH\n=======\n{text}>>>>>>> REPLACE\n```")
-            case Run():
+            case Run() | Read():
                 pass
     return Answer(text="\n\n".join(said))
 
@@ -210,6 +234,16 @@ def _write(path: str, text: str, asked: Asked, known: Mapping[str, dict[str, Any
             patch = f"*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n"
             return Call(id=id, name=_PATCH, given={"input": patch} if tools[_PATCH] else patch)
     return _shell(f"printf %s {shlex.quote(text)} > {shlex.quote(place)}", asked, known, id)
+
+
+def _read(path: str, asked: Asked, known: Mapping[str, dict[str, Any]], id: str) -> Call:
+    """By the tool that reads files, else by the shell: only of tools that are offered now."""
+    place = f"{asked.worktree}/{path}"
+    for name in _READERS:
+        if name in asked.tools:
+            argument = next(each for each in _FILE if each in asked.tools[name].get("properties", {}))
+            return Call(id=id, name=name, given=_filled(asked.tools[name], {argument: place}))
+    return _shell(f"cat {shlex.quote(place)}", asked, known, id)
 
 
 def _filled(schema: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

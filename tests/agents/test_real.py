@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runplan.names import DIFF_FILE
 from tests.agents.clis import CLIS, FOREIGN, FORGE, IMPLEMENT, VERIFY, a_project, verdict, work
 from tests.agents.modelserver import ModelServer
-from tests.agents.scenario import Fault, FaultKind, Run, Say, Write
+from tests.agents.scenario import Fault, FaultKind, Judge, Read, Run, Say, Write
 
 if TYPE_CHECKING:
     import subprocess
@@ -229,6 +230,31 @@ def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, record: Callable[[
         assert "Sneaked" not in project.repo.git("log", "--format=%s", ref)
         assert "sneaked" not in project.repo.git("ls-tree", "-r", "--name-only", ref)
     assert project.repo.git("status", "--porcelain") == ""
+    assert running(tmp_path) == []
+
+
+PLANTED = "total = 0  # planted fault"
+NO_FIX = f"{LIMITS}\n[run]\nmax_fix_cycles = 0"
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_a_verifier_reads_the_diff_and_finds_the_fault(
+    tmp_path: Path, cli: Cli, size: str, record: Callable[[str, How], None]
+) -> None:
+    """A small diff is in the prompt; a large one is read in the worktree, also by a program without a shell."""
+    lines = [f"line {number} of a generated table, long enough to fill the page" for number in range(400)]
+    text = "\n".join([*(lines if size == "large" else []), PLANTED, ""])
+    judge = Judge(PLANTED, found=verdict("fail"), missed=verdict())
+    look = () if size == "small" else (Read(DIFF_FILE),)
+    implement = (Write("1.txt", text), Say("Phase 1 is done."))
+    with ModelServer(work(implement=implement, verify=(*look, judge))) as server:
+        project = a_project(tmp_path, cli, server, limits=NO_FIX)
+        how = carried(project)
+        record(f"diff-{size}", how)
+    assert how.outcome == "verification-failed", how.output
+    asked = [seen.body.decode() for seen in server.seen if seen.part == VERIFY]
+    assert f"+{PLANTED}" in asked[-1]
+    assert (f"+{PLANTED}" in asked[0]) == (size == "small" or not cli.tools)
     assert running(tmp_path) == []
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from runplan.agents.prompts import (
     PLACEHOLDERS,
+    SMALL_DIFF,
     Brief,
     GateEvidence,
     Template,
@@ -68,7 +69,7 @@ def verify() -> str:
     return verify_prompt(
         template("verify"),
         a_brief(),
-        diff_command="git diff abc123 HEAD",
+        diff="diff --git a/src/a.py b/src/a.py\n+x = 1\n",
         changed=["src/a.py", "src/b.py"],
         gates=[GateEvidence(command="make test", exit_code=0, tree="d00d", result="3 passed, 0 failed")],
     )
@@ -110,7 +111,8 @@ def test_the_prompt_of_a_phase_without_touches_says_so() -> None:
 def test_the_verifier_gets_diff_files_and_gates_and_must_not_write() -> None:
     prompt = verify()
     for needed in (
-        "    git diff abc123 HEAD\n",
+        "    /somewhere/tree/.runplan.diff\n",
+        "=== begin of diff ===\ndiff --git a/src/a.py b/src/a.py\n+x = 1\n=== end of diff ===\n",
         "- src/a.py\n- src/b.py\n",
         "- make test on tree d00d: exit code 0; 3 passed, 0 failed\n",
         "read-only",
@@ -118,8 +120,15 @@ def test_the_verifier_gets_diff_files_and_gates_and_must_not_write() -> None:
         assert needed in prompt
 
 
+def test_a_large_diff_is_only_named() -> None:
+    diff = "+x\n" * SMALL_DIFF
+    prompt = verify_prompt(template("verify"), a_brief(), diff=diff, changed=["a"], gates=[])
+    assert f"It has {SMALL_DIFF} lines." in prompt
+    assert "+x" not in prompt
+
+
 def test_a_prompt_is_utf8_for_any_file_name() -> None:
-    prompt = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=["a\udcff b", "c\nd"], gates=[])
+    prompt = verify_prompt(template("verify"), a_brief(), diff="d", changed=["a\udcff b", "c\nd"], gates=[])
     assert "- a\\xff b\n- c\\nd\n" in prompt
     for odd in ("\udcff", "\ud800"):
         reported = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", output=f"out{odd}")
@@ -128,8 +137,8 @@ def test_a_prompt_is_utf8_for_any_file_name() -> None:
 
 def test_the_prompt_names_an_unfinished_gate_and_a_missing_one() -> None:
     gates = [GateEvidence(command="make test", exit_code=None, tree="d00d", result="killed")]
-    some = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=["a"], gates=gates)
-    none = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=[], gates=[])
+    some = verify_prompt(template("verify"), a_brief(), diff="d", changed=["a"], gates=gates)
+    none = verify_prompt(template("verify"), a_brief(), diff="d", changed=[], gates=[])
     assert "did not finish; killed" in some
     assert "None: the project has no test command." in none
     assert "No file differs." in none

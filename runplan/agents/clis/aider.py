@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from runplan.agents.adapter import ProviderAgent, at, count, money, provider_keys, record, text, under_home
 from runplan.agents.endings import trouble
 from runplan.agents.environment import AGENT_EMAIL, AGENT_NAME
+from runplan.names import DIFF_FILE
 from runplan.run.usage import Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
 from runplan.store.files import read_text
 
@@ -53,7 +54,7 @@ class Aider(ProviderAgent):
     private: ClassVar = {"HOME": ""}
 
     def argv(self, task: Task) -> tuple[str, ...]:
-        role = () if task.writes else ("--dry-run",)
+        role = () if task.writes else ("--dry-run", "--read", DIFF_FILE)
         files = ("--message-file", str(task.prompt), "--analytics-log", str(task.own / ANALYTICS))
         return (*self.command(task.table), *files, *_BASE, *role, *task.options("--model"))
 

@@ -1,0 +1,82 @@
+"""A verifier gets the change as a file in its worktree, and has its own wall limit."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.agents.prompts import SMALL_DIFF
+from runplan.names import DIFF_FILE
+from tests.support.cli import SETTINGS, Project, a_project, steps, verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLANTED = "total = 0  # planted fault"
+
+#: A verifier without a shell: it reads its prompt and one file, and notes what it got.
+READER = """\
+import json, os, pathlib, subprocess, sys
+
+prompt, diff = sys.stdin.read(), pathlib.Path("{file}").read_text()
+status = subprocess.run(["git", "status", "--porcelain"], capture_output=True).stdout.decode()
+pathlib.Path("{notes}").write_text(json.dumps({{"prompt": prompt, "diff": diff, "status": status}}))
+result = "fail" if "+{planted}" in diff else "pass"
+items = [{{"item": "W1", "result": result, "evidence": "1.txt:1 of the diff"}}]
+pathlib.Path(os.environ["RUNPLAN_RETURN"]).write_text(
+    json.dumps({{"status": "done", "summary": "Read the diff.", "items": items}})
+)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    found = a_project(tmp_path, "1")
+    reader = READER.format(file=DIFF_FILE, notes=tmp_path / "notes.json", planted=PLANTED)
+    (found.home / "reader.py").write_text(reader)
+    agent = f'[agents.reader]\nkind = "command"\nargv = ["python3", "{found.home / "reader.py"}"]\n'
+    text = SETTINGS.replace('verifier = "robot"', 'verifier = "reader"') + agent
+    found.commit_file("runplan.toml", f"{text}[run]\nmax_fix_cycles = 0\n")
+    return found
+
+
+@pytest.mark.parametrize("lines", [1, SMALL_DIFF], ids=["small", "large"])
+def test_a_verifier_without_a_shell_finds_the_fault_in_the_diff(project: Project, tmp_path: Path, lines: int) -> None:
+    text = "x\\n" * (lines - 1) + PLANTED
+    project.agent(steps(f'write = "1.txt"\ntext = "{text}\\n"', 'commit = "Write 1"'))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    notes = json.loads((tmp_path / "notes.json").read_text())
+    assert f"+{PLANTED}\n" in notes["diff"]
+    assert notes["diff"].startswith("diff --git a/1.txt b/1.txt\n")
+    assert f"/{DIFF_FILE}\n" in notes["prompt"]
+    assert (PLANTED in notes["prompt"]) == (lines == 1), "a small diff is in the prompt too"
+    assert notes["status"] == "", "git does not see the file"
+
+
+def test_the_diff_is_no_violation_and_does_not_land(project: Project) -> None:
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert DIFF_FILE not in project.repo.git("ls-tree", "-r", "--name-only", "main")
+    assert project.leftovers() == []
+
+
+def test_the_next_implementer_does_not_find_the_diff(tmp_path: Path) -> None:
+    """Also where ignored files stay in the worktree, for the output of run.setup."""
+    project = a_project(tmp_path, "1")
+    project.settings('[run]\nsetup = "true"\n')
+    look = f'git = ["ls-files", "--others", "--error-unmatch", "{DIFF_FILE}"]'
+    project.agent(steps('write = "1.txt"\ntext = "1\\n"') + verify('fail = ["W1"]') + steps(look, role="fix"))
+    ran = project.start("1", "auto")
+    assert ran.code == 1
+    assert "ended with 1" in ran.err, ran.err
+
+
+def test_a_verifier_has_its_own_wall_limit(project: Project) -> None:
+    project.settings('[limits]\nverify_wall = "1s"\n')
+    project.agent(steps('write = "1.txt"\ntext = "1\\n"', "sleep = 1.2") + verify("sleep = 30"))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: timeout"), ran.err
+    assert project.dispatched() == ["implement", "verify"]
