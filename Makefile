@@ -56,8 +56,9 @@ chaos: $(READY)  ## kill runplan at every point of the matrix and at random mome
 install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)
 
+# Not in /dev/shm: codex's own sandbox hides it.
 test-agents: $(READY)  ## run real agents against a scripted model; ONLY="claude and limit"
-	@$(SCRATCH) $(BIN)/python -m pytest -q tests/agents $(if $(ONLY),-k "$(ONLY)")
+	@$(BIN)/python -m pytest -q tests/agents $(if $(ONLY),-k "$(ONLY)")
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
