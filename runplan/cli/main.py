@@ -64,6 +64,7 @@ FOLDERS = {verb: _FOLDERS[name] for name, group in GROUPS.items() for verb in gr
 SHARED = {
     **dict.fromkeys(("start", "retry", "undo"), "start"),
     **dict.fromkeys(("stop", "pause", "resume", "now"), "commands"),
+    **dict.fromkeys(("status", "next"), "status"),
     **dict.fromkeys(("diff", "approve", "reject"), "answer"),
     **dict.fromkeys(("init", "config"), "settings"),
     **dict.fromkeys(("service", "daemon"), "service"),

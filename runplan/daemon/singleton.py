@@ -96,11 +96,3 @@ def holder(state: Path) -> Holder | None:
 
     found = record(state)
     return found if found is not None and processes.alive(found.identity) else None
-
-
-def stopped(state: Path) -> Holder | None:
-    """The daemon, if its process is stopped (SIGSTOP); else None."""
-    from runplan import processes
-
-    found = holder(state)
-    return found if found is not None and processes.stopped(found.pid) else None

@@ -167,6 +167,7 @@ def _usage(work: Work | None, seen: Seen) -> dict[str, Any]:
         "retries": work.retries if work else None,
         "tokens": work.tokens if work else None,
         "usd": round(work.usd, 4) if work else None,
+        "unpriced": bool(work and work.unpriced),
     }
 
 

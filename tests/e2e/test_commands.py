@@ -396,20 +396,6 @@ def test_a_stop_ends_the_agents_of_a_frozen_daemon_and_is_queued(project: Projec
     assert (schedules(project), project.landed(), project.dispatched()) == ([], [], ["implement"])
 
 
-def test_status_and_next_say_that_the_daemon_is_frozen(project: Project, tmp_path: Path, frozen: int) -> None:
-    continue_it = f"kill -CONT {frozen}\n"
-    for verb, message in (("status", "is stopped and does nothing"), ("next", "is stopped, so nothing fires")):
-        shown = project.runplan(verb).out
-        assert (f"The daemon (process {frozen}) {message}" in shown, shown.endswith(continue_it)) == (True, True)
-    metrics = project.runplan("metrics")
-    assert (metrics.code, metrics.last) == (5, f"runplan: {silence(frozen)}")
-    (tmp_path / "agent.on").touch()
-    until(lambda: not run_of(project)["dispatched"])
-    seen = project.runplan("status", "X", "--json").json
-    assert (seen["daemon"]["state"], seen["daemon"]["pid"]) == ("stopped", frozen)
-    assert seen["run"]["stuck"]["level"] == "look"
-
-
 def test_the_first_answer_to_a_pending_change_counts_and_later_ones_are_declined(project: Project) -> None:
     with in_foreground(project) as daemon:
         assert project.runplan("start", "X", "1").code == 0

@@ -117,6 +117,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "retries": 0,
         "tokens": 0,
         "usd": 0.0,
+        "unpriced": False,
         "lanes": [],
     }
     assert stuck["level"] == "look"

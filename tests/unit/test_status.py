@@ -51,8 +51,8 @@ def view(seen: Seen) -> dict[str, Any]:
     return status_view(plan.path, summary_of(plan), seen, landing="cherry-pick", now=NOW)
 
 
-def lines(seen: Seen, style: Style | None = None, unpriced: tuple[str, ...] = ()) -> list[str]:
-    return Page(style or Style(), now=NOW, unpriced=unpriced).block(view(seen)).splitlines()
+def lines(seen: Seen, style: Style | None = None) -> list[str]:
+    return Page(style or Style(), NOW).block(view(seen)).splitlines()
 
 
 def at_work(**more: Any) -> Seen:
@@ -77,8 +77,8 @@ def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
     ids=["all reported", "one left out", "none reported"],
 )
 def test_a_sum_of_costs_says_that_it_leaves_one_out(usd: float, unpriced: bool, shown: str) -> None:
-    seen = at_work(work=replace(some_work(), usd=usd))
-    assert lines(seen, unpriced=("plans/x.md",) if unpriced else ())[-1].endswith(f"tokens, {shown}")
+    seen = at_work(work=replace(some_work(), usd=usd, unpriced=unpriced))
+    assert lines(seen)[-1].endswith(f"tokens, {shown}")
 
 
 def test_colours_and_width_are_those_of_the_terminal() -> None:
@@ -93,10 +93,10 @@ def test_colours_and_width_are_those_of_the_terminal() -> None:
 def test_no_line_is_wider_than_the_terminal() -> None:
     schedule = replace(SCHEDULE, spec="weekday at 9:30")
     wide = view(at_work(schedule=schedule)) | {"title": "A title that is too long for it"}
-    shown = Page(Style(width=30), now=NOW).block(wide).splitlines()
+    shown = Page(Style(width=30), NOW).block(wide).splitlines()
     assert shown[:4] == ["A title that is too long for", "    it", "  (plans/x.md, active, 0 of 2", "    done)"]
     unreadable = wide | {"phases": [], "error": "plans/x.md:3: the phases 1, 2 have no tracker"}
-    shown += Page(Style(width=30), now=NOW).block(unreadable).splitlines()
+    shown += Page(Style(width=30), NOW).block(unreadable).splitlines()
     assert max(map(len, shown)) <= 30, shown
 
 

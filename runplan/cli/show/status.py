@@ -1,4 +1,4 @@
-"""runplan status: every plan with its phases, its run and its schedule."""
+"""runplan status and next: every plan with its phases, its run and its schedule."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from msgspec import Struct, convert
 
 from runplan import __version__
 from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, Warnings
-from runplan.errors import Exit, PlanUnreadable, Unreachable
+from runplan.cli.verb import Verb, json_argument
+from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
 from runplan.run.rows import UNFINISHED
 from runplan.text import clock, command, escaped, in_words, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable
     from datetime import tzinfo
 
     from runplan.engine.context import RepositoryContext
@@ -30,45 +31,36 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Struct)
 
-EXAMPLES = """\
-  runplan status                open plans, and finished ones in one line
-  runplan status --all          finished plans as well
-  runplan status X --watch      one plan, refreshed until Ctrl-C
-  runplan status X --json       one plan, for a script"""
-
 WATCH_S = 2.0
 MANY = 30  #: new summaries that are worth storing
 FEW = 3  #: finished plans that are shown when no other plan is
 ANSWER_S = 1.0  #: to ask the daemon
-STANDS_STILL = {
-    "closed": "Stands still: the daemon cannot work in this repository for now.",
-    "stopped": "Stands still: the daemon is stopped.",
-}
+STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def _status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
     parser.add_argument("--all", action="store_true", help="show finished plans as well")
     parser.add_argument("--watch", action="store_true", help="refresh every 2 seconds, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print JSON; with --watch, one line each time")
 
 
-def run(args: argparse.Namespace) -> Exit:
+def _status(args: argparse.Namespace) -> Exit:
     warnings = Warnings()
     if not args.watch:
         print(_output(args, warnings))
         return warnings.exit
     from time import sleep
 
-    return watch(lambda: _output(args, warnings), sleep, terminal=sys.stdout.isatty() and not args.json, json=args.json)
+    return watch(lambda: _output(args, warnings), sleep, terminal=sys.stdout.isatty() and not args.json, lines=args.json)
 
 
-def watch(output: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, json: bool = False) -> Exit:
+def watch(output: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> Exit:
     """Print it again and again: in place on a terminal, else block after block; Ctrl-C ends it."""
     try:
         while True:
             text = output()
-            print(_in_place(text) if terminal else text if json else f"{text}\n", flush=True)
+            print(_in_place(text) if terminal else text if lines else f"{text}\n", flush=True)
             wait(WATCH_S)
     except KeyboardInterrupt:
         return Exit.DONE
@@ -88,104 +80,56 @@ def _output(args: argparse.Namespace, warnings: Warnings) -> str:
     now = datetime.now(UTC)
     with open_context(warn=warnings.warn) as at:
         at.repository.git.prepare()  # starts while the journal is opened
-        plan = plan_path(at, args.plan) if args.plan is not None else ""
-        reader = Reader(at, plan, now=now, fold=not (plan or args.all or args.json))
-        views = [reader.one(plan, warnings.warn)] if plan else reader.all()
-        if not views and len(reader.folded) <= FEW:
-            reader = Reader(at, now=now)
-            views = reader.all()
-        daemon = _daemon(at, views)
+        views = Reader(at, plan_path(at, args.plan) if args.plan is not None else "", now).views()
+        daemon = _closed(at, views)
+    if args.plan is not None and "error" in views[0]:
+        warnings.warn(views[0]["error"])
     if args.json:
         for view in views:
             view["daemon"] = daemon
         printed: Any = views if args.plan is None else views[0]
         return escaped(json.dumps(printed, ensure_ascii=False, indent=None if args.watch else 2))
-    page = Page(Style.of(sys.stdout), now=now, unpriced=reader.unpriced)
-    blocks = [page.block(view) for view in views]
-    if reader.folded:
-        blocks.append(page.folded(reader.folded))
-    if not blocks:
-        blocks.append("No plans yet. Write one under plans/ and commit it.")
-    return "\n\n".join([*blocks, *([_daemon_sentence(daemon, now)] if daemon else [])])
+    page = Page(Style.of(sys.stdout), now)
+    finished = [] if args.all or args.plan is not None else [view["plan"] for view in views if _is_finished(view)]
+    if len(finished) == len(views) <= FEW:
+        finished = []
+    blocks = [page.block(view) for view in views if view["plan"] not in finished]
+    blocks += [page.folded(finished)] if finished else []
+    blocks += [page.daemon(daemon)] if daemon else []
+    return "\n\n".join(blocks) or "No plans yet. Write one under plans/ and commit it."
 
 
-# --- the daemon ---------------------------------------------------------------------------------------
+def _is_finished(view: dict[str, Any]) -> bool:
+    is_active = view["run"] is not None and view["run"]["state"] in UNFINISHED
+    return view["status"] == "complete" and not (is_active or view["schedule"] or view["queued"])
 
 
-def _daemon(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Why the daemon does not work as expected; None when it does, or is not needed."""
-    idle = [view["run"] for view in views if _is_idle(view)]
-    found = _draining(at.env) or (_stopped(at.env) if any(_needs_daemon(view) for view in views) else None)
-    if found is None and idle:
-        found = _closed(at)
-    if found is not None and found["state"] != "draining":
-        for run in idle:
-            run["stuck"] = {"level": "look", "sentence": STANDS_STILL[found["state"]]}
-    return found
-
-
-def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
-    from runplan.daemon import singleton
-    from runplan.settings.places import state_directory
-
-    state = state_directory(env)
-    found = singleton.record(state)
-    if found is None or not found.draining or singleton.holder(state) is None:
+def _closed(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Why the daemon cannot work in this repository; asked only for a run that continues but has no process."""
+    idle = [view["run"] for view in views if _is_idle(view["run"])]
+    if not idle:
         return None
-    return {"pid": found.pid, "version": found.version, "state": "draining", "until": found.draining}
-
-
-def _stopped(env: Mapping[str, str]) -> dict[str, Any] | None:
-    from runplan.daemon import singleton
-    from runplan.settings.places import state_directory
-
-    found = singleton.stopped(state_directory(env))
-    return {"pid": found.pid, "version": found.version, "state": "stopped", "until": None} if found else None
-
-
-def _needs_daemon(view: dict[str, Any]) -> bool:
-    run = view["run"]
-    is_active = run is not None and (run["state"] in ("queued", "running") or run["wake"] is not None)
-    return is_active or view["schedule"] is not None
-
-
-def _is_idle(view: dict[str, Any]) -> bool:
-    """Whether a run should continue but has no process; mostly for a moment between two processes."""
-    run = view["run"]
-    return run is not None and run["state"] == "running" and not any(one["dispatched"] for one in (run, *run["lanes"]))
-
-
-def _closed(at: RepositoryContext) -> dict[str, Any] | None:
-    """The daemon's answer when it cannot work in this repository."""
     from runplan.daemon.client import Client
     from runplan.daemon.protocol import DaemonStatus, Status
-    from runplan.errors import RunplanError
     from runplan.settings.places import socket_path
 
     try:
         with Client(socket_path(at.env), answer_s=ANSWER_S) as client:
             closed = client.call(Status(), DaemonStatus, within_s=ANSWER_S).closed
-            about = {"pid": client.hello.pid, "version": client.hello.version, "state": "closed"}
+            hello = client.hello
     except RunplanError:  # no daemon, or a busy one
         return None
-    for one in closed:
-        if one.root == str(at.repository.root):
-            return {**about, "until": one.again, "since": one.since, "error": one.error}
-    return None
+    found = next((one for one in closed if one.root == str(at.repository.root)), None)
+    if found is None:
+        return None
+    for run in idle:
+        run["stuck"] = {"level": "look", "sentence": STANDS_STILL}
+    about = {"pid": hello.pid, "version": hello.version, "state": "closed"}
+    return {**about, "until": found.again, "since": found.since, "error": found.error}
 
 
-def _daemon_sentence(daemon: dict[str, Any], now: datetime) -> str:
-    pid, until = daemon["pid"], _local(daemon["until"], now)
-    if daemon["state"] == "closed":
-        since, error = _local(daemon["since"], now), plain(str(daemon["error"]))
-        return f"The daemon (process {pid}) cannot work here since {since}: {error}; it tries again at {until}."
-    if daemon["state"] == "stopped":
-        return f"The daemon (process {pid}) is stopped and does nothing. Continue it with: kill -CONT {pid}"
-    return f"The daemon (process {pid}) is draining: it starts nothing new and ends by {until}. The next one continues."
-
-
-def _local(text: str | None, now: datetime) -> str:
-    return clock(datetime.fromisoformat(text), None, now=now) if text else "-"
+def _is_idle(run: dict[str, Any] | None) -> bool:
+    return run is not None and run["state"] == "running" and not any(one["dispatched"] for one in (run, *run["lanes"]))
 
 
 # --- reading ------------------------------------------------------------------------------------------
@@ -194,51 +138,35 @@ def _local(text: str | None, now: datetime) -> str:
 class Reader:
     """Reads the plans of a repository. The journal and the tree of each target are read once for all of them."""
 
-    def __init__(self, at: RepositoryContext, plan: str = "", *, now: datetime, fold: bool = False) -> None:
+    def __init__(self, at: RepositoryContext, plan: str, now: datetime) -> None:
         self._at = at
         self._now = now
-        self._fold = fold
+        self._plan = plan  #: the only one to read; "" for all
         self._store = at.store()
         self._overview = _overview(self._store, plan)
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
         self._new: list[Summary] = []  #: what was computed here
-        self.folded: list[str] = []  #: finished plans without a view
-        self.unpriced: set[str] = set()  #: plans whose sum of costs leaves an agent out
 
-    def all(self) -> list[dict[str, Any]]:
+    def views(self) -> list[dict[str, Any]]:
         from runplan.engine.context import known_plans
 
-        paths = sorted({*known_plans(self._at, self._store), *self._overview.newest})
-        views = [view for path in paths if (view := self._view(path)) is not None]
+        known = [self._plan] if self._plan else known_plans(self._at, self._store)
+        views = [self._view(path) for path in sorted({*known, *self._overview.newest})]
         if len(self._new) >= MANY:
             from runplan.store.overview import keep_summaries
 
             keep_summaries(self._at.state, self._new)
         return views
 
-    def one(self, path: str, warn: Callable[[str], None]) -> dict[str, Any]:
-        view = self._view(path)
-        assert view is not None
-        if "error" in view:
-            warn(str(view["error"]))
-        return view
-
-    def _view(self, path: str) -> dict[str, Any] | None:
-        """The plan as data; None for a finished one that is folded."""
+    def _view(self, path: str) -> dict[str, Any]:
         from runplan.report.views import status_view, unreadable_view
 
-        plan, known = self._plan(path), self._overview
-        newest = known.newest.get(path)
-        is_active = path in known.schedules or path in known.queued or (newest and newest.state in UNFINISHED)
-        if self._fold and plan.complete and not is_active:
-            self.folded.append(path)
-            return None
-        seen = self._seen(path, newest)
+        plan, seen = self._summary(path), self._seen(path)
         if plan.error:
             return unreadable_view(path, plan.error, seen, now=self._now)
         return status_view(path, plan, seen, landing=self._at.settings.run.landing, now=self._now)
 
-    def _plan(self, path: str) -> PlanSummary:
+    def _summary(self, path: str) -> PlanSummary:
         """The plan where its newest run lands, else in the checkout."""
         from runplan.report.views import PlanSummary
 
@@ -279,16 +207,14 @@ class Reader:
         self._new.append(Summary(kind, plan, stamp, to_json(value)))
         return value
 
-    def _seen(self, path: str, newest: RunRow | None) -> Seen:
+    def _seen(self, path: str) -> Seen:
         from runplan.report.views import Seen
 
         store = self._store
         if store is None:
             return Seen()
-        owner = self._overview.owners.get(path, "")
+        newest, owner = self._overview.newest.get(path), self._overview.owners.get(path, "")
         work, outputs = self._work(store, newest) if newest else (None, {})
-        if work is not None and work.unpriced:
-            self.unpriced.add(path)
         refused_at, refused = self._overview.refused.get(path, ("", ""))
         return Seen(
             run=newest,
@@ -366,10 +292,9 @@ _LEVELS = {"fine": (GREEN,), "slow": (YELLOW,), "look": (RED,)}
 class Page:
     """Lays out the blocks of plans for a terminal or a pipe."""
 
-    def __init__(self, style: Style, *, now: datetime, unpriced: Collection[str] = ()) -> None:
+    def __init__(self, style: Style, now: datetime) -> None:
         self._style = style
         self._now = now
-        self._unpriced = unpriced
 
     def block(self, view: dict[str, Any]) -> str:
         """One plan: its phases, its run, its schedule."""
@@ -406,6 +331,13 @@ class Page:
         count = f"{len(plans)} finished plan{'' if len(plans) == 1 else 's'}"
         return self._style.paint(self._style.wrap(plain(f"{count}: {names}  (runplan status --all)"), "  "), DIM)
 
+    def daemon(self, daemon: dict[str, Any]) -> str:
+        since, until = self._local(daemon["since"]), self._local(daemon["until"])
+        error = plain(str(daemon["error"]))
+        return (
+            f"The daemon (process {daemon['pid']}) cannot work here since {since}: {error}; it tries again at {until}."
+        )
+
     def _phases(self, view: dict[str, Any]) -> list[str]:
         states = [_state(phase, view["next"]) for phase in view["phases"]]
         wide = max((len(phase["id"]) for phase in view["phases"]), default=0)
@@ -438,13 +370,13 @@ class Page:
         if lane["failed"]:
             return f"failed ({lane['failed']}), so no further phase starts"
         if lane["wake"] and lane["waiting_for"]:
-            return f"waiting until {_local(lane['wake'], self._now)} ({lane['about']})"
+            return f"waiting until {self._local(lane['wake'])} ({lane['about']})"
         by = "".join(f" by {agent}" for agent in _agent(lane))
         return f"{lane['step'] or 'between steps'}{by} for {self._age(lane['since'])}"
 
     def _used(self, view: dict[str, Any]) -> list[str]:
         run = view["run"]
-        least = "≥ " if view["plan"] in self._unpriced else ""
+        least = "≥ " if run["unpriced"] else ""
         parts = (
             f"context {run['context']} %, hand-over prepared" if run["handover"] else "",
             f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
@@ -455,6 +387,9 @@ class Page:
 
     def _age(self, since: str) -> str:
         return in_words((self._now - datetime.fromisoformat(since)).total_seconds())
+
+    def _local(self, moment: str) -> str:
+        return clock(datetime.fromisoformat(moment), None, now=self._now)
 
 
 def _state(phase: dict[str, Any], following: str | None) -> str:
@@ -507,3 +442,60 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
     if schedule["paused"]:
         return f"{schedule['spec']}, paused: {schedule['paused']}; otherwise {when}"
     return f"{schedule['spec']}, {'due now, then ' if schedule['due'] else ''}{when}"
+
+
+# --- next ---------------------------------------------------------------------------------------------
+
+
+def _next(args: argparse.Namespace) -> Exit:
+    from runplan.daemon import singleton
+    from runplan.engine.context import open_context
+    from runplan.report.views import schedule_view
+    from runplan.settings.places import state_directory
+    from runplan.store.schedules import Schedules
+
+    now = datetime.now(UTC)
+    warnings = Warnings()
+    with open_context(warn=warnings.warn) as at:
+        store = at.store()
+        rows = Schedules(store).all() if store is not None else []
+        views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
+    if args.json:
+        print(json.dumps(views, ensure_ascii=False, indent=2))
+        return warnings.exit
+    print("\n".join(_lines(views, now)) or "No schedules.")
+    if rows and singleton.holder(state_directory(at.env)) is None:
+        then = (
+            "Schedules that are due fire as soon as you start it" if any(v["due"] for v in views) else "Start it with"
+        )
+        print(f"\nNo daemon is running, so nothing fires. {then}: runplan daemon")
+    return warnings.exit
+
+
+def _lines(views: list[dict[str, Any]], now: datetime) -> list[str]:
+    from runplan.times import zone
+
+    width = max((len(view["plan"]) for view in views), default=0)
+    # A zone that this machine does not know has no next time either.
+    zones = {view["zone"]: zone(view["zone"]) if view["next"] else UTC for view in views}
+    return [f"{view['plan']:<{width}}  {scheduled(view, now=now, zone=zones[view['zone']])}" for view in views]
+
+
+VERBS = {
+    "status": Verb(
+        run=_status,
+        arguments=_status_arguments,
+        EXAMPLES="""\
+  runplan status                open plans, and finished ones in one line
+  runplan status --all          finished plans as well
+  runplan status X --watch      one plan, refreshed until Ctrl-C
+  runplan status X --json       one plan, for a script""",
+    ),
+    "next": Verb(
+        run=_next,
+        arguments=json_argument,
+        EXAMPLES="""\
+  runplan next             each schedule with its next time
+  runplan next --json      for a script""",
+    ),
+}
