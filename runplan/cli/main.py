@@ -225,5 +225,17 @@ def module_of(verb: str) -> Any:
     """The module or table entry of a verb: EXAMPLES, arguments, run."""
     import importlib
 
+    _import_msgspec()
     module = importlib.import_module(f"runplan.cli.{FOLDERS[verb]}.{SHARED.get(verb, verb)}")
     return module.VERBS[verb] if verb in SHARED else module
+
+
+def _import_msgspec() -> None:
+    """Import it without typing_extensions: 13 ms, for names that Python 3.11 has in `typing`."""
+    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # its import fails, which msgspec expects
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules["typing_extensions"]

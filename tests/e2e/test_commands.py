@@ -22,7 +22,6 @@ from tests.support.daemons import (
     daemon_of,
     in_foreground,
     kill_daemon,
-    run_of,
     schedules,
     shell_agent,
     socket_of,

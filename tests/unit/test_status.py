@@ -234,6 +234,6 @@ def test_watch_prints_again_until_it_is_interrupted(
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    assert watch(lambda: next(texts), wait, terminal=terminal, json=as_json) == 0
+    assert watch(lambda: next(texts), wait, terminal=terminal, lines=as_json) == 0
     assert capsys.readouterr().out == shown
     assert waits == [WATCH_S, WATCH_S]

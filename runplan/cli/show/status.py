@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Struct)
 
 WATCH_S = 2.0
-MANY = 30  #: new summaries that are worth storing
 FEW = 3  #: finished plans that are shown when no other plan is
 ANSWER_S = 1.0  #: to ask the daemon
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
@@ -52,7 +51,9 @@ def _status(args: argparse.Namespace) -> Exit:
         return warnings.exit
     from time import sleep
 
-    return watch(lambda: _output(args, warnings), sleep, terminal=sys.stdout.isatty() and not args.json, lines=args.json)
+    return watch(
+        lambda: _output(args, warnings), sleep, terminal=sys.stdout.isatty() and not args.json, lines=args.json
+    )
 
 
 def watch(output: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> Exit:
@@ -152,7 +153,7 @@ class Reader:
 
         known = [self._plan] if self._plan else known_plans(self._at, self._store)
         views = [self._view(path) for path in sorted({*known, *self._overview.newest})]
-        if len(self._new) >= MANY:
+        if self._new and self._store is not None:
             from runplan.store.overview import keep_summaries
 
             keep_summaries(self._at.state, self._new)
