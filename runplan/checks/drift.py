@@ -1,0 +1,310 @@
+"""Compares the numbers that a plan states with the numbers that agents measured, and corrects small differences.
+
+An agent reports a difference with a line in its last message:
+`PLAN-TEXT-DRIFT: phase=<id> bullet=<k> field=<name> plan=<stated> actual=<number>`. Bullet k is the k-th acceptance
+criterion of the phase with a digit in its first line.
+
+A step reads both agents' messages with `read_tokens`, judges them with `judge`, and passes each drift whose action is
+CORRECT or NOTE to `correct`. `contradictions` and `stale_phrase` examine a phase before an agent starts.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from runplan.plan.ids import key, read_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+MARK = "PLAN-TEXT-DRIFT:"
+MISSED = 999  #: per cent, for an exact number that was missed
+_MOST_TOKENS = 200  #: of one message
+_DIGITS = r"\d{1,1000}"  # int() refuses more than 4,300
+
+_TOKEN = re.compile(
+    r"[ \t]*phase=(\S{1,40})[ \t]+bullet=([1-9]\d{0,8})[ \t]+field=([^\s:=]{1,200})[ \t]+plan=(.{1,200}?)[ \t]+"
+    rf"actual=([+-]?{_DIGITS})(?!\d).*"
+)
+_NUMBER = re.compile(rf"[ \t]*([+-]?{_DIGITS})(?!\d)")
+_FORMS = tuple(
+    (kind, re.compile(form))
+    for kind, form in (
+        ("band", rf"({_DIGITS})[-–]({_DIGITS})"),
+        ("most", rf"(?:<=|≤|at most )({_DIGITS})"),
+        ("least", rf"(?:>=|≥|at least )({_DIGITS})"),
+        ("about", rf"(?:~|approximately |expected )?({_DIGITS})"),
+        ("exactly", rf"exactly ([+-]?{_DIGITS})"),
+    )
+)
+
+
+class Drift(Struct, frozen=True):
+    """A number of the plan that an agent measured differently."""
+
+    phase: str
+    bullet: int
+    field: str
+    stated: str
+    actual: int
+
+
+class Tokens(Struct, frozen=True):
+    drifts: tuple[Drift, ...]
+    malformed: tuple[str, ...] = ()  #: lines with the mark that do not follow the grammar
+
+
+class DriftAction(StrEnum):
+    NOTHING = "nothing"  #: the number fits
+    CORRECT = "correct"
+    NOTE = "note"  #: correct it, and note it in the report
+    ABORT = "abort"  #: fail the phase with reason `drift`
+    SKIP = "skip"  #: the stated text is no number; log it
+
+
+class JudgedDrift(Struct, frozen=True):
+    drift: Drift
+    percent: int | None  #: None if the stated text is no number
+    action: DriftAction
+    why: str  #: one line for people
+
+
+class DriftDecision(Struct, frozen=True):
+    judged: tuple[JudgedDrift, ...]
+    abort: str = ""  #: why the phase fails; "" when it does not
+    should_refine: bool = False  #: more than one number is off by more than 10 %: recommend a revision of the plan
+
+    @property
+    def corrections(self) -> tuple[JudgedDrift, ...]:
+        """The drifts to correct in the plan; none when the phase fails."""
+        wanted = (DriftAction.CORRECT, DriftAction.NOTE)
+        return () if self.abort else tuple(one for one in self.judged if one.action in wanted)
+
+
+def read_tokens(message: str) -> Tokens:
+    """The drifts that an agent's message reports, one per line; quoted lines count."""
+    drifts: list[Drift] = []
+    malformed: list[str] = []
+    marked = (line.partition(MARK)[2] for line in message.splitlines() if MARK in line[:200])
+    for rest, _ in zip(marked, range(_MOST_TOKENS), strict=False):
+        found = _TOKEN.fullmatch(rest)
+        if found and _is_id(found[1]):
+            drifts.append(Drift(found[1], int(found[2]), found[3], found[4].strip(), int(found[5])))
+        else:
+            malformed.append(rest.strip()[:200])
+    return Tokens(tuple(dict.fromkeys(drifts)), tuple(malformed))
+
+
+def percent(stated: str, actual: int | str) -> int | None:
+    """How far the actual number is from the stated one, rounded up; None if one of them is no number."""
+    if isinstance(actual, str):
+        number = _NUMBER.match(actual)
+        if number is None:
+            return None
+        actual = int(number[1])
+    kind, numbers = _read_stated(stated)
+    if kind == "exactly":
+        return 0 if actual == numbers[0] else MISSED
+    if not kind or numbers[-1] <= 0 or numbers[0] > numbers[-1]:
+        return None
+    if (kind == "most" and actual <= numbers[0]) or (kind == "least" and actual >= numbers[0]):
+        return 0
+    middle = sum(numbers) // len(numbers)
+    return -(-100 * abs(actual - middle) // middle)
+
+
+def judge(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str, int]] = ()) -> DriftDecision:
+    """Judge the drifts of both agents; where both measured a number, the verifier's counts.
+
+    `corrected` are the phase and bullet of each correction that this run has made.
+    """
+    places = {(key(one.phase), one.bullet, one.field): one for one in (*implementer.drifts, *verifier.drifts)}
+    before = {(key(phase), bullet) for phase, bullet in corrected}
+    judged: list[JudgedDrift] = []
+    for drift in places.values():
+        off = percent(drift.stated, drift.actual)
+        action = _action(off)
+        place = (key(drift.phase), drift.bullet)
+        if action in (DriftAction.CORRECT, DriftAction.NOTE):
+            action = DriftAction.ABORT if place in before else action
+            before.add(place)
+        judged.append(JudgedDrift(drift, off, action, _explained(drift, off, action)))
+    abort = next((one.why for one in judged if one.action is DriftAction.ABORT), "")
+    return DriftDecision(tuple(judged), abort, sum((one.percent or 0) > 10 for one in judged) > 1)
+
+
+def _action(off: int | None) -> DriftAction:
+    if off is None:
+        return DriftAction.SKIP
+    if off == 0:
+        return DriftAction.NOTHING
+    if off <= 10:
+        return DriftAction.CORRECT
+    return DriftAction.NOTE if off <= 20 else DriftAction.ABORT
+
+
+def _explained(drift: Drift, off: int | None, action: DriftAction) -> str:
+    place = f"phase {drift.phase}, criterion {drift.bullet}, {drift.field}"
+    if off is None:
+        return f"{place}: {drift.stated!r} is no number that can be compared"
+    apart = "another number" if off == MISSED else f"{off} % apart"
+    again = "; it was corrected before in this run" if action is DriftAction.ABORT and off <= 20 else ""
+    return f"{place}: the plan states {drift.stated}, measured are {drift.actual} ({apart}){again}"
+
+
+def _read_stated(stated: str) -> tuple[str, tuple[int, ...]]:
+    plain = stated.strip()
+    for kind, form in _FORMS:
+        if found := form.fullmatch(plain):
+            return kind, tuple(int(number) for number in found.groups())
+    return "", ()
+
+
+def _is_id(text: str) -> bool:
+    named = read_name(text)
+    return named is not None and named.id == text
+
+
+# --- corrections --------------------------------------------------------------------------------------------
+
+_HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
+_BULLET = re.compile(r"[ \t]*(?:[-*+]|\d{1,4}[.)])[ \t]+(?:\[.\][ \t]+)?(.*)")
+
+
+class Uncorrectable(Struct, frozen=True):
+    why: str
+
+
+def replacement(stated: str, actual: int) -> str:
+    """The text for the stated number: a band becomes 5 % around the actual number, a bound keeps its words."""
+    kind, _ = _read_stated(stated)
+    if kind == "band":
+        return f"{actual * 95 // 100}-{-(-actual * 105 // 100)}"
+    if kind in ("most", "least"):
+        return re.sub(_DIGITS, str(actual), stated.strip())
+    return str(actual)
+
+
+def correct(section: str, drift: Drift, new: str, *, date: str) -> str | Uncorrectable:
+    """The section of the phase with `new` instead of the stated number, and a comment that says so.
+
+    `section` is `Phase.text`; the caller finds the phase by its exact id. `date` is YYYY-MM-DD.
+    """
+    if drift.bullet < 1 or not _is_id(drift.phase):
+        return Uncorrectable(f"phase {drift.phase}, criterion {drift.bullet}: no such place")
+    lines = section.splitlines(keepends=True)
+    places = [at for at in _criteria(lines) if any(sign.isdigit() for sign in _text_of(lines[at]))]
+    if drift.bullet > len(places):
+        return Uncorrectable(f"phase {drift.phase} has {len(places)} criteria with a number, not {drift.bullet}")
+    at = places[drift.bullet - 1]
+    line = lines[at].rstrip()
+    literal = drift.stated.strip()
+    found = re.search(rf"(?<![\w.,-]){re.escape(literal)}(?![\w-]|[.,]\d)", line)
+    if found is None:
+        return Uncorrectable(f"phase {drift.phase}, criterion {drift.bullet} does not contain {literal!r}")
+    comment = f"<!-- Auto-corrected {date}: was {literal}, arithmetic says {drift.actual} -->"
+    ending = lines[at][len(line) :]
+    lines[at] = f"{line[: found.start()]}{new}{line[found.end() :]} {comment}{ending}"
+    return "".join(lines)
+
+
+def _criteria(lines: Sequence[str]) -> Iterator[int]:
+    return (at for at in _under(lines, "acceptance criteria") if _BULLET.match(lines[at]))
+
+
+def _text_of(bullet: str) -> str:
+    found = _BULLET.match(bullet)
+    return found[1] if found else ""
+
+
+def _under(lines: Sequence[str], title: str) -> Iterator[int]:
+    """The lines under the heading that begins with the title, in any case; fenced lines are left out."""
+    level, is_fenced = 0, False
+    for at, line in enumerate(lines):
+        if line.startswith("```"):
+            is_fenced = not is_fenced
+        elif is_fenced:
+            continue
+        elif heading := _HEADING.match(line):
+            if level and len(heading[1]) <= level:
+                return
+            if not level and heading[2].lower().startswith(title):
+                level = len(heading[1])
+        elif level:
+            yield at
+
+
+# --- before an agent starts ---------------------------------------------------------------------------------
+
+_EXPRESSION = re.compile(
+    rf"[ \t]*+[+-]?[ \t]*+{_DIGITS}(?:[ \t]*+[+-][ \t]*+(?:[+-][ \t]*+)?{_DIGITS})*+[ \t]*+", re.ASCII
+)
+_TERM = re.compile(rf"([+-]?)[ \t]*+([+-]?)[ \t]*+({_DIGITS})", re.ASCII)
+#: A sum with blanks around its operators, and the noun that it counts, such as `417 - 94 + 15 lines`.
+_SUM = re.compile(r"(?<![\w.,-])(\d{1,9}(?: [+-] \d{1,9}){1,30})(?: = (\d{1,9}))?(?: ([a-z]{3,30}))?(?![\w-]|[.,]\d)")
+_SPAN = re.compile(r"\blines (\d{1,9})[-–](\d{1,9}) (?:= |\()(\d{1,9})\b")
+_STALE = re.compile(
+    r"\bdrafted before\b|\bmay need (?:a )?refresh\w*|\bbased on [^\n]{0,200}?design, not (?:the )?(?:actual )?code\b",
+    re.IGNORECASE,
+)
+
+
+class Contradiction(Struct, frozen=True):
+    """Two numbers of one phase that do not fit each other."""
+
+    text: str  #: the sum or span
+    derived: int
+    stated: str
+    percent: int  #: more than 20 refuses the phase before any work; else it is logged
+
+
+def evaluate(expression: str) -> int | None:
+    """The value of a sum of whole numbers; None for every other text. Nothing is executed."""
+    if not _EXPRESSION.fullmatch(expression):
+        return None
+    total = 0
+    for operator, sign, number in _TERM.findall(expression):
+        total += -int(number) if (operator == "-") != (sign == "-") else int(number)
+    return total
+
+
+def contradictions(section: str) -> tuple[Contradiction, ...]:
+    """The sums of the phase that differ from their stated result, or from the criterion with the same noun."""
+    lines = section.splitlines()
+    design = "\n".join(lines[at] for at in _under(lines, "design"))
+    found: list[Contradiction] = []
+    derived: dict[str, list[tuple[str, int]]] = {}
+    for text, stated, noun in _SUM.findall(design):
+        value = evaluate(text) or 0
+        found += _contradiction(text, value, stated)
+        if noun:
+            derived.setdefault(noun, []).append((text, value))
+    for first, last, stated in _SPAN.findall(design):
+        found += _contradiction(f"lines {first}-{last}", int(last) - int(first) + 1, stated)
+    criteria = [_text_of(lines[at]) for at in _criteria(lines)]
+    for noun, values in derived.items():
+        form = r"(?:<=|≤|>=|≥|~|\b(?:at most|at least|approximately|exactly|expected) )?"
+        numbers = rf"(?<![\w.,+-])({form}\d{{1,9}}(?:[-–]\d{{1,9}})?) {noun}\b"
+        stated_for = [one for line in criteria for one in re.findall(numbers, line)]
+        if len(values) == len(stated_for) == 1:  # else they may count different things
+            found += _contradiction(*values[0], stated_for[0])
+    return tuple(found)
+
+
+def _contradiction(text: str, derived: int, stated: str) -> Iterable[Contradiction]:
+    off = percent(stated, derived) if stated else 0
+    return (Contradiction(text, derived, stated, off),) if off else ()
+
+
+def stale_phrase(section: str) -> str:
+    """The words of the phase's Dependencies that say it may be outdated; "" for none.
+
+    They do not count when the plan changed after the phases that it depends on were done.
+    """
+    lines = section.splitlines()
+    found = _STALE.search("\n".join(lines[at] for at in _under(lines, "dependencies")))
+    return found.group() if found else ""
