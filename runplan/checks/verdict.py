@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan.checks.completion import admits_gap
 from runplan.checks.returns import NAME, Unusable
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
@@ -50,10 +51,12 @@ STALLED = (
     "i will report back once",
 )
 
-#: An item with a noted gap has failed, also if its result is a pass.
-_GAPS = ("noted as gap", "noted as a gap", "gap noted", "gaps noted", "could not verify", "unable to verify")
-
-_NOTHING = frozenset({"", "n/a", "na", "none", "tbd", "todo", "unknown"})
+#: Evidence names a file, a test or a command.
+_PROOF = re.compile(
+    r"`[^`\n]+`|::|\S ?[›>] ?\S|(?!and/or)[\w.-]{2}/[\w.-]|\b(?!e\.g|i\.e)[\w-]+\.[A-Za-z]\w{0,9}\b"
+    r"|\btest\w*_\w|\b(?:Test|Fuzz)[A-Z]\w|\b(?:Makefile|Dockerfile|Jenkinsfile|README|LICENSE|CHANGELOG)\b"
+    r"|\b(?:make|pytest|tox|python3?|npm|npx|pnpm|yarn|node|go|cargo|ctest|cmake|git|grep|curl|sh|bash) [\w./-]"
+)
 _FLAG = re.compile("\u26a0\ufe0f? *Flag", re.IGNORECASE)
 
 
@@ -93,6 +96,29 @@ def judge(ret: ReadReturn, message: str, items: Sequence[str], *, gates_red: boo
     return Verdict(answers, why)
 
 
+def combine(verdicts: Sequence[tuple[str, Verdict | NoVerdict]]) -> Verdict | NoVerdict:
+    """The verdict of several verifiers, each with its name: all must pass every item."""
+    if len(verdicts) == 1:
+        return verdicts[0][1]
+    given: list[tuple[str, Verdict]] = []
+    for name, one in verdicts:
+        if isinstance(one, NoVerdict):
+            return NoVerdict(why=f"{name}: {one.why}")
+        given.append((name, one))
+    answers: dict[str, list[tuple[str, ItemResult]]] = {}
+    for name, verdict in given:
+        for result in verdict.items:
+            answers.setdefault(result.item, []).append((name, result))
+    why = "; ".join(f"{name}: {verdict.why}" for name, verdict in given if not verdict.passed)
+    return Verdict(tuple(_joint(item, mine) for item, mine in answers.items()), why)
+
+
+def _joint(item: str, answers: Sequence[tuple[str, ItemResult]]) -> ItemResult:
+    against = [(name, result) for name, result in answers if not result.passed]
+    evidence = "; ".join(f"{name}: {result.evidence}" for name, result in against or answers)
+    return ItemResult(item=item, passed=not against, evidence=evidence)
+
+
 def unfit_reply(message: str, *, structured: bool) -> str:
     """Why the message cannot belong to a finished verification; empty when it can."""
     if not structured and len(message.strip().encode("utf-8", "replace")) < SHORTEST_REPLY:
@@ -115,11 +141,12 @@ def _answer(item: str, stated: Sequence[ItemResult]) -> ItemResult:
 
 def _doubt(evidence: str) -> str:
     """Why this evidence proves nothing; empty when it may."""
-    plain = evidence.strip().casefold().rstrip(".")
-    if plain in _NOTHING or not any(character.isalnum() for character in plain):
+    if not any(character.isalnum() for character in evidence):
         return "passed without evidence"
-    if any(gap in plain for gap in _GAPS):
-        return f"passed with a gap: {evidence}"
+    if gap := admits_gap(evidence):
+        return f"passed, but the evidence says {gap!r}: {evidence}"
+    if not _PROOF.search(evidence):
+        return f"passed with evidence that names no file, test or command: {evidence}"
     return ""
 
 

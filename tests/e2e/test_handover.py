@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HALF = "tell = {context = 104000, window = 200000}"
 FULL = "tell = {context = 130000, window = 200000}"
-DONE = 'return = {status = "done", summary = "all of it", items = [{item = "W1", result = "pass", evidence = "x"}]}'
+DONE = 'return = {status = "done", summary = "all", items = [{item = "W1", result = "pass", evidence = "1.txt:1"}]}'
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ command = "true"
 """
 VERIFY = r"""
 if test "$RUNPLAN_ROLE" = verify; then
-    passed='{"item": "\1", "result": "pass", "evidence": "seen"}'
+    passed='{"item": "\1", "result": "pass", "evidence": "1.txt:1"}'
     items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$passed/p" "$RUNPLAN_PROMPT" | paste -sd,)
     echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
     exit 0

@@ -244,7 +244,7 @@ def test_a_return_can_be_rubbish(theatre: Theatre) -> None:
 @pytest.mark.parametrize(
     ("step", "results", "evidence"),
     [
-        pytest.param("pass_all = true", ["pass", "pass"], "played by the script", id="pass"),
+        pytest.param("pass_all = true", ["pass", "pass"], "played by `script`", id="pass"),
         pytest.param('fail = ["C1"]\nevidence = "saw it"', ["pass", "fail"], "saw it", id="fail"),
         pytest.param('pass_all = true\nevidence = ""', ["pass", "pass"], "", id="without evidence"),
     ],

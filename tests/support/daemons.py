@@ -166,7 +166,7 @@ implement)
     echo "$RUNPLAN_PHASE" >"$RUNPLAN_PHASE.txt" ;;
 verify)
     {verify}
-    printf '{{"status":"done","summary":"seen","items":[{{"item":"W1","result":"pass","evidence":"its file"}}]}}' \
+    printf '{{"status":"done","summary":"seen","items":[{{"item":"W1","result":"pass","evidence":"1.txt:1"}}]}}' \
         >"$RUNPLAN_RETURN" ;;
 esac
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.checks.returns import Unusable
-from runplan.checks.verdict import STALLED, NoVerdict, Verdict, judge, unfit_reply
+from runplan.checks.verdict import STALLED, NoVerdict, Verdict, combine, judge, unfit_reply
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 LONG = "I read the diff and the tests, and compared each item with the files it names. " * 5
@@ -56,7 +56,14 @@ def test_a_phase_without_items_is_answered_as_a_whole() -> None:
         pytest.param([stated("W1"), stated("C1", "")], ["C1"], id="no evidence"),
         pytest.param([stated("W1"), stated("C1", " - ")], ["C1"], id="evidence without a word"),
         pytest.param([stated("W1"), stated("C1", "N/A.")], ["C1"], id="evidence that says nothing"),
-        pytest.param([stated("W1"), stated("C1", "Noted as gap, fine otherwise")], ["C1"], id="a noted gap"),
+        pytest.param([stated("W1"), stated("C1", "Noted as gap in a.py, fine otherwise")], ["C1"], id="a noted gap"),
+        pytest.param([stated("W1"), stated("C1", "a.py: deferred to a later phase")], ["C1"], id="deferred"),
+        pytest.param([stated("W1"), stated("C1", "Out of scope for a.py")], ["C1"], id="out of scope"),
+        pytest.param([stated("W1"), stated("C1", "a.py is future work")], ["C1"], id="future work"),
+        pytest.param([stated("W1"), stated("C1", "TODO in a.py")], ["C1"], id="TODO"),
+        pytest.param([stated("W1"), stated("C1", "a.py could not be verified")], ["C1"], id="could not verify"),
+        pytest.param([stated("W1"), stated("C1", "yes")], ["C1"], id="a bare yes"),
+        pytest.param([stated("W1"), stated("C1", "Looks good to me, e.g. the code")], ["C1"], id="names nothing"),
         pytest.param([stated("W1"), stated("C1"), stated("C1", passed=False)], ["C1"], id="pass and fail"),
         pytest.param([stated("W1", passed=False), stated("W1"), stated("C1")], ["W1"], id="fail and pass"),
         pytest.param([stated("w1"), stated("C1")], ["W1"], id="ids are exact"),
@@ -64,6 +71,40 @@ def test_a_phase_without_items_is_answered_as_a_whole() -> None:
 )
 def test_an_unproven_item_is_a_fail(items: list[ItemResult], expected: list[str]) -> None:
     assert failed_items(judge(returned(*items), LONG, ["W1", "C1"], gates_red=False)) == expected
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        "1.txt:1",
+        "src/greet",
+        "tests/test_x.py::test_y",
+        "test_greets_twice passes",
+        "TestGreets in the suite",
+        "`make test` exits 0",
+        "make test exits 0",
+        "the Makefile has the target",
+        "No TODO left in a.py",
+        "nothing deferred; cargo test is green",
+        "tests/test_deferred.py, todo.py",
+    ],
+)
+def test_evidence_names_a_file_a_test_or_a_command(evidence: str) -> None:
+    assert passes(judge(returned(stated("W1", evidence)), LONG, ["W1"], gates_red=False))
+
+
+def test_several_verifiers_must_all_pass_every_item() -> None:
+    good = Verdict((stated("W1", "a.py:1"), stated("C1", "b.py:1")))
+    bad = Verdict((stated("W1", "a.py:1"), stated("C1", "b.py is a stub", passed=False)), "not proven: C1")
+    assert combine([("codex", good)]) == good
+    assert combine([("codex", good), ("gemini", good)]) == Verdict(
+        (stated("W1", "codex: a.py:1; gemini: a.py:1"), stated("C1", "codex: b.py:1; gemini: b.py:1"))
+    )
+    assert combine([("codex", good), ("gemini", bad)]) == Verdict(
+        (stated("W1", "codex: a.py:1; gemini: a.py:1"), stated("C1", "gemini: b.py is a stub", passed=False)),
+        "gemini: not proven: C1",
+    )
+    assert combine([("codex", good), ("gemini", NoVerdict(why="no return"))]) == NoVerdict(why="gemini: no return")
 
 
 def test_a_failed_item_keeps_the_evidence_against_it() -> None:

@@ -138,7 +138,7 @@ def _verdict(failed: list[str], step: Step, task: Task) -> str:
     entries = [line[2:].partition(":") for line in section.splitlines() if line.startswith("- ")]
     names, evidence = (
         [item.strip() for item, colon, _ in entries if colon],
-        step.get("evidence", "played by the script"),
+        step.get("evidence", "played by `script`"),
     )
     items = [{"item": name, "result": "fail" if name in failed else "pass", "evidence": evidence} for name in names]
     summary = step.get("summary", "Looked at every item.")
