@@ -43,6 +43,8 @@ def start(launch: Launch, group: Cgroup | None) -> Child:
         (out, out_end), (err, err_end) = _pipe(), _pipe()
         for descriptor in (stdin, out_end, err_end):
             stack.callback(os.close, descriptor)
+        if group and group.make():
+            stack.enter_context(group.entered())
         agent = subprocess.Popen(
             launch.argv,
             stdin=stdin,
@@ -51,7 +53,6 @@ def start(launch: Launch, group: Cgroup | None) -> Child:
             cwd=launch.cwd,
             env={**launch.env, MARK: launch.id},
             start_new_session=True,
-            preexec_fn=group.join if group and group.make() else None,
         )
     agent.returncode = 0  # the shim waits for every child itself; Popen must not
     return Child(pid=agent.pid, stdin=to_it, out=out, err=err)
@@ -141,7 +142,10 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
+        os.close(self.descriptor)
+        os.close(self._write_end)
 
     def clear(self) -> None:
         with contextlib.suppress(BlockingIOError):

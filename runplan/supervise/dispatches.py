@@ -60,6 +60,7 @@ FORCED_S = 2.0
 SWEEP_GRACE_S = 0.5
 
 _HEADER = struct.Struct("!I")
+_GONE = "gone"  #: start time of a shim that no longer works on the dispatch
 
 
 class Dispatches:
@@ -74,6 +75,8 @@ class Dispatches:
         self._socket: socket.socket | None = None
         self._made: set[str] = set()  #: dispatches whose directory exists
         self._shims: dict[str, Process] = {}  #: of dispatches started here or adopted
+        self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
+        self._idle: list[socket.socket] = []  #: to shims whose dispatch has ended
         self._announced: set[str] = set()  #: dispatches whose wakeup was seen; each one counts once
 
     def __enter__(self) -> Dispatches:
@@ -84,7 +87,19 @@ class Dispatches:
         self.close()
 
     def close(self) -> None:
-        """Let the spawner exit; shims and agents keep running."""
+        """Let the spawner and idle shims exit; agents and their shims keep running."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        self._close_idle()
+        self._close_spawner()
+
+    def _close_idle(self) -> None:
+        for link in self._idle:
+            link.close()
+        self._idle.clear()
+
+    def _close_spawner(self) -> None:
         if self._socket:
             self._socket.close()
         if self._spawner:
@@ -118,34 +133,47 @@ class Dispatches:
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
-        for _ in range(2):
+        for _ in range(3):  # an idle shim may have exited, and the spawner may have died
             lock = _take_lock(files, launch.id)
             try:
                 if files.standing_unlocked() != NeverStarted():
                     raise Unreachable(f"dispatch {launch.id} has already been started; see {files.directory}")
-                shim = self._request(request, lock)
+                is_started = self._submit(launch, request, lock)
             finally:
                 # Closed, not unlocked: the shim holds the same lock through its own descriptor.
                 os.close(lock)
-            if shim:
-                self._shims[launch.id] = processes.process(shim) or Process(pid=shim, started="gone")
-            # A spawner that died without an answer may have forked the shim before.
-            if shim or files.locked():
+            # A shim that died without an answer may have started the process before.
+            if is_started or files.locked():
                 return
         raise Unreachable(f"no shim could be started; see {self._spawner_log}")
 
-    def _request(self, text: bytes, lock: int) -> int:
-        """The pid of the new shim; 0 when the spawner did not answer."""
+    def _submit(self, launch: Launch, text: bytes, lock: int) -> bool:
+        """Give the dispatch to an idle shim or to a new one; False when it did not answer."""
+        forget = self._close_idle if self._idle else self._close_spawner
+        with contextlib.ExitStack() as on_failure, contextlib.suppress(OSError, struct.error):
+            on_failure.callback(forget)
+            link = on_failure.enter_context(self._idle.pop() if self._idle else self._new_shim(launch.reader))
+            link.settimeout(ANSWER_S)
+            socket.send_fds(link, [_HEADER.pack(len(text))], [lock])
+            link.sendall(text)
+            (pid,) = _HEADER.unpack(link.recv(_HEADER.size))
+            on_failure.pop_all()
+            link.setblocking(False)
+            self._links[launch.id] = link
+            self._shims[launch.id] = processes.process(pid) or Process(pid, _GONE)
+            return True
+        return False
+
+    def _new_shim(self, kind: str) -> socket.socket:
         if self._socket is None:
             self._start_spawner()
         assert self._socket is not None
-        with contextlib.suppress(OSError):
-            socket.send_fds(self._socket, [_HEADER.pack(len(text))], [lock])
-            self._socket.sendall(text)
-            if answer := self._socket.recv(_HEADER.size):
-                return int(_HEADER.unpack(answer)[0])
-        self.close()
-        return 0
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as on_failure:
+            on_failure.enter_context(ours)
+            socket.send_fds(self._socket, [kind.encode() or b" "], [theirs.fileno()])
+            on_failure.pop_all()
+        return ours
 
     def _start_spawner(self) -> None:
         make_below(self._directory.parent, self._directory)
@@ -174,7 +202,7 @@ class Dispatches:
     def standing(self, dispatch: str) -> DispatchStanding:
         """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is missing."""
         known, files = self._shims.get(dispatch), self._files(dispatch)
-        if known and processes.lives(known):
+        if known and self._is_at_work(dispatch):
             return Running()  # also while the repository is missing
         found = files.standing_unlocked() if known else files.standing()
         if found == NeverStarted() or (isinstance(found, Outcome) and found.ending is Ending.LOST):
@@ -202,8 +230,8 @@ class Dispatches:
             if self._wakeup is not None:
                 selector.register(self._wakeup, selectors.EVENT_READ, "")
             for dispatch in ids:
-                files, shim = self._files(dispatch), self._shim(dispatch)
-                handle = processes.descriptor(shim) if shim else None
+                files, shim, link = self._files(dispatch), self._shim(dispatch), self._links.get(dispatch)
+                handle = os.dup(link.fileno()) if link else processes.descriptor(shim) if shim else None
                 watch(handle)
                 if self.standing(dispatch) != Running():
                     return True
@@ -224,13 +252,30 @@ class Dispatches:
             files = self._files(dispatch)
             if files.locked() and (found := processes.living(files.shim().identity)):
                 self._shims[dispatch] = found
-        known = self._shims.get(dispatch)
-        return known if known and processes.lives(known) else None
+        return self._shims.get(dispatch) if self._is_at_work(dispatch) else None
+
+    def _is_at_work(self, dispatch: str) -> bool:
+        """Whether the shim that was started here or adopted works on the dispatch."""
+        known, link = self._shims.get(dispatch), self._links.get(dispatch)
+        if known is None or link is None:
+            return known is not None and processes.lives(known)
+        try:
+            ended = link.recv(1)
+        except BlockingIOError:
+            return True
+        except OSError:
+            ended = b""
+        del self._links[dispatch]
+        self._shims[dispatch] = Process(known.pid, _GONE)
+        if ended:
+            self._idle.append(link)
+        else:  # the shim has exited or died
+            link.close()
+        return False
 
     def _runs(self, dispatch: str) -> bool:
         """Whether it runs; unlike `standing` it can be asked while the repository is missing."""
-        known = self._shims.get(dispatch)
-        return processes.lives(known) if known else self._files(dispatch).locked()
+        return self._is_at_work(dispatch) if dispatch in self._shims else self._files(dispatch).locked()
 
     # --- ending -------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Supervises one agent until its last descendant has ended. The shim outlives the runner that started it.
 
 The shim reads the agent's pipes, writes the capped logs, enforces the limits, waits for the agent's pid (a grandchild
-can hold the pipe open for ever), ends the processes the agent left behind, writes exit.json and exits. SIGTERM asks it
-to end the agent; a second SIGTERM makes it kill at once.
+can hold the pipe open for ever), ends the processes the agent left behind and writes exit.json. SIGTERM asks it to end
+the agent and to exit; a second SIGTERM makes it kill at once.
 """
 
 from __future__ import annotations
@@ -52,8 +52,11 @@ LEFTOVER_GRACE_S = 1.0
 LONGEST_SLEEP_S = 86_400.0
 
 
-def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> None:
-    """Start the process, supervise it to its end and write the exit record; `me` is this process's identity."""
+def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> bool:
+    """Start the process, supervise it to its end and write the exit record; `me` is this process's identity.
+
+    Whether the shim can supervise another one: the agent exited by itself and left no process behind.
+    """
     held = os.open(files.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with Signals() as signals:
         group = cgroups.planned(files.directory.name)
@@ -63,6 +66,8 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool)
             group.remove()
         files.remove_wakeup()
         files.write_exit(outcome, held=held)
+    os.close(held)
+    return outcome.ending is Ending.EXITED and not outcome.leftovers and not signals.requests
 
 
 def _run(launch: Launch, files: DispatchFiles, signals: Signals, group: Cgroup | None, *, subreaper: bool) -> Outcome:
@@ -173,6 +178,7 @@ class _Supervision:
             if key.fd in self._selector.get_map():
                 self._selector.unregister(key.fd)
                 os.close(key.fd)
+        self._selector.close()
         self._output.finish()
 
     # --- limits -------------------------------------------------------------------------------------
