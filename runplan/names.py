@@ -80,6 +80,10 @@ def report_path(reports_dir: str, slug: str) -> str:
     return str(PurePosixPath(reports_dir) / f"plan-{slug}.md")
 
 
+def index_path(reports_dir: str) -> str:
+    return str(PurePosixPath(reports_dir) / "README.md")
+
+
 def worktree_name(root: str, slug: str, lane: str = "") -> str:
     """The directory of a run's worktree; the hash separates repositories of the same name."""
     project = sanitise(PurePosixPath(root).name or "repository")[:40]

@@ -93,8 +93,8 @@ class Permit(Struct, frozen=True, kw_only=True):
     text: str  #: the phase's section
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
     allows: tuple[str, ...] = ()  #: patterns: files that may lose tests, and guarded files that may change
-    bookkeeping: tuple[str, ...] = ()  #: plan, report, runplan.toml: never permitted
-    written: tuple[str, ...] = ()  #: plan and report: no file may replace one of their folders
+    bookkeeping: tuple[str, ...] = ()  #: plan, report, index, runplan.toml: never permitted
+    written: tuple[str, ...] = ()  #: plan, report and index: no file may replace one of their folders
 
     def names(self, path: str) -> bool:
         """Whether the phase names this path, or the removal of a folder it is in."""

@@ -74,6 +74,16 @@ class RunContext(Struct, frozen=True, kw_only=True):
     def report(self) -> str:
         return names.report_path(self.settings.paths.reports, self.slug)
 
+    @property
+    def index(self) -> str:
+        """The index of all reports."""
+        return names.index_path(self.settings.paths.reports)
+
+    @property
+    def bookkeeping(self) -> tuple[str, ...]:
+        """The files that runplan writes and agents may not change."""
+        return (self.plan, self.report, self.index)
+
     def branch(self, phase: str) -> str:
         return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase)}"
 

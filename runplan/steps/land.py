@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from datetime import timedelta
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse
-from runplan.report import text as report
+from runplan.report import index, text as report
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.steps.account import SHORT, failure_sections, phase_account, undo_account
@@ -87,7 +88,7 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
 
 
 def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.WorkRefused | e.LandingHeld:
-    """Plan and report as they land, made from the target's texts; or why they cannot be made."""
+    """Plan, report and index as they land, made from the target's texts; or why they cannot be made."""
     phase = phase_of(state)
     text = context.objects.blob(onto, context.plan)
     if text is None:
@@ -105,7 +106,8 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Wo
             return undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
         text = tracker.reopen(text, path=context.plan)
-        return _files(context, onto, plan, text, [*sections, report.undo_section(undo_account(state, context))])
+        sections.append(report.undo_section(undo_account(state, context)))
+        return _files(context, onto, plan.title, text, sections, is_done=False)
     if row is not None:
         if refusal := _refusal(state, context, plan, row):
             return refusal
@@ -113,9 +115,10 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Wo
         short = phase.candidate.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
         sections = [*sections, report.phase_section(phase_account(state, context))]
-    if all(other.status is Status.DONE for other in plan.phases if other.id != phase.read.phase):
+    is_done = all(other.status is Status.DONE for other in plan.phases if other.id != phase.read.phase)
+    if is_done:
         text = tracker.complete(text, path=context.plan, completed=context.iso())
-    return _files(context, onto, plan, text, sections)
+    return _files(context, onto, plan.title, text, sections, is_done=is_done)
 
 
 def _refusal(state: RunState, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
@@ -136,13 +139,23 @@ def _refusal(state: RunState, context: RunContext, plan: Plan, row: Phase) -> e.
     return None
 
 
-def _files(context: RunContext, onto: str, plan: Plan, text: bytes, sections: list[str]) -> Files:
-    if not sections:
+def _files(context: RunContext, onto: str, title: str, text: bytes, sections: list[str], *, is_done: bool) -> Files:
+    old, listed = (_text(context, onto, path) for path in (context.report, context.index))
+    if old is None and not sections:
         return {context.plan: text}
-    before = context.objects.blob(onto, context.report)
-    old = None if before is None else before.decode("utf-8", "surrogateescape")
-    whole = report.prepend(old, plan_title=plan.title, sections=sections)
-    return {context.plan: text, context.report: whole.encode("utf-8", "surrogateescape")}
+    landed = index.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
+    waiting = (index.SignOff(plan, phase) for plan, phase in context.store.sign_offs() if plan != context.plan)
+    new = {
+        context.report: (old, report.prepend(old, plan_title=title, sections=sections)),
+        context.index: (listed, index.updated(listed, landed, today=context.clock.now().date(), waiting=waiting)),
+    }
+    written = {path: after for path, (before, after) in new.items() if after != before}
+    return {**{path: after.encode("utf-8", "surrogateescape") for path, after in written.items()}, context.plan: text}
+
+
+def _text(context: RunContext, onto: str, path: str) -> str | None:
+    blob = context.objects.blob(onto, path)
+    return None if blob is None else blob.decode("utf-8", "surrogateescape")
 
 
 def undone_meanwhile(phase: str) -> e.WorkRefused:

@@ -40,9 +40,9 @@ def already_done(action: Start, state: RunState, context: RunContext) -> tuple[E
 
 
 def baseline_key(context: RunContext, tree: str) -> str:
-    """Names the code of a tree, without plan and report, and the checks that run on it."""
+    """Names the code of a tree, without bookkeeping, and the checks that run on it."""
     checks = (context.settings.run.setup, context.settings.tests.command, context.settings.tests.summary)
-    return json.dumps([context.candidates.code_key(tree, (context.plan, context.report)), *checks])
+    return json.dumps([context.candidates.code_key(tree, context.bookkeeping), *checks])
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event]:

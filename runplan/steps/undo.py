@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
@@ -36,8 +37,8 @@ class Undoable(Struct, frozen=True, kw_only=True):
     """A landing that can be reverted."""
 
     landing: str
-    code: tuple[Oid, ...]  #: newest first, the commits that change more than plan and report
-    bookkeeping: tuple[str, ...]  #: plan and report, which are written anew and never reverted
+    code: tuple[Oid, ...]  #: newest first, the commits that change more than bookkeeping
+    bookkeeping: tuple[str, ...]  #: plan, report and index, which are written anew and never reverted
 
 
 class NotUndoable(Struct, frozen=True, kw_only=True):
@@ -72,7 +73,9 @@ def landing_to_undo(
     # The report may have had another name or place when the phase landed.
     report = re.compile(rf"(?:.*/)?plan-{re.escape(names.slug(plan.path))}(?:-[0-9a-f]{{8}})?\.md")
     own = {path for oid in found.commits if plan.path in (paths := changed(oid)) for path in paths}
-    bookkeeping = {plan.path, *(path for path in own if report.fullmatch(path))}
+    reports = {path for path in own if report.fullmatch(path)}
+    indexes = {names.index_path(str(PurePosixPath(path).parent)) for path in reports}
+    bookkeeping = {plan.path, *reports, *indexes}
     code = tuple(oid for oid in found.commits if set(changed(oid)) - bookkeeping)
     if not code:
         log = command("git", "log", "--stat", found.commits[0][:12])
@@ -100,7 +103,7 @@ def build_undo(action: BuildUndo, state: RunState, context: RunContext) -> Itera
     message = "\n".join([f"Undo phase {read.phase}: {read.title}", "", "This reverts:", "", *subjects])
     reverted = context.candidates.revert(
         found.code,
-        without=(*found.bookkeeping, context.report),
+        without=(*found.bookkeeping, *context.bookkeeping),
         onto=onto,
         message=add_trailers(message, (*trailers_of(context, state), (UNDOES, found.landing))),
         by=context.signature(),

@@ -214,7 +214,7 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
 
 
 def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
-    written = (context.plan, context.report)
+    written = context.bookkeeping
     read = phase.read
     return tamper.Permit(
         text=read.text, touches=read.touches, allows=read.allows, bookkeeping=(*written, *FILES), written=written

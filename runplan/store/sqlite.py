@@ -310,6 +310,12 @@ class Store:
         marks = ",".join("?" for _ in UNFINISHED)
         return [_run(found) for found in self.query(f"{_RUNS} WHERE state IN ({marks}) ORDER BY number", *UNFINISHED)]
 
+    def sign_offs(self) -> list[tuple[str, str]]:
+        """(plan, phase) of the runs that wait for a person's approval or sign-off."""
+        query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
+        with self._translated_errors():
+            return [(plan, phase or "") for plan, phase in self._db.execute(query)]
+
     def leases(self, plan: str, branch: str) -> int:
         """The number of attempts of the plan that worked on the branch."""
         self._flush_kind("Leased")

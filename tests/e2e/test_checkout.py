@@ -33,7 +33,7 @@ commit = "Do it"
 all = true
 """
 ARRIVES = {"a.txt": b"landed\n", "new.txt": b"new\n"}
-WRITTEN = {*ARRIVES, "gone.txt", "plans/X.md", "reports/plan-x.md"}
+WRITTEN = {*ARRIVES, "gone.txt", "plans/X.md", "reports/plan-x.md", "reports/README.md"}
 #: What a reflog says of the commands that must never run in a user's checkout.
 FORBIDDEN = ("checkout", "reset", "rebase", "pull", "merge", "WIP", "On ")
 

@@ -109,10 +109,10 @@ CASES = {
     ),
     "report and secret left lying": Case(
         reason="tampered",
-        agent=work('write = "reports/plan-x.md"\ntext = "x"', 'write = ".env"\ntext = "x"'),
+        agent=work(*(f'write = "{path}"\ntext = "x"' for path in ("reports/plan-x.md", "reports/README.md", ".env"))),
         step="implement",
         says=".env: looks like a secret",
-        also=("reports/plan-x.md: belongs to runplan",),
+        also=("reports/plan-x.md: belongs to runplan", "reports/README.md: belongs to runplan"),
         parked=True,
     ),
     "outside Touches": Case(

@@ -69,9 +69,12 @@ def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tm
         "| 1 — Step 1 | ⬚ | | |", f"| 1 — Step 1 | ✅ Done | `{code[:7]}` | |"
     ).rstrip("\n")
 
+    assert "| X (`plans/X.md`) | active | 20" in project.show("main:reports/README.md")
+
     second = project.start("2", "auto")
 
     assert second.code == 0, second.err
+    assert "| X (`plans/X.md`) | done | 20" in project.show("main:reports/README.md")
     assert subjects(project, before)[2:] == ["Step 2", "x: record phase 2 as done"]
     assert project.repo.git("show", "--name-only", "--format=", "main~1") == "2.txt"
     assert project.repo.git("log", "-4", "--format=%an %cn", "main").splitlines() == ["Uma User Uma User"] * 4

@@ -31,6 +31,7 @@ def test_an_undo_reverts_the_code_and_resets_the_tracker_row(landed: Project) ->
     assert "✅ Done" in tracker(landed)[1]
     assert "status: active" in landed.show("main:plans/X.md")
     assert "completed:" not in landed.show("main:plans/X.md")
+    assert "| X (`plans/X.md`) | active | 20" in landed.show("main:reports/README.md")
     assert "## Phase Undone — 1 Step 1" in landed.runplan("report", "X").out
     assert landed.repo.status() == ""
     assert landed.leftovers() == []
