@@ -65,6 +65,7 @@ SHARED = {
     **dict.fromkeys(("start", "retry", "undo"), "start"),
     **dict.fromkeys(("stop", "pause", "resume", "now"), "commands"),
     **dict.fromkeys(("status", "next"), "status"),
+    **dict.fromkeys(("logs", "explain", "metrics"), "journal"),
     **dict.fromkeys(("diff", "approve", "reject"), "answer"),
     **dict.fromkeys(("init", "config"), "settings"),
     **dict.fromkeys(("service", "daemon"), "service"),

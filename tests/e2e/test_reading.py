@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.cli.show.logs import _print_log
+from runplan.cli.show.journal import _print_log
 from runplan.daemon import singleton
 from runplan.run.decide import decide
 from runplan.run.events import from_json
@@ -185,7 +185,7 @@ def test_every_line_of_the_log_has_its_number_time_run_and_type(recorded: Projec
     assert [line["seq"] for line in lines] == sorted({line["seq"] for line in lines})
     people = recorded.runplan("logs").out.splitlines()
     assert len(people) == len(lines)
-    assert any("DispatchEnded" in line and "  code=0" in line for line in people)
+    assert any("  process ended " in line and "  ending=exited" in line for line in people)
 
 
 def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
@@ -196,7 +196,9 @@ def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
     assert (view["plan"], view["now"]) == ("plans/X.md", decision.why)
     assert len(view["steps"]) == len(lines)
     assert all(list(step) == ["at", "event", "phase", "why"] for step in view["steps"])
-    assert recorded.runplan("explain", "X", "2").out.splitlines()[2] == f"now: {decision.why}"
+    lines = recorded.runplan("explain", "X", "2").out.splitlines()
+    assert lines[2] == f"now: {decision.why}"
+    assert re.search(r"  worktree ready {6}then: ", "\n".join(lines))
     missing = recorded.runplan("explain", "X", "9")
     assert (missing.code, missing.err) == (3, f"runplan: the run {view['run']} has not reached a phase 9\n")
 
