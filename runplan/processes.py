@@ -72,6 +72,12 @@ def living(name: str) -> Process | None:
     return found if found and rest == f"{found.started}:{_boot()}" else None
 
 
+def is_suspended(name: str) -> bool:
+    """Whether the process with this identity is alive and stopped, as by Ctrl-Z."""
+    found = living(name)
+    return found is not None and stopped(found.pid)
+
+
 def lives(known: Process) -> bool:
     return process(known.pid) == known
 

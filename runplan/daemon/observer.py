@@ -310,15 +310,15 @@ class Observer:
         self.happened(root, "waits", plan=plan, run=run, why=decision.why)
         notice = of_waiting(state, decision, repository=root, plan=plan, run=run)
         phase = awaiting(state)
-        if notice is not None and _is_first(
-            store, run, f"{notice.phase} {notice.reason} {phase.asked if phase else ''}"
-        ):
-            self.notifier.send(notice)
+        if notice is not None:
+            self.notify_once(store, notice, f"{notice.phase} {phase.asked if phase else ''}")
         if decision.waiting == "checkout" or not (decision.wake or decision.waiting == "slot"):
             self._publish(root, plan, run, Followed(run=run, outcome="waiting"))
 
-
-def _is_first(store: Store, run: str, about: str) -> bool:
-    """Record a notification; False when it was recorded before."""
-    with store.transaction():
-        return store.run("INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)", run, about) > 0
+    def notify_once(self, store: Store, notice: Notice, about: str) -> None:
+        """Send the notice, unless one of this run for the same reason and cause was recorded before."""
+        query = "INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)"
+        with store.transaction():
+            is_first = store.run(query, notice.run, f"{notice.reason} {about}") > 0
+        if is_first:
+            self.notifier.send(notice)

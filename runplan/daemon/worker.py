@@ -14,20 +14,23 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
 from msgspec import Struct
 
+from runplan import processes
 from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
 from runplan.engine.commands import BEGINNING, CommandsLocked, Environments, Executor
 from runplan.engine.runs import ActiveRuns, end_recorded_agents
 from runplan.engine.worker import RepositoryWorker, Turn
 from runplan.errors import RunplanError, Unreachable, refused_by_system
+from runplan.report.notices import of_stopped_owner
 from runplan.run.decide import pause_reason
 from runplan.run.events import RunResumed
 from runplan.run.requests import refused
+from runplan.run.rows import WaitRow
 from runplan.run.state import awaiting
 from runplan.settings.slots import what_is_due
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
-from runplan.times import delay_s, is_announced, iso, look_s
+from runplan.times import delay_s, is_announced, iso, look_s, parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -154,7 +157,7 @@ def _without(keys: tuple[Key, ...], key: Key) -> tuple[Key, ...]:
     return tuple(one for one in keys if one != key)
 
 
-QUEUE: Key = ("queue", "")  #: the cause of a retry, as "claim" and "schedule" with a plan
+QUEUE: Key = ("queue", "")  #: the wait for the lock of the queue; "claim" and "schedule" are waits of a plan
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -189,7 +192,7 @@ class DaemonWorker(RepositoryWorker):
         self._failures = 0  #: how often in a row the repository was closed before a step could be taken
         self._settings_changed = False
         self._due: datetime | None = None  #: when the next schedule fires; None to compute it
-        self._retries: dict[Key, tuple[int, datetime]] = {}  #: by cause and plan: failures, and when to try again
+        self._waits: dict[Key, WaitRow] = {}  #: by kind and plan, as stored: what is tried again later
         self._reported: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the last reported wait
         self._repository: OpenRepository | None = None
         self._wake_r, self._wake_w = os.pipe()
@@ -302,59 +305,77 @@ class DaemonWorker(RepositoryWorker):
         with self._services.open_repository(self.root, self._wake_r, self.environments) as repository:
             self._repository, runs = repository, ActiveRuns(repository, self)
             self._due, self._settings_changed = None, True
-            for row in repository.store.unfinished():
-                self._adopt(row.plan, repository, runs)
+            self._waits = {(row.kind, row.plan): row for row in repository.waits.all() if row.kind != "dependency"}
+            claimed = [plan for kind, plan in self._waits if kind == "claim"]
+            for plan in dict.fromkeys([*(row.plan for row in repository.store.unfinished()), *claimed]):
+                self._adopt(plan, repository, runs)
             self._services.limit.counted(self.root)
             return self.work(repository, runs)
 
     def _adopt(self, plan: str, repository: OpenRepository, runs: ActiveRuns) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
-        checks, _ = self._retries.pop(("claim", plan), (0, None))
         row = repository.store.interrupted(plan)
         started = repository.started(row) if row is not None else None
-        if started is None or not started.daemon:
-            return
-        declined = runs.adopt(plan)
+        declined = runs.adopt(plan) if started is not None and started.daemon else None
         if declined is None:
-            Executor(repository, runs, self.environments).halt_without_keys(started)
+            self._end_wait(("claim", plan), repository)
+            if started is not None and started.daemon:
+                Executor(repository, runs, self.environments).halt_without_keys(started)
             return
-        again = self._services.clock.now() + timedelta(seconds=look_s(checks + 1))
-        self._retries["claim", plan] = (checks + 1, again)
-        if is_announced(checks + 1):
-            self._observer.happened(self.root, "declined", plan=plan, owner=declined.owner, again=iso(again))
+        about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
+        wait = self._wait_again(("claim", plan), repository, about, look_s)
+        if is_announced(wait.times):
+            self._observer.happened(self.root, "declined", plan=plan, owner=declined.owner, again=wait.wake)
+        if row is not None and processes.is_suspended(declined.owner):
+            notice = of_stopped_owner(declined.owner, repository=self.root, plan=plan, run=row.id)
+            self._observer.notify_once(repository.store, notice, declined.owner)
 
-    def _retry_later(self, key: Key) -> tuple[int, datetime]:
-        failures = self._retries.get(key, (0, None))[0] + 1
-        again = self._services.clock.now() + timedelta(seconds=delay_s(failures, first_s=FIRST_RETRY_S))
-        self._retries[key] = (failures, again)
-        return self._retries[key]
+    def _wait_again(
+        self, key: Key, repository: OpenRepository, about: str, delay: Callable[[int], float] = lambda _: FIRST_RETRY_S
+    ) -> WaitRow:
+        """Store that it is tried again later; `delay` depends on the number of failures in a row."""
+        before, now = self._waits.get(key), self._services.clock.now()
+        times = before.times + 1 if before else 1
+        wake, since = now + timedelta(seconds=delay(times)), before.since if before else iso(now)
+        row = WaitRow(kind=key[0], plan=key[1], about=about, since=since, wake=iso(wake), times=times)
+        repository.waits.put(row)
+        self._waits[key] = row
+        return row
+
+    def _end_wait(self, key: Key, repository: OpenRepository) -> None:
+        if self._waits.pop(key, None) is not None:
+            repository.waits.drop(*key)
+
+    def _is_due(self, key: Key, now: datetime) -> bool:
+        wait = self._waits.get(key)
+        return wait is None or not wait.wake or parse_iso(wait.wake) <= now
 
     def execute_commands(self, repository: OpenRepository, runs: ActiveRuns) -> None:
         now = self._services.clock.now()
         if self._ending:
             self._ending = False
             runs.end_agents()
-        for cause, plan in [key for key, (_, again) in self._retries.items() if again <= now]:
-            if cause == "claim":
+        for kind, plan in [key for key in self._waits if self._is_due(key, now)]:
+            if kind == "claim":
                 self._adopt(plan, repository, runs)
         if self._settings_changed:
             self._settings_changed = False
             self._update_schedules(repository)
-        if now >= self._retries.get(QUEUE, (0, now))[1]:
+        if self._is_due(QUEUE, now):
             self._execute_queued(repository, runs)
         self._fire_schedules(repository, runs)
 
     def _execute_queued(self, repository: OpenRepository, runs: ActiveRuns) -> None:
-        failures, _ = self._retries.pop(QUEUE, (0, None))
         executor = Executor(repository, runs, self.environments)
         try:
             for command, answer in executor.execute_queued(self._unstored, begins=self.may_begin()):
                 self._due = None
                 self._observer.answered(self.root, command, answer)
         except CommandsLocked as error:  # steps are taken nevertheless
-            self._retries[QUEUE] = (failures + 1, self._services.clock.now() + timedelta(seconds=FIRST_RETRY_S))
-            if is_announced(failures + 1):
+            if is_announced(self._wait_again(QUEUE, repository, str(error)).times):
                 self._observer.happened(self.root, "trouble", error=str(error))
+        else:
+            self._end_wait(QUEUE, repository)
 
     def wait(self, turn: Turn) -> bool:
         self._failures, self.trouble = 0, None  # a step was taken
@@ -370,7 +391,7 @@ class DaemonWorker(RepositoryWorker):
         return True
 
     def _earliest(self, wake: datetime | None) -> datetime | None:
-        moments = [wake, self._due, *(again for _, again in self._retries.values())]
+        moments = [wake, self._due, *(parse_iso(wait.wake) for wait in self._waits.values() if wait.wake)]
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
@@ -421,15 +442,14 @@ class DaemonWorker(RepositoryWorker):
             return
         rows = repository.schedules.all()
         self._due = min((self._fire(row, now, repository, runs) for row in rows), default=now + NEVER)
-        for cause, plan in list(self._retries):
-            if cause == "schedule" and plan not in (row.plan for row in rows):  # it was cancelled
-                del self._retries[cause, plan]
+        for kind, plan in list(self._waits):
+            if kind == "schedule" and plan not in (row.plan for row in rows):  # it was cancelled
+                self._end_wait((kind, plan), repository)
 
     def _fire(self, row: ScheduleRow, now: datetime, repository: OpenRepository, runs: ActiveRuns) -> datetime:
         key = ("schedule", row.plan)
-        _, again = self._retries.get(key, (0, now))
-        if again > now:
-            return again
+        if not self._is_due(key, now):
+            return parse_iso(self._waits[key].wake or "")
         try:
             for one in schedules.fire(row, runs, repository.schedules, now):
                 self._observer.happened(self.root, "slot", plan=row.plan, answer=one.answer, slot=one.slot, why=one.why)
@@ -437,10 +457,10 @@ class DaemonWorker(RepositoryWorker):
                     executor = Executor(repository, runs, self.environments)
                     executor.halt_without_keys(schedules.request_of(row).started)
         except RunplanError as error:
-            _, again = self._retry_later(key)
-            self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=iso(again))
-            return again
-        self._retries.pop(key, None)
+            wait = self._wait_again(key, repository, str(error), lambda times: delay_s(times, first_s=FIRST_RETRY_S))
+            self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=wait.wake)
+            return parse_iso(wait.wake or "")
+        self._end_wait(key, repository)
         row = repository.schedules.get(row.plan) or row
         following = what_is_due(row, now).next.at
         if row.next != iso(following):

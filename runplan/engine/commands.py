@@ -13,7 +13,7 @@ from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreach
 from runplan.run import events as e
 from runplan.run.events import to_json
 from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
-from runplan.run.rows import ScheduleRow
+from runplan.run.rows import ScheduleRow, WaitRow
 from runplan.settings.slots import what_is_due
 from runplan.times import iso
 
@@ -113,6 +113,8 @@ class Executor:
             answer = self._answer(command, begins=begins)
             if isinstance(answer, Deferred):
                 deferred.add(command.plan)
+                if begins:
+                    self._note_wait(command)
                 continue
             if refused_starts:
                 answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {command.plan}"))
@@ -131,6 +133,13 @@ class Executor:
         for one in found:
             self._finish(one, answer)
         return [(one, answer) for one in found]
+
+    def _note_wait(self, command: Command) -> None:
+        """Store once that the command waits for the end of a run."""
+        if not any((row.kind, row.plan) == ("dependency", command.plan) for row in self._repository.waits.all()):
+            about = f"a queued {command.verb} begins when this run has ended"
+            since = iso(self._repository.clock.now())
+            self._repository.waits.put(WaitRow(kind="dependency", plan=command.plan, about=about, since=since))
 
     def _finish(self, command: Command, answer: Answer) -> None:
         self._repository.commands.finish(command.seq, answer)

@@ -30,7 +30,7 @@ from runplan.settings.load import file_hash, record
 from runplan.settings.places import worktree_root
 from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
-from runplan.store.commands import Commands
+from runplan.store.commands import Commands, Waits
 from runplan.store.files import make_below
 from runplan.store.journal import recorded
 from runplan.store.schedules import Schedules
@@ -57,6 +57,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     store: Store
     schedules: Schedules
     commands: Commands
+    waits: Waits
     claims: Claims
     dispatches: Dispatches
     workspace: Workspace
@@ -197,6 +198,7 @@ def open_repository(
             worktrees=worktrees,
             schedules=Schedules(store),
             commands=Commands(store),
+            waits=Waits(store),
             environment=environment or (lambda _plan: at.env),
             settings=settings or (lambda: own),
             seen={},

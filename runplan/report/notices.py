@@ -96,6 +96,21 @@ def of_lost_keys(names: Sequence[str], *, repository: str, plan: str, run: str) 
     )
 
 
+def of_stopped_owner(owner: str, *, repository: str, plan: str, run: str) -> Notice:
+    """The notice of a run whose process is suspended, as by Ctrl-Z."""
+    pid = owner.partition(":")[0]
+    return Notice(
+        kind="waiting",
+        repository=repository,
+        plan=plan,
+        run=run,
+        reason="claim",
+        title=f"{plan}: process {pid} is stopped",
+        text=f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run.",
+        command=f"kill -CONT {pid}",
+    )
+
+
 def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
     """The notice of a run that waits for a person; None for other waits."""
     verb = {"approval": "diff", "checkout": "explain"}.get(decision.waiting)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from runplan.plan.model import Plan
     from runplan.run.progress import Work
-    from runplan.run.rows import RunRow, ScheduleRow
+    from runplan.run.rows import RunRow, ScheduleRow, WaitRow
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -27,9 +27,11 @@ class Seen(Struct, frozen=True, kw_only=True):
     outputs: Mapping[str, datetime] | None = None  #: last output by dispatch
     owner: str = ""  #: of the plan's claim
     alive: bool = False
+    stopped: bool = False  #: the owner is suspended, as by Ctrl-Z
     queued: str = ""  #: the verb of the newest command that is not executed yet
     refused: str = ""  #: why the newest start was refused
     schedule: ScheduleRow | None = None
+    wait: WaitRow | None = None  #: of the daemon, for this plan
 
     @property
     def is_active(self) -> bool:
@@ -135,11 +137,20 @@ _WAIT = ("phase", "step", "since", "waiting_for", "about", "wake")
 def _run(run: RunRow, seen: Seen, now: datetime) -> dict[str, Any]:
     return {
         **{name: getattr(run, name) for name in _RUN},
+        **_daemon_wait(run, seen),
         "asked": _asked(run, seen),
         **_usage(seen.work, seen),
         "stuck": _stuck(run, seen, now) if seen.is_active else None,
         "lanes": [_lane(lane, seen) for lane in seen.work.lanes] if seen.work and seen.is_active else [],
     }
+
+
+def _daemon_wait(run: RunRow, seen: Seen) -> dict[str, str | None]:
+    """The wait of the daemon for a run that does not wait itself."""
+    wait = seen.wait
+    if wait is None or wait.kind not in ("claim", "dependency") or not seen.is_active or run.waiting_for is not None:
+        return {}
+    return {"waiting_for": wait.kind, "about": wait.about, "wake": wait.wake}
 
 
 def _asked(run: RunRow, seen: Seen) -> str | None:
@@ -196,6 +207,7 @@ def _answer(run: RunRow, work: Work | None, seen: Seen, now: datetime) -> dict[s
         step=run.step,
         since=parse_iso(run.since),
         began=parse_iso(work.began) if work and work.began and work.role == run.step else None,
+        suspended=seen.owner.partition(":")[0] if seen.stopped else "",
         carried=seen.alive or (run.waiting_for in PERSONS and run.wake is None),  # a wait for a person needs no process
         dispatched=parse_iso(work.dispatched) if work and work.dispatched else None,
         output=_output(work, seen),

@@ -184,6 +184,7 @@ class Doing(Struct, frozen=True, kw_only=True):
     since: datetime  #: start of the step or of the wait
     began: datetime | None = None  #: start of the step, where that differs
     carried: bool = True  #: the process that owns the run is alive
+    suspended: str = ""  #: its pid, when it is stopped, as by Ctrl-Z
     dispatched: datetime | None = None  #: start of the agent; None when none runs
     output: datetime | None = None  #: its last output
     retries: int = 0
@@ -207,6 +208,8 @@ def answer(doing: Doing, *, now: datetime, zone: tzinfo | None) -> Answer:
     parts = [where if doing.waiting_for else f"{where} for {in_words(_ago(doing.since, now))}"]
     if not doing.carried:
         parts.append("interrupted; no process is working on it")
+    if doing.suspended:
+        parts.append(f"its process is stopped; continue it: kill -CONT {doing.suspended}")
     if doing.dispatched is not None:
         parts.append(f"agent running {in_words(_ago(doing.dispatched, now))}")
         last = f"last output {in_words(_ago(doing.output, now))} ago"
@@ -224,7 +227,7 @@ def answer(doing: Doing, *, now: datetime, zone: tzinfo | None) -> Answer:
 
 
 def _level(doing: Doing, now: datetime) -> Level:
-    if not doing.carried or doing.waiting_for in PERSONS:
+    if not doing.carried or doing.suspended or doing.waiting_for in PERSONS:
         return "look"
     is_long = max(_ago(moment, now) for moment in (doing.since, doing.began, doing.dispatched)) >= LONG_S
     many = doing.retries >= MANY_RETRIES

@@ -80,6 +80,17 @@ class Command(Struct, frozen=True, kw_only=True):
     seq: int = 0  #: its number in the queue; 0 for a command that is not stored
 
 
+class WaitRow(Struct, frozen=True, kw_only=True):
+    """What the worker of a repository waits for, as opposed to the wait of a run."""
+
+    kind: str  #: claim, dependency, schedule, queue
+    plan: str  #: "" for the whole repository
+    about: str
+    since: str
+    wake: str | None = None  #: when the worker checks again
+    times: int = 1  #: checks so far
+
+
 class Acquired(Struct, frozen=True, kw_only=True):
     """This process owns it now; `took_over` names the dead owner, if there was one."""
 

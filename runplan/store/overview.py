@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from runplan.errors import RunplanError
 from runplan.run.rows import RunRow
+from runplan.store.commands import Waits
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import RUN_COLUMNS, Store
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from runplan.run.rows import ScheduleRow
+    from runplan.run.rows import ScheduleRow, WaitRow
 
 _NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
 _RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE number IN ({_NEWEST})"
@@ -49,6 +50,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     schedules: dict[str, ScheduleRow] = field(default_factory=dict)
     queued: dict[str, str] = field(default_factory=dict)  #: the verb of the newest queued command
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)  #: time and error of a refused newest start
+    waits: dict[str, WaitRow] = field(default_factory=dict)  #: of the daemon
     summaries: dict[tuple[str, str], Summary] = field(default_factory=dict)  #: by kind and plan
 
 
@@ -62,6 +64,7 @@ def read_overview(store: Store, plan: str = "") -> Overview:
         schedules={row.plan: row for row in Schedules(store).all()},
         queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
         refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},
+        waits={row.plan: row for row in Waits(store).all()},
         summaries={
             (kind, plan): Summary(kind, plan, stamp, value)
             for kind, plan, stamp, value in store.query(_SUMMARIES, plan)

@@ -275,6 +275,10 @@ def test_a_foreground_run_that_ctrl_z_stopped_is_ended(
     with project.running("start", "X", "1", "auto", "--foreground") as foreground:
         meanwhile.reached("agent")
         foreground.send_signal(signal.SIGSTOP)
+        until(lambda: processes.stopped(foreground.pid))
+        shown = project.runplan("status", "X").out
+        assert f"its process is stopped; continue it: kill -CONT {foreground.pid}" in shown
+        assert "Running" not in shown
         ran = project.runplan("stop", "X", *force)
         assert (ran.code, f"Stopped the run of plans/X.md in process {foreground.pid}" in ran.err) == (0, True), ran.err
     until_runs_are(project, "stopped")

@@ -17,6 +17,7 @@ from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker, Services
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
 from runplan.settings.load import load
+from runplan.times import iso
 from tests.support.cli import Meanwhile, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
 
@@ -96,6 +97,9 @@ def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Pr
         moment, call = timers.armed.pop(key)
         assert timedelta(seconds=55) < moment - before < timedelta(seconds=90)
         assert [event for event, _ in observer.heard] == ["declined"]
+        seen = run_of(project)
+        assert (seen["waiting_for"], seen["wake"]) == ("claim", iso(moment))
+        assert f"process {other.pid} works on this run" in seen["about"]
 
         other.kill()
         other.communicate()
@@ -105,6 +109,7 @@ def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Pr
     finally:
         worker.close()
         until(lambda: worker.is_idle)
+    assert project.rows("SELECT kind FROM waits") == []
     assert project.landed() == ["1"]
     assert project.dispatched().count("implement") == 1
 

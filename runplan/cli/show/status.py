@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from datetime import tzinfo
+    from types import ModuleType
 
     from runplan.engine.context import RepositoryContext
     from runplan.git.command import Stored
@@ -222,10 +223,12 @@ class Reader:
             work=work,
             outputs=outputs,
             owner=owner,
-            alive=bool(owner) and _is_alive(owner),
+            alive=bool(owner) and _processes().alive(owner),
+            stopped=bool(owner) and _processes().is_suspended(owner),
             queued=self._overview.queued.get(path, ""),
             refused=refused if newest is None or refused_at > newest.started else "",
             schedule=self._overview.schedules.get(path),
+            wait=self._overview.waits.get(path),
         )
 
     def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
@@ -278,10 +281,10 @@ def _content(blob: Stored | None) -> bytes:
     return blob.content
 
 
-def _is_alive(owner: str) -> bool:
-    from runplan.processes import alive  # slow to import, and most plans have no owner
+def _processes() -> ModuleType:
+    from runplan import processes  # slow to import, and most plans have no owner
 
-    return alive(owner)
+    return processes
 
 
 # --- text ---------------------------------------------------------------------------------------------
@@ -365,7 +368,7 @@ class Page:
         lines = [run["stuck"]["sentence"]]
         lines += [f"  phase {lane['phase']}: {self._lane(lane)}" for lane in run["lanes"]]
         lines.append(f"Run {run['id']}" + (f": {used}" if used else ""))
-        return [*lines, *_help(view)]
+        return [*lines, *_help(view, self._local(run["wake"]) if run["wake"] else "")]
 
     def _lane(self, lane: dict[str, Any]) -> str:
         if lane["failed"]:
@@ -403,7 +406,7 @@ def _state(phase: dict[str, Any], following: str | None) -> str:
     return {"in-progress": "In progress", "blocked": "Blocked"}[phase["status"]]
 
 
-def _help(view: dict[str, Any]) -> list[str]:
+def _help(view: dict[str, Any], wake: str) -> list[str]:
     """The command that a waiting or interrupted run needs."""
     run, plan = view["run"], view["plan"]
     match run["waiting_for"]:
@@ -413,6 +416,9 @@ def _help(view: dict[str, Any]) -> list[str]:
             return [f"{run['about']}. From a shell that has it: {command('runplan', 'resume', plan)}"]
         case "paused":
             return [f"Resume it: {command('runplan', 'resume', plan)}"]
+        case "claim" | "dependency":
+            again = f"; checked again at {wake}" if wake else ""
+            return [f"The daemon waits: {run['about']}{again}"]
         case "checkout" if run["wake"] is None:
             return [f"Then continue it: {command('runplan', 'retry', plan)}"]
         case None if not (view["claim"] and view["claim"]["alive"]):

@@ -1,0 +1,121 @@
+"""Every wait is in the store with its reason and its end; `status` shows it, and a person is notified once."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from runplan import processes
+from runplan.clock import SystemClock
+from runplan.daemon.observer import Observer
+from runplan.report.notices import of_stopped_owner
+from runplan.run import events as e
+from runplan.run.decide import decide
+from runplan.run.rows import WaitRow
+from runplan.store.commands import Waits
+from runplan.store.journal import Journal
+from runplan.store.sqlite import Store
+from tests.support.builders import started
+from tests.support.cli import a_project
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from runplan.report.notices import Notice
+    from runplan.run.events import Fact
+
+PLAN, RUN = "plans/X.md", "r1"
+LATER = "2999-01-01T00:00:00Z"
+BEGUN: tuple[e.Event, ...] = (
+    e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),)),
+    e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
+)
+PROVEN: tuple[e.Event, ...] = (
+    *BEGUN,
+    e.DispatchStarted(id="d1", role="implement", agent="robot", cycle=1),
+    e.DispatchEnded(id="d1", role="implement", ending="exited", code=0),
+    e.WorkTaken(head="h", tree="t1", commits=1),
+    e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
+    e.GateJudged(tree="t1", answer="skipped", code=None, line="", time=1),
+    e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="robot"),
+)
+
+
+def wait(kind: str, wake: str | None) -> WaitRow:
+    return WaitRow(kind=kind, plan=PLAN, about=f"about a {kind}", since="2026-01-01T00:00:00Z", wake=wake)
+
+
+def pause(kind: str) -> e.Paused:
+    return e.Paused(kind=kind, until=LATER, agent="robot", words=f"about a {kind}")
+
+
+#: waiting_for -> what happened, `about`, `wake`, words of the text, and whether a person is notified
+WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str, bool]] = {
+    "approval": ((*PROVEN, e.ApprovalAsked(tree="t1")), None, None, "for approval", True),
+    "checkout": ((*PROVEN, e.LandingHeld(id="l", why="a.txt is edited")), "a.txt is edited", None, "a.txt is", True),
+    "key": (
+        (*BEGUN, e.Halted(by="a restart", missing=("KEY",))),
+        "the daemon restarted and lost $KEY",
+        None,
+        "resume plans/X.md",
+        True,
+    ),
+    "paused": ((*BEGUN, e.Halted(by="a person")), "paused by a person", None, "paused for", False),
+    "slot": ((*BEGUN, e.Queued()), "its turn", None, "waiting", False),
+    "limit": ((*BEGUN, pause("limit")), "robot usage limit", LATER, "resets 2999-01-01", False),
+    "overloaded": ((*BEGUN, pause("overloaded")), "robot is overloaded", LATER, "until 2999-01-01", False),
+    "budget": ((*BEGUN, pause("budget")), "about a budget", LATER, "until 2999-01-01", False),
+    "unreachable": ((*BEGUN, pause("unreachable")), "about a unreachable", LATER, "until 2999-01-01", False),
+    "claim": (wait("claim", LATER), "about a claim", LATER, "The daemon waits: about a claim; checked again", True),
+    "dependency": (wait("dependency", None), "about a dependency", None, "The daemon waits: about a dep", False),
+}
+
+
+class Notifier:
+    def __init__(self) -> None:
+        self.sent: list[Notice] = []
+
+    def send(self, notice: Notice) -> None:
+        self.sent.append(notice)
+
+
+class Log:
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_, **__: None
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kind: str) -> None:
+    happened, about, wake, text, notified = WAITS[kind]
+    project, notifier = a_project(tmp_path, "1"), Notifier()
+    root, me = str(project.path), processes.identity(os.getpid()) or ""
+    with closing(Store(project.path / ".git/runplan")) as store:
+        for _ in range(2):  # the second daemon finds the wait of the first
+            observer = Observer(cast("Any", Log()), cast("Any", notifier))
+
+            def on_event(fact: Fact, observer: Observer = observer) -> None:
+                observer.recorded(root, PLAN, RUN, fact)
+
+            with store.transaction():
+                fence = store.set_claim("plan", PLAN, run=RUN, owner=me, at="2026-01-01T00:00:00Z")
+            journal = Journal(store, SystemClock(), run=RUN, plan=PLAN, fence=fence, on_event=on_event)
+            if journal.state.started is None:
+                events = BEGUN if isinstance(happened, WaitRow) else happened
+                journal.append(started(auto=kind != "approval", test_command=""), *events)
+            if isinstance(happened, WaitRow):
+                Waits(store).put(happened)
+            decision = decide(journal.state)
+            if decision.waiting:
+                observer.waits(root, PLAN, RUN, journal.state, decision, store)
+            if kind == "claim":
+                notice = of_stopped_owner(me, repository=root, plan=PLAN, run=RUN)
+                observer.notify_once(store, notice, me)
+        run = project.runplan("status", "X", "--json").json["run"]
+        assert (run["waiting_for"], run["about"], run["wake"]) == (kind, about, wake)
+        assert text in project.runplan("status", "X").out
+        assert [(notice.kind, notice.reason) for notice in notifier.sent] == [("waiting", kind)] * notified
+        assert all(notice.command for notice in notifier.sent)
