@@ -19,7 +19,7 @@ from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import Git, borrowing, one_line, remedy_for
 from runplan.git.repository import refs_snapshot
 from runplan.names import DIFF_FILE
-from runplan.store.files import file_lock, make_below
+from runplan.store.files import file_lock, first_line, make_below, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 TRANSFER_S = 600.0
-MOST_PACKS = 25  #: each pack makes every git command start a little later
+MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
+MOST_LANDED = 10  #: packs of landings in the user's repository
+LARGEST_LANDED = 1024 * 1024  #: bytes of a pack that is merged with others
+LANDING_KEEP = "runplan landing"
+_PACK_FILES = (".idx", ".rev", ".pack")
 KEEP = "runplan"  #: the content of our `.keep` files begins so
 #: The user's values were copied already; an agent can write the user's files.
 _OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -64,6 +68,7 @@ class Workspace:
         self.root = (user.cwd / root.expanduser()).resolve()  #: where worktrees are made
         self.path = state / "tool.git"
         self._lock = state / "locks" / "workspace.lock"
+        self._landed = state / "landed-packs"  #: names of the packs that landings have made
         self.env = {**user.env, **_OWN_CONFIG}
         self.git = Git(state, env=self.env, options=(f"--git-dir={self.path}",))
         self._config: Pairs = ()
@@ -90,17 +95,10 @@ class Workspace:
     def merge_packs(self) -> None:
         """Merge many packs of `tool.git`, and loose objects, into one pack. Objects without a ref stay as well."""
         objects = self.path / "objects"
-        if len(list((objects / "pack").glob("*.pack"))) <= MOST_PACKS:
-            return
-        with file_lock(self._lock):
-            (objects / "pack" / "multi-pack-index.lock").unlink(missing_ok=True)  # of a git that was killed
-            loose = list(objects.glob("??/[0-9a-f]*"))
-            names = "".join(f"{file.parent.name}{file.name}\n" for file in loose).encode()
-            self.git.run("pack-objects", "-q", "--non-empty", str(objects / "pack" / "pack"), stdin=names)
-            for file in loose:
-                file.unlink()
-            for step in (("write",), ("repack", "--batch-size=0"), ("expire",)):
-                self.git.run("multi-pack-index", *step)
+        names = [pack.stem for pack in (objects / "pack").glob("*.pack")]
+        if len(names) > MOST_PACKS:
+            with file_lock(self._lock):
+                merge_packs(self.git, objects, names, loose=list(objects.glob("??/[0-9a-f]*")))
 
     def close(self) -> None:
         self.git.close()
@@ -182,6 +180,41 @@ class Workspace:
             return None
         pack = transfer(self.git, self.user, missing, without=without, local=True, keep=keep)
         return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
+
+    def release_landed(self) -> None:
+        """Remove the `.keep` files of landed packs, since a ref names their commits; merge them when they are many.
+
+        Only packs of landings are merged, and only small ones: the rest of the user's repository is theirs.
+        """
+        objects = self.common_dir / "objects"
+        kept = [file for file in (objects / "pack").glob("*.keep") if first_line(file) == LANDING_KEEP]
+        listed = (read_file(self._landed) or b"").decode().split()
+        names = [name for name in dict.fromkeys([*listed, *(file.stem for file in kept)]) if _is_small(objects, name)]
+        for file in kept:
+            file.unlink(missing_ok=True)
+        # A multi-pack index is a sign of `git maintenance`, which merges packs itself, and may name these.
+        if len(names) > MOST_LANDED and not (objects / "pack" / "multi-pack-index").exists():
+            with suppress(GitFailed):  # a `git gc` of the user's was faster
+                names = [merge_packs(self.user, objects, names)]
+        write_whole(self._landed, "".join(f"{name}\n" for name in names).encode())
+
+
+def _is_small(objects: Path, pack: str) -> bool:
+    with suppress(FileNotFoundError):
+        return (objects / "pack" / f"{pack}.pack").stat().st_size < LARGEST_LANDED
+    return False
+
+
+def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequence[Path] = ()) -> str:
+    """Put all objects of these packs and the loose ones into one pack; its name."""
+    asked = ("pack-objects", "-q", "--stdin-packs", *(["--unpacked"] if loose else []))
+    listed = "".join(f"{name}.pack\n" for name in names).encode()
+    made = f"pack-{git.run(*asked, str(objects / 'pack' / 'pack'), stdin=listed).text}"
+    # The index goes first: without it git does not look for the pack.
+    left = (objects / "pack" / f"{name}{end}" for name in names if name != made for end in _PACK_FILES)
+    for file in (*left, *loose):
+        file.unlink(missing_ok=True)
+    return made
 
 
 def transfer(

@@ -13,9 +13,10 @@ from msgspec import Struct
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
 from runplan.git.lane import KEEPER, Lane, Unstored
 from runplan.git.repository import refs_snapshot
+from runplan.git.workspace import LANDING_KEEP
 from runplan.gitfacts import Identity, is_agent
 from runplan.names import HEADS, base_ref, parked_under
-from runplan.store.files import file_lock, first_line, make_below, read_file
+from runplan.store.files import file_lock, make_below, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 MOST_NAMES = 1000
-LANDING_KEEP = "runplan landing"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _TRIES = 5
 
@@ -255,11 +255,7 @@ class Worktrees:
         self._workspace.copy_to_user([new], without=[without], keep=LANDING_KEEP)
 
     def end_delivery(self) -> None:
-        """Remove the protection from `git gc`: a ref holds the delivered commits now."""
-        packs = self._workspace.common_dir / "objects" / "pack"
-        for file in packs.glob("*.keep"):
-            if first_line(file) == LANDING_KEEP:
-                file.unlink(missing_ok=True)
+        self._workspace.release_landed()
 
     # --- parking ------------------------------------------------------------------------------------------
 

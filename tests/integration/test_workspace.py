@@ -12,7 +12,7 @@ from runplan.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.git.lane import Unstored
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept, Removed
-from runplan.git.workspace import MOST_PACKS
+from runplan.git.workspace import MOST_LANDED, MOST_PACKS
 from runplan.git.worktrees import BranchStanding
 from runplan.gitfacts import AGENT
 from tests.support.dispatching import gone, until
@@ -151,7 +151,6 @@ def test_packs_are_merged_when_they_have_become_many(place: Place) -> None:
     for oid in oids[:-1]:
         tool.git("pack-objects", "-q", str(packs / "pack"), stdin=f"{oid}\n")
     tool.git("prune-packed")
-    (packs / "multi-pack-index.lock").touch()
     reads = place.workspace.git.object
     assert reads(oids[1]) is not None
     place.workspace.prepare()
@@ -160,6 +159,24 @@ def test_packs_are_merged_when_they_have_become_many(place: Place) -> None:
     assert list(tool.path.glob("objects/??/*")) == []
     (tool.path / "objects/info/alternates").unlink()
     assert all(tool.git("cat-file", "-t", oid) in ("commit", "blob") for oid in oids)
+
+
+def test_packs_of_landings_are_merged_and_those_of_the_user_are_not(place: Place) -> None:
+    place.repo.git("repack", "-adq")
+    packs = place.repo.path / ".git/objects/pack"
+    (own,) = packs.glob("*.pack")
+    tips = []
+    for number in range(MOST_LANDED + 1):
+        tree = place.lease()
+        tips.append(tree.commit("work", **{f"{number}.txt": f"{number}"}))
+        place.take()
+        place.trees.deliver(tips[-1], without=place.base)
+        assert len(list(packs.glob("*.keep"))) == 1
+        place.trees.end_delivery()
+    assert own.exists()
+    assert len(list(packs.iterdir())) == 4
+    (place.workspace.path / "objects/pack").rename(packs / "of-tool")
+    assert [place.repo.git("cat-file", "-t", tip) for tip in tips] == ["commit"] * len(tips)
 
 
 # --- taking ---------------------------------------------------------------------------------------------
