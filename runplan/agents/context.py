@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
 from runplan.agents.prompts import one_line
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from runplan.run.usage import Tally
 
 UNSURE = 15  #: points added to a threshold when the fill level is an estimate
-MESSAGE = 8_000  #: characters of the end of the agent's message in a reading
-READING = "gauge.json"  #: file of a dispatch that holds a reading
 DEFAULT_WINDOW = 200_000
 _CHARACTERS = 4  #: per token, in an estimate
 
@@ -56,26 +53,6 @@ def reached(threshold: int, tally: Tally, launch: Launch) -> bool:
     return 0 < threshold <= percent(tally, launch) - (UNSURE if tally.estimated else 0)
 
 
-class Reading(Struct, frozen=True, kw_only=True):
-    """The state of an agent when a hand-over is prepared."""
-
-    percent: int
-    estimated: bool
-    message: str  #: the end of the agent's message
-
-
-def reading(tally: Tally, launch: Launch, *, message: str) -> Reading:
-    return Reading(percent=percent(tally, launch), estimated=tally.estimated, message=message[-MESSAGE:])
-
-
-def reading_of(text: str | None) -> Reading | None:
-    """The reading in the file; None when it is missing, or incomplete after a power cut."""
-    try:
-        return msgspec.json.decode(text, type=Reading) if text else None
-    except msgspec.MsgspecError:
-        return None
-
-
 #: Sent to an agent with a full context, if it takes messages.
 WRAP_UP = """\
 Your context is nearly full, and a fresh agent will continue your work. You have two minutes. Finish the current item if
@@ -101,21 +78,15 @@ class Standing(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]  #: changed and committed so far
     message: str  #: the end of its message
     commit: str  #: the tip of its branch
-    at_work: bool = False  #: it still runs, and may get further than this
 
 
 def note(standing: Standing) -> str:
     """At most LINES lines: the next step, the state of the work, the agent's own words."""
     left = [(item, text) for item, text in standing.items if item not in standing.done]
-    was = "still working when this was written, and may have got further" if standing.at_work else "ended"
-    commit = standing.commit[:12]
-    state = f"Its work is on your branch, up to {commit}. Look at it before you continue."
-    if standing.at_work:
-        state = f"Its work is on your branch, up to {commit} or further; uncommitted changes are in your worktree."
     lines = [
         f"# Hand-over {standing.number}",
         "",
-        f"The agent before you was {was}: {one_line(standing.why)}.",
+        f"The agent before you was ended: {one_line(standing.why)}.",
         "",
         "## Immediate next action",
         "",
@@ -123,7 +94,7 @@ def note(standing: Standing) -> str:
         "",
         "## Current state",
         "",
-        state,
+        f"Its work is on your branch, up to {standing.commit[:12]}. Look at it before you continue.",
         *_some([f"- {shown(path)}" for path in standing.files], "files"),
         "",
         "## Not yet proven",

@@ -179,16 +179,6 @@ class Worktrees:
         self._workspace.merge_packs()
         return tip
 
-    def committed(self, name: str, *, branch: str, base: Oid) -> Oid:
-        """The newest commit on the branch of an agent that may still be running; its files are not read."""
-        lane = self.lane(name)
-        before = self.tip(branch) or base
-        try:
-            tip = lane.refs().get(branch, before)
-            return before if tip == before else lane.take(tip, without=[base, before])
-        except GitFailed:  # reported when the agent ends
-            return before
-
     def _check_out(self, lane: Lane, tip: Oid, at_head: str, *, branch: str) -> None:
         """Compare the files with `tip`; where the agent left another commit checked out, check out `tip`."""
         if _is_oid(at_head) and at_head != tip and self._workspace.git.object(at_head) is not None:

@@ -173,8 +173,6 @@ def _usage(work: Work | None, seen: Seen) -> dict[str, Any]:
         "version": work.version if work else None,
         "dispatched": work.dispatched if work else None,
         "output": _iso(output) if output else None,
-        "context": work.context if work else None,
-        "handover": "armed" if work and work.context is not None else None,
         "retries": work.retries if work else None,
         "tokens": work.tokens if work else None,
         "usd": round(work.usd, 4) if work else None,

@@ -21,7 +21,6 @@ from runplan.run.reasons import (
     describe_ending,
     describe_pause,
     gave_reason,
-    percent_full,
     step_of,
     unsolved,
     variables,
@@ -158,16 +157,13 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
 
 
 def _while_running(state: RunState, phase: PhaseRun) -> Decision:
-    running, armed = phase.dispatch, phase.armed
+    running = phase.dispatch
     assert running is not None
     who = running.agent or f"the {running.role} command"
     if state.stop:
         return _do(a.End(id=running.id), f"stopped by {state.stop}; {who} is being ended")
-    filling = ""
-    if armed is not None and armed.id == running.id:
-        filling = f"; its context is {percent_full(armed.percent, estimated=armed.estimated)}, a hand-over is prepared"
     step = f" ({running.role})" if running.agent else ""
-    return _do(a.Await(id=running.id, role=running.role), f"{who} is running{step}{filling}")
+    return _do(a.Await(id=running.id, role=running.role), f"{who} is running{step}")
 
 
 def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:

@@ -77,7 +77,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: likewise
     prompt: int = 0  #: characters of the prompt, for an estimate of the context
-    arm_at: int = 0  #: per cent of its context at which a hand-over is prepared; 0 = never
     hand_over_at: int = 0  #: per cent at which it is stopped, so that a fresh agent continues; 0 = never
     window: int = 0  #: tokens of its context; 0 = as it reports, or by the model's name
     model: str = ""

@@ -222,15 +222,6 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
     seconds: float = 0.0  #: from its start to its end
 
 
-class HandoverArmed(Event, frozen=True, kw_only=True):
-    """An agent's context is filling up; a note for its successor is kept while it continues."""
-
-    id: str  #: its dispatch
-    percent: int  #: how full
-    note: str
-    estimated: bool = False
-
-
 class HandedOver(Event, frozen=True, kw_only=True):
     """An agent's context was full. Its work is on the branch; a fresh agent continues with the note."""
 

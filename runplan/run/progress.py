@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Requests of a person, and the events that end them.
 REQUESTS = {"StopRequested": "stop", "Halted": "pause", "Continued": None, "RunResumed": None}
 #: The events that `Work` is built from.
-TYPES = ("PlanRead", "DispatchStarted", "HandoverArmed", "DispatchEnded", "Paused", "Woke", "RunEnded", *REQUESTS)
+TYPES = ("PlanRead", "DispatchStarted", "DispatchEnded", "Paused", "Woke", "RunEnded", *REQUESTS)
 
 Task: TypeAlias = tuple[str | None, int | None, str | None]  #: role, cycle, and the tree of a verifier
 
@@ -35,7 +35,6 @@ class Step(Struct, frozen=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     usd: float | None = None
-    percent: int | None = None
     lane: str | None = None
     phase: str | None = None
     outcome: str | None = None
@@ -52,7 +51,6 @@ class Work(Struct, frozen=True, kw_only=True):
     agent: str | None = None  #: its agent; None for a command of the project
     version: str | None = None
     dispatched: str | None = None
-    context: int | None = None  #: per cent of its context that was full when its hand-over was prepared
     step: str | None = None  #: its role
     retries: int = 0  #: fix cycles, hand-overs and repeated dispatches of the phase
     tokens: int = 0  #: sent and received, by agents that have ended
@@ -75,7 +73,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     def at_rest(self) -> Work:
         """The same without a running process."""
-        return replace(self, dispatch=None, agent=None, version=None, dispatched=None, context=None, step=None)
+        return replace(self, dispatch=None, agent=None, version=None, dispatched=None, step=None)
 
     def after(self, step: Step) -> Work:
         work = replace(self, since=step.at, waiting_for=None, about=None, wake=None)
@@ -84,8 +82,6 @@ class Work(Struct, frozen=True, kw_only=True):
                 return replace(work, phase=step.phase or "", retries=0, began=None, tasks=())
             case "DispatchStarted":
                 return _started(work, step)
-            case "HandoverArmed" if step.id == self.dispatch:
-                return replace(work, context=step.percent)
             case "DispatchEnded":
                 return _ended(work, step)
             case "Paused" if self.dispatch is None:
@@ -107,7 +103,6 @@ def _started(work: Work, step: Step) -> Work:
         agent=step.agent or None,
         version=step.version or None,
         dispatched=step.at,
-        context=None,
         step=step.role,
         retries=work.retries + is_retry,
         began=work.began if work.tasks and work.tasks[-1] == task else step.at,

@@ -101,10 +101,6 @@ def step_of(phase: PhaseRun) -> str:
     return "verify" if phase.gates and phase.gates[-1].answer != "failed" else "gate"
 
 
-def percent_full(percent: int, *, estimated: bool) -> str:
-    return f"{'about ' if estimated else ''}{percent} % full"
-
-
 def conflicting(phase: PhaseRun) -> str:
     return ", ".join(phase.conflict.paths) if phase.conflict else ""
 

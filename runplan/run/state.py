@@ -34,7 +34,6 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     lost: int = 0  #: lost dispatches in a row
     limited: int = 0  #: usage limits in a row
     busy: int = 0  #: overloaded providers in a row
-    armed: e.HandoverArmed | None = None
     handovers: tuple[e.HandedOver, ...] = ()
     failed_tree: str = ""  #: the tree that the fixer has to fix
     complaint: str = ""  #: what is wrong with it
@@ -72,15 +71,13 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return _ended(phase, event)
         case e.Woke(kind="checkout"):
             return replace(phase, held="")
-        case e.HandoverArmed():
-            return replace(phase, armed=event)
         case e.HandedOver():
-            return replace(phase, handovers=(*phase.handovers, event), ended=None, armed=None)
+            return replace(phase, handovers=(*phase.handovers, event), ended=None)
         case e.GuardFound():
             worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else phase.refusal
             return replace(phase, refusal=worse, warnings=(*phase.warnings, *event.lines))
         case e.WorkTaken():
-            return replace(phase, work=event, ended=None, candidate=None, armed=None)
+            return replace(phase, work=event, ended=None, candidate=None)
         case e.WorkRefused():
             return replace(phase, refusal=phase.refusal or (event.reason, event.detail), ended=None)
         case e.GateJudged():

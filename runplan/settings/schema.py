@@ -197,10 +197,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     fix_wall_s: Annotated[float, about("the same of a fixer; 0s: as limits.wall")] = 0.0
     verify_wall_s: Annotated[float, about("the same of a verifier; 0s: as limits.wall")] = 0.0
     silence_s: Annotated[float, about("longest time without output or activity; 0s for no limit")] = 900.0
-    context_warn: Annotated[int, about("percentage of its context to prepare a hand-over at; 0: never", percentage)] = (
-        50
-    )
-    context_critical: Annotated[int, about("percentage at which a fresh agent takes over; 0: never", percentage)] = 60
+    context_critical: Annotated[
+        int, about("percentage of its context at which a fresh agent takes over; 0: never", percentage)
+    ] = 60
     tokens: Annotated[int, _tokens(_DISPATCH)] = 0
     usd: Annotated[float, _usd(_DISPATCH)] = 0.0
     phase_tokens: Annotated[int, _tokens(_PHASE)] = 0

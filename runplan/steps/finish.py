@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.agents.context import READING, Standing, note, reading_of
+from runplan.agents.context import Standing, note
 from runplan.checks import returns
-from runplan.errors import GitFailed
 from runplan.git.removal import Kept
-from runplan.run.dispatch import WRITERS, Outcome, Return
-from runplan.run.events import CleanedUp, HandedOver, HandoverArmed, PhaseFailed, RunEnded, WorkRefused
-from runplan.run.reasons import Reason, percent_full
+from runplan.run.dispatch import Outcome, Return
+from runplan.run.events import CleanedUp, HandedOver, PhaseFailed, RunEnded, WorkRefused
+from runplan.run.reasons import Reason
 from runplan.steps.account import evidence
 from runplan.steps.context import phase_of
 from runplan.steps.judge import return_text
@@ -20,29 +19,10 @@ from runplan.text import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.run.actions import Await, CleanUp, Fail, Finish, HandOver
+    from runplan.run.actions import CleanUp, Fail, Finish, HandOver
     from runplan.run.events import Event
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
-
-
-def prepare_handover(action: Await, state: RunState, context: RunContext) -> Iterator[Event]:
-    """Write the hand-over note of a running agent whose context fills, once.
-
-    Git does not run in its worktree: it would read configuration and filters that the agent can write.
-    """
-    phase = phase_of(state)
-    if action.role not in WRITERS or (phase.armed is not None and phase.armed.id == action.id):
-        return
-    reading = reading_of(context.dispatches.read(action.id, READING))
-    if reading is None:
-        return
-    assert phase.lease is not None
-    why = f"its context was {percent_full(reading.percent, estimated=reading.estimated)}"
-    message = context.agents.redacted(reading.message)
-    head = context.worktrees.committed(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
-    text = _write_note(phase, context, action.id, message=message, head=head, why=why, at_work=True)
-    yield HandoverArmed(id=action.id, percent=reading.percent, estimated=reading.estimated, note=text)
 
 
 def hand_over(action: HandOver, state: RunState, context: RunContext) -> Iterator[Event]:
@@ -56,30 +36,21 @@ def hand_over(action: HandOver, state: RunState, context: RunContext) -> Iterato
         return
     outcome = context.dispatches.standing(phase.ended.id)
     message = outcome.message if isinstance(outcome, Outcome) else ""
-    text = _write_note(phase, context, phase.ended.id, message=message, head=head, why=action.why, at_work=False)
+    text = _write_note(phase, context, phase.ended.id, message=message, head=head, why=action.why)
     yield HandedOver(number=number, head=head, tree=context.objects.commit(head).tree, note=text, why=action.why)
 
 
-def _write_note(
-    phase: PhaseRun, context: RunContext, id: str, *, message: str, head: str, why: str, at_work: bool
-) -> str:
+def _write_note(phase: PhaseRun, context: RunContext, id: str, *, message: str, head: str, why: str) -> str:
     returned = returns.parse_return(return_text(context, id), message)
-    try:
-        files = tuple(change.path for change in context.candidates.changes(phase.base, head))
-    except GitFailed:
-        if not at_work:
-            raise
-        files = ()  # an agent that breaks its repository is judged when it ends
     standing = Standing(
         number=len(phase.handovers) + 1,
         why=why,
-        at_work=at_work,
         plan=context.plan,
         phase=phase.read.phase,
         items=phase.read.items,
         done=tuple(item.item for item in returned.items if item.passed) if isinstance(returned, Return) else (),
         summary=returned.summary if isinstance(returned, Return) else "",
-        files=files,
+        files=tuple(change.path for change in context.candidates.changes(phase.base, head)),
         message=message,
         commit=head,
     )

@@ -190,7 +190,6 @@ def _agent(
         tokens=may.tokens,
         usd=may.usd,
         prompt=len(text),
-        arm_at=limits.context_warn if writes else 0,
         hand_over_at=limits.context_critical if writes else 0,
         window=table.context,
         model=table.model,
@@ -273,8 +272,6 @@ def _rejections(phase: str, context: RunContext) -> list[str]:
 
 def _note(phase: PhaseRun) -> str:
     """The note of the previous agent for this one."""
-    if phase.armed is not None:
-        return f"\n{phase.armed.note}"
     return f"\n{phase.handovers[-1].note}" if phase.handovers else ""
 
 

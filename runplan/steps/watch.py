@@ -30,7 +30,6 @@ from runplan.run.events import DispatchEnded, GuardFound, Landed, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.steps.budget import name_limit, pause_after
 from runplan.steps.context import phase_of
-from runplan.steps.finish import prepare_handover
 from runplan.steps.judge import return_text
 from runplan.steps.start import AGENT_ROLES, FINGERPRINT, still_running
 
@@ -48,7 +47,7 @@ LAST_WORDS = 600  #: characters of a failed process's output in the report
 def await_end(action: Await, state: RunState, context: RunContext) -> Iterator[Event]:
     match context.dispatches.standing(action.id):
         case Running():
-            yield from prepare_handover(action, state, context)
+            return
         case NeverStarted():
             # Only the intent was recorded, or the agent deleted the files of its dispatch.
             context.dispatches.end([action.id], grace_s=GRACE_S)

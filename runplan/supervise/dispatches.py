@@ -18,7 +18,6 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan import processes
-from runplan.agents.context import READING
 from runplan.agents.environment import own_environment
 from runplan.clock import until
 from runplan.errors import Unreachable
@@ -77,7 +76,6 @@ class Dispatches:
         self._shims: dict[str, Process] = {}  #: of dispatches started here or adopted
         self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
         self._idle: list[socket.socket] = []  #: to shims whose dispatch has ended
-        self._announced: set[str] = set()  #: dispatches whose wakeup was seen; each one counts once
 
     def __enter__(self) -> Dispatches:
         self._start_spawner()
@@ -128,8 +126,6 @@ class Dispatches:
     def start(self, launch: Launch) -> None:
         """Start the process under a shim, and return as soon as the shim runs. An id is started once."""
         files = DispatchFiles(self.directory(launch.id))
-        if launch.arm_at:
-            files.make_wakeup()
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
@@ -210,7 +206,7 @@ class Dispatches:
         return files.lost() if known and found == NeverStarted() else found  # its records were removed
 
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
-        """Return when one has ended or has announced something, on a wakeup, or when the time is up."""
+        """Return when one has ended, on a wakeup, or when the time is up."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             rest = None if deadline is None else min(LONGEST_SLEEP_S, max(0.0, deadline - time.monotonic()))
@@ -221,30 +217,19 @@ class Dispatches:
         """Whether something happened; False when it has to be checked again."""
         with contextlib.ExitStack() as stack:
             selector = stack.enter_context(selectors.DefaultSelector())
-
-            def watch(descriptor: int | None, dispatch: str = "") -> None:
-                if descriptor is not None:
-                    stack.callback(os.close, descriptor)
-                    selector.register(descriptor, selectors.EVENT_READ, dispatch)
-
             if self._wakeup is not None:
-                selector.register(self._wakeup, selectors.EVENT_READ, "")
+                selector.register(self._wakeup, selectors.EVENT_READ)
             for dispatch in ids:
-                files, shim, link = self._files(dispatch), self._shim(dispatch), self._links.get(dispatch)
+                shim, link = self._shim(dispatch), self._links.get(dispatch)
                 handle = os.dup(link.fileno()) if link else processes.descriptor(shim) if shim else None
-                watch(handle)
+                if handle is not None:
+                    stack.callback(os.close, handle)
+                    selector.register(handle, selectors.EVENT_READ)
+                else:
+                    timeout_s = min(POLL_S if shim else UNBORN_POLL_S, POLL_S if timeout_s is None else timeout_s)
                 if self.standing(dispatch) != Running():
                     return True
-                if dispatch not in self._announced:
-                    watch(files.open_wakeup(), dispatch)
-                    if (files.directory / READING).exists():
-                        self._announced.add(dispatch)
-                        return True
-                if handle is None:
-                    timeout_s = min(POLL_S if shim else UNBORN_POLL_S, POLL_S if timeout_s is None else timeout_s)
-            ready = selector.select(timeout_s)
-            self._announced |= {key.data for key, _ in ready if key.data}
-            return bool(ready)
+            return bool(selector.select(timeout_s))
 
     def _shim(self, dispatch: str) -> Process | None:
         """Its live shim: the one started here, else the one that wrote its identity and holds the lock."""

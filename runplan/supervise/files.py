@@ -4,8 +4,6 @@ own/       the agent's return and private configuration
 lock       held by the shim while it lives
 shim.json  identity of the shim; written before the agent starts
 out.log    output of the agent, capped; err.log likewise
-gauge.json how full the context was when a hand-over had to be prepared
-wakeup     named pipe on which the shim announces gauge.json
 exit.json  how the dispatch ended; written by rename as the shim's last act
 
 A free lock without a complete exit.json means that the shim died.
@@ -68,7 +66,6 @@ class DispatchFiles:
         self.err = directory / "err.log"
         self._shim = directory / "shim.json"
         self._exit = directory / "exit.json"
-        self._wakeup = directory / "wakeup"
 
     def standing(self) -> DispatchStanding:
         """Whether the dispatch runs, never started, or how it ended."""
@@ -117,29 +114,6 @@ class DispatchFiles:
             publish(self._exit, content, sync=True)
         except FileNotFoundError:
             publish(self._exit.relative_to(self.directory), content, sync=True, at=held)
-
-    # --- waking the runner --------------------------------------------------------------------------
-
-    def make_wakeup(self) -> None:
-        with contextlib.suppress(OSError):
-            os.mkfifo(self._wakeup, 0o600)
-
-    def open_wakeup(self) -> int | None:
-        """A descriptor that becomes readable on a wakeup; None when there is no pipe."""
-        try:
-            # Opened for writing too: without a writer it would report end of file.
-            return os.open(self._wakeup, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return None
-
-    def wake(self) -> None:
-        with contextlib.suppress(OSError), open(os.open(self._wakeup, os.O_WRONLY | os.O_NONBLOCK), "wb") as pipe:
-            pipe.write(b".")
-
-    def remove_wakeup(self) -> None:
-        """Leave no pipe behind: a program that copies the directory would hang on it."""
-        with contextlib.suppress(OSError):
-            self._wakeup.unlink()
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

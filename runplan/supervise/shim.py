@@ -7,7 +7,6 @@ the agent and to exit; a second SIGTERM makes it kill at once.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import selectors
@@ -15,19 +14,17 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import processes
 from runplan.agents.budgets import used_by
 from runplan.agents.clis import agent_of
-from runplan.agents.context import READING, WRAP_UP, reached, reading
+from runplan.agents.context import WRAP_UP, reached
 from runplan.agents.sandbox import is_sandboxed
 from runplan.checks.secrets import secret_values
 from runplan.errors import is_shortage, refused_by_system
 from runplan.run.dispatch import OWN, Ending, Outcome
-from runplan.store.files import publish
 from runplan.supervise import cgroups
 from runplan.supervise.child import PIPE_SIZE, Signals, StdinWriter, start
 from runplan.supervise.files import ShimRecord
@@ -64,7 +61,6 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool)
         outcome = _run(launch, files, signals, group, subreaper=subreaper)
         if group:
             group.remove()
-        files.remove_wakeup()
         files.write_exit(outcome, held=held)
     os.close(held)
     return outcome.ending is Ending.EXITED and not outcome.leftovers and not signals.requests
@@ -112,7 +108,6 @@ class _Supervision:
         self._signals = signals
         self._groups = groups
         self._subreaper = subreaper
-        self._armed = launch.arm_at == 0  #: whether a hand-over was prepared, or none is wanted
         self._status: int | None = None
         self._ending: Ending | None = None
         self._steps: Iterator[Step] = iter(())
@@ -209,10 +204,8 @@ class _Supervision:
             self._stop(Ending.ENDED, now)
         elif exceeded := self._exceeded(now):
             self._enforce(exceeded, now)
-        elif not self._wrap_up_by:
-            self._arm()
-            if self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
-                self._check_silence(now)
+        elif not self._wrap_up_by and self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
+            self._check_silence(now)
 
     def _enforce(self, exceeded: Ending, now: float) -> None:
         """Stop the agent. One with a full context that reads messages is asked to wrap up first."""
@@ -244,18 +237,6 @@ class _Supervision:
         if 0 < launch.tokens <= used.input_tokens + used.output_tokens or 0 < launch.usd <= used.usd:
             return Ending.BUDGET
         return Ending.CONTEXT if reached(launch.hand_over_at, tally, launch) else None
-
-    def _arm(self) -> None:
-        """Announce once that the context is so full that a hand-over has to be prepared."""
-        tally = self._tally
-        is_over = tally.finished is not None and not tally.finished.so_far
-        if self._armed or is_over or not reached(self._launch.arm_at, tally, self._launch):
-            return
-        self._armed = True
-        content = msgspec.json.encode(reading(tally, self._launch, message=self._output.events.message))
-        with contextlib.suppress(OSError):  # an agent that removed the directory gets no hand-over note
-            publish(self._files.directory / READING, content, sync=False)
-            self._files.wake()
 
     def _check_silence(self, now: float) -> None:
         """Compare the activity in the middle and at the end of the silence: work is a sign of life."""

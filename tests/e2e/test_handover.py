@@ -1,4 +1,4 @@
-"""A filling context prepares a handover; a full one replaces the agent, which passes on a note."""
+"""An agent with a full context is replaced by a fresh one, which gets a note."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Meanwhile, a_plan, a_project, ended, fix, set_up, steps, until, verify, work
+from tests.support.cli import a_plan, a_project, fix, set_up, steps, verify, work
 from tests.support.daemons import none_left
 
 if TYPE_CHECKING:
@@ -39,86 +39,40 @@ def kept(project: Project, dispatch: object, name: str) -> Path:
     return project.path / ".git/runplan/dispatch" / str(dispatch) / name
 
 
-def armed(project: Project) -> bool:
-    return bool(of(project, "HandoverArmed"))
-
-
-def test_a_filling_context_prepares_a_handover_and_the_agent_continues(project: Project, meanwhile: Meanwhile) -> None:
-    """S8: the note is written, status shows it, and the agent ends by itself."""
-    words = 'say = "a is done, b is not"'
-    project.agent(work(words, HALF, *meanwhile.pause("half"), "tell = {context = 118000}", 'write = "2.txt"'))
-    with project.running("start", "X", "1", "auto", "--foreground") as run:
-        meanwhile.reached("half")
-        until(lambda: armed(project))
-        view = project.runplan("status", "X", "--json").json["run"]
-        assert (view["context"], view["handover"], view["step"]) == (52, "armed", "implement")
-        assert "robot, context 52 %, hand-over prepared" in project.runplan("status", "X").out
-        (fact,) = of(project, "HandoverArmed")
-        note = kept(project, fact["id"], "handoff.md").read_text()
-        assert fact["note"] == note
-        assert "its context was 52 % full" in note
-        assert "## Immediate next action\n\nW1: Write 1.txt" in note
-        assert "- 1.txt" in note, "what it has committed so far"
-        assert "> a is done, b is not" in note
-        explained = project.runplan("explain", "X").out
-        assert "robot is running (implement); its context is 52 % full, a hand-over is prepared" in explained
-        assert "HandoverArmed" in project.runplan("logs", "X").out
-        meanwhile.let_on("half")
-        ran = ended(run)
-    assert ran.code == 0, ran.err
-    assert ran.err.count("context    52 % full; a hand-over is prepared") == 1
-    assert len(of(project, "HandoverArmed")) == 1, "once, however much fuller it gets"
-    assert of(project, "HandedOver") == []
-    assert project.dispatched() == ["implement", "verify"]
-    assert (set(project.landed()), project.leftovers()) == ({"1"}, [])
-    assert not kept(project, fact["id"], "wakeup").exists()
-    assert project.runplan("status", "X", "--json").json["run"]["handover"] is None
-
-
 def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: Project, tmp_path: Path) -> None:
     """S7"""
-    first = once(tmp_path, "full", HALF, f'wait_for = "{tmp_path}/on"', 'write = "a.txt"', FULL, "sleep = 60")
+    first = once(tmp_path, "full", 'write = "a.txt"', 'say = "b comes next"', FULL, "sleep = 60")
     project.agent(steps(*first, 'write = "b.txt"'))
-    with project.running("start", "X", "1", "auto", "--foreground") as run:
-        until(lambda: armed(project))
-        (tmp_path / "on").touch()
-        assert ended(run).code == 0
-    kinds = [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")]
-    assert kinds == ["HandoverArmed", "HandedOver"]
-    over = of(project, "HandedOver")[0]
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    (over,) = of(project, "HandedOver")
     assert "plans/X.md, phase 1" in str(over["note"])
-    assert kept(project, of(project, "HandoverArmed")[0]["id"], "handoff.md").read_text() == over["note"]
-    second = [body["id"] for body in of(project, "DispatchStarted")][1]
-    prompt = kept(project, second, "prompt.md").read_text()
-    assert str(over["note"]) in prompt
-    assert "was at work when this was written" not in prompt
+    assert "## Immediate next action\n\nW1: Write 1.txt" in str(over["note"])
+    assert "- a.txt" in str(over["note"])
+    assert "> b comes next" in str(over["note"])
+    first_id, second_id, _ = [body["id"] for body in of(project, "DispatchStarted")]
+    assert kept(project, first_id, "handoff.md").read_text() == over["note"]
+    assert str(over["note"]) in kept(project, second_id, "prompt.md").read_text()
 
 
 @pytest.mark.parametrize(
-    ("settings", "reading", "kinds"),
-    [
-        ("context_warn = 40", "tell = {context = 84000, window = 200000}", ["HandoverArmed"]),
-        ("context_critical = 0", FULL, ["HandoverArmed"]),
-    ],
+    ("settings", "reading", "handed_over"),
+    [("context_critical = 40", HALF, 1), ("context_critical = 60", HALF, 0), ("context_critical = 0", FULL, 0)],
 )
-def test_the_context_limits_can_be_configured(
-    project: Project, tmp_path: Path, settings: str, reading: str, kinds: list[str]
+def test_the_context_limit_can_be_configured(
+    project: Project, tmp_path: Path, settings: str, reading: str, handed_over: int
 ) -> None:
-    wait = [f'wait_for = "{tmp_path}/on"'] if kinds else []
-    agent = steps(*once(tmp_path, "first", 'write = "a.txt"', reading, *wait), 'write = "b.txt"')
+    rest = "sleep = 60" if handed_over else 'write = "a.txt"'
+    agent = steps(*once(tmp_path, "first", reading, rest), 'write = "b.txt"')
     set_up(project, agent=agent, settings=f"[limits]\n{settings}\n")
-    with project.running("start", "X", "1", "auto", "--foreground") as run:
-        if kinds:
-            until(lambda: of(project, kinds[0]))
-        (tmp_path / "on").touch()
-        assert ended(run).code == 0
-    assert [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")] == kinds
-
-
-def test_a_verifier_is_not_handed_over(project: Project, tmp_path: Path) -> None:
-    project.agent(work() + verify(HALF, FULL, "pass_all = true"))
     assert project.start("1", "auto").code == 0
-    assert [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")] == []
+    assert len(of(project, "HandedOver")) == handed_over
+
+
+def test_a_verifier_is_not_handed_over(project: Project) -> None:
+    project.agent(work() + verify(FULL, "pass_all = true"))
+    assert project.start("1", "auto").code == 0
+    assert of(project, "HandedOver") == []
 
 
 def test_a_fixer_is_handed_over_too(project: Project, tmp_path: Path) -> None:
@@ -152,25 +106,6 @@ def test_a_message_that_everything_is_complete_proves_nothing(project: Project) 
     project.agent(work(complete) + verify(complete, 'fail = ["W1"]'))
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed")
-
-
-# --- crashes ------------------------------------------------------------------------------------------
-
-
-def test_the_handover_note_of_an_overloaded_agent_reaches_its_successor(project: Project, tmp_path: Path) -> None:
-    """An overload ends it without a hand-over; the next one, in the same worktree, reads what was noted in time."""
-    busy = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
-    first = once(tmp_path, "busy", 'write = "a.txt"', 'say = "b comes next"', HALF, f'wait_for = "{tmp_path}/on"', busy)
-    project.agent(steps(*first, *once(tmp_path, "exit", "exit = 1"), 'write = "b.txt"'))
-    project.extra["TEST_NOW"] = "2026-01-01T00:00:00Z"
-    with project.running("start", "X", "1", "auto", "--foreground") as run:
-        until(lambda: armed(project))
-        (tmp_path / "on").touch()
-        assert ended(run).code == 0
-    second = [body["id"] for body in of(project, "DispatchStarted")][1]
-    prompt = kept(project, second, "prompt.md").read_text()
-    assert str(of(project, "HandoverArmed")[0]["note"]) in prompt
-    assert "> b comes next" in prompt
 
 
 # --- many plans ---------------------------------------------------------------------------------------

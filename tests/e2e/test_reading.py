@@ -112,8 +112,6 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "version": None,
         "dispatched": None,
         "output": None,
-        "context": None,
-        "handover": None,
         "retries": 0,
         "tokens": 0,
         "usd": 0.0,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.context import READING
 from runplan.run.dispatch import Ending
 from runplan.run.usage import Usage
 from tests.support.dispatching import Stage, stage
@@ -67,13 +66,6 @@ def test_an_aider_over_its_limit_may_apply_its_last_answer(on: Stage, limit: dic
 
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
     assert (on.path / "made.txt").exists()
-
-
-def test_a_hand_over_is_prepared_also_for_an_aider(on: Stage) -> None:
-    dispatch = on.sh(f"{answer(1, sent='110k')}sleep 30", reader="aider", arm_at=50, hand_over_at=60)
-    on.dispatches.wait([dispatch], timeout_s=20)
-
-    assert json.loads(on.dispatches.read(dispatch, READING) or "{}")["percent"] == 55
 
 
 def booked(*answers: tuple[int, int, float]) -> str:

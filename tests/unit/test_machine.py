@@ -280,27 +280,6 @@ def test_used_handovers_still_count_after_a_resume(used: int) -> None:
     assert isinstance(action, a.HandOver if used < 3 else a.Fail)
 
 
-def test_an_armed_handover_changes_the_explanation_and_no_action() -> None:
-    """S8: the agent is waited for as before; the note goes with the work, or with the hand-over."""
-    begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
-    state = apply(handed_over("t1"), begun)
-    armed = apply(state, e.HandoverArmed(id="d", percent=52, note="n"))
-    assert decide(armed).actions == decide(state).actions
-    assert decide(armed).why == "r is running (implement); its context is 52 % full, a hand-over is prepared"
-    armed_state = apply(state, e.HandoverArmed(id="d", percent=66, note="n", estimated=True))
-    assert "is about 66 % full" in decide(armed_state).why
-    for after in (
-        e.WorkTaken(head="h", tree="t1", commits=1),
-        e.HandedOver(number=2, head="h", tree="t", note="", why="full"),
-    ):
-        phase = apply(armed, after).phase
-        assert phase is not None
-        assert phase.armed is None
-    lost = apply(armed, e.DispatchEnded(id="d", role="implement", ending="lost", code=None)).phase
-    assert lost is not None
-    assert lost.armed is not None, "whoever is sent again reads it"
-
-
 @pytest.mark.parametrize("kind", [pytest.param("context", id="S9"), "max-turns"])
 def test_an_agent_with_a_full_context_that_returns_done_has_no_successor(kind: str) -> None:
     ended = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind=kind, said="done")

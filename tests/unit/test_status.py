@@ -115,14 +115,6 @@ def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     ]
 
 
-def test_a_run_whose_agent_may_have_to_hand_over_says_so() -> None:
-    """S8"""
-    seen = at_work(work=replace(some_work(), context=52))
-    assert "claude 2.1.0, context 52 %, hand-over prepared" in lines(seen)[-1]
-    assert (view(seen)["run"]["context"], view(seen)["run"]["handover"]) == (52, "armed")
-    assert (view(at_work())["run"]["context"], view(at_work())["run"]["handover"]) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("seen", "level"),
     [

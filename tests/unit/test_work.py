@@ -23,7 +23,7 @@ def test_running_agents_are_those_started_without_an_end() -> None:
     assert (work.dispatch, work.agent, work.version, work.dispatched) == ("r.2", "claude", "2.1.0", "at r.2")
     over = work_of([READ, began("r.1"), ended("r.1")])
     for rest, role, since in ((over, "implement", "at r.1"), (work.at_rest(), "verify", "at r.2")):
-        assert (rest.dispatch, rest.agent, rest.step, rest.context) == (None, None, None, None)
+        assert (rest.dispatch, rest.agent, rest.step) == (None, None, None)
         assert (rest.role, rest.since, rest.began) == (role, since, since)
     assert work_of([READ, began("r.2"), ended("r.1")]).dispatch == "r.2"
 
@@ -45,14 +45,6 @@ def test_a_request_holds_until_it_is_withdrawn_and_a_stop_for_ever() -> None:
     assert [work_of([READ, pause, word]).asked for word in goes_on] == [None, None]
     assert [work_of([READ, stop, word]).asked for word in (pause, *goes_on)] == ["stop"] * 3
     assert work_of([*in_lane("1", began("r_1.1")), stop]).at_rest().asked == "stop"
-
-
-def test_a_hand_over_is_armed_for_as_long_as_the_agent_runs_whose_context_filled() -> None:
-    armed = Step("at r.1", "HandoverArmed", id="r.1", percent=52)
-    assert work_of([READ, began("r.1"), armed]).context == 52
-    assert work_of([READ, began("r.1"), armed]).at_rest().context is None
-    assert work_of([READ, began("r.1"), armed, ended("r.1"), began("r.2")]).context is None
-    assert work_of([READ, began("r.2"), armed]).context is None
 
 
 def test_a_command_of_the_project_has_no_agent() -> None:

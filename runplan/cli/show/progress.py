@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from runplan.cli.terminal import BOLD, DIM, GREEN, RED, YELLOW, Style
 from runplan.errors import OUTCOMES, Exit
 from runplan.run import events as e
-from runplan.run.reasons import Reason, describe_pause, next_action, percent_full
+from runplan.run.reasons import Reason, describe_pause, next_action
 from runplan.run.state import failed_lane, failure as failure_of
 from runplan.text import clock, command, elapsed, plain
 
@@ -160,8 +160,6 @@ def sentence(event: e.Event) -> str:
         case e.Paused(until=until):
             moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
             return f"  waiting    until {moment} ({describe_pause(event)})"
-        case e.HandoverArmed(percent=percent, estimated=estimated):
-            return f"  context    {percent_full(percent, estimated=estimated)}; a hand-over is prepared"
         case e.HandedOver(number=number, why=why):
             return f"  hand-over  {number}: {why}; a fresh agent continues"
         case e.WorkTaken(commits=commits, files=files):

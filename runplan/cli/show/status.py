@@ -382,7 +382,6 @@ class Page:
         run = view["run"]
         least = "≥ " if run["unpriced"] else ""
         parts = (
-            f"context {run['context']} %, hand-over prepared" if run["handover"] else "",
             f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
             f"{short(run['tokens'])} tokens" if run["tokens"] else "",
             f"{least}${run['usd']:.2f}" if run["usd"] else "cost -" if run["tokens"] else "",
