@@ -94,7 +94,7 @@ def crowd(place: Path, sizes: Sequence[int], called: str) -> None:
 
 def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
-    with context_at(root, environment(home), lambda at, env: load(at, env=env, flags={}).settings) as at:
+    with context_at(root, environment(home), lambda at, env: load(at, env=env).settings) as at:
         for name in plans:
             found = prepare.prepared(at, name, ["auto"])
             assert not isinstance(found, str), found

@@ -1,10 +1,9 @@
-"""Colours and width of the terminal, and warnings of the reading verbs. Cheap to import."""
+"""Colours and width of the terminal, and warnings. Cheap to import."""
 
 from __future__ import annotations
 
 import sys
 
-from runplan.errors import Exit
 from runplan.text import plain
 
 TYPE_CHECKING = False  # typing is slow to import
@@ -52,12 +51,6 @@ class Style:
         return "\n".join(broken)
 
 
-class Warnings:
-    """Prints warnings on standard error; a reading verb that had one exits with USAGE."""
-
-    def __init__(self) -> None:
-        self.exit = Exit.DONE
-
-    def warn(self, text: str) -> None:
-        self.exit = Exit.USAGE
-        print(f"runplan: warning: {plain(text)}", file=sys.stderr)
+def warn(text: str) -> None:
+    """Print a warning of a reading verb."""
+    print(f"runplan: warning: {plain(text)}", file=sys.stderr)

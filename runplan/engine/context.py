@@ -92,7 +92,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def with_settings(self) -> RepositoryContext:
         """The context with the settings of the checkout."""
-        return replace(self, settings=load(self.repository.root, env=self.env, flags={}).settings)
+        return replace(self, settings=load(self.repository.root, env=self.env).settings)
 
     def with_committed_settings(self) -> RepositoryContext:
         """The context with the settings of the target's tip; without a committed file, those of the checkout."""
@@ -102,7 +102,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         """The settings of the target's tip, each with its origin."""
         file = self.committed()
         if file is None:
-            return load(self.repository.root, env=self.env, flags={})
+            return load(self.repository.root, env=self.env)
         return load_committed(file.name, file.content, env=self.env)
 
     @property
@@ -146,18 +146,14 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def open_context(
-    *, flags: Mapping[str, object] | None = None, warn: Callable[[str], None] | None = None
-) -> Iterator[RepositoryContext]:
+def open_context(*, warn: Callable[[str], None] | None = None) -> Iterator[RepositoryContext]:
     """The repository around the current directory, with its settings.
 
     With `warn` broken settings are a warning, for commands that show or stop runs.
     """
 
     def read(root: Path, env: Mapping[str, str]) -> Settings:
-        return (
-            load(root, env=env, flags=flags or {}).settings if warn is None else load_lenient(root, env=env, warn=warn)
-        )
+        return load(root, env=env).settings if warn is None else load_lenient(root, env=env, warn=warn)
 
     with context_at(Path.cwd(), environment(), read) as at:
         yield at

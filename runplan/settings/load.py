@@ -1,11 +1,9 @@
-"""Reads settings from the user's file, the repository's file, the environment and flags."""
+"""Reads settings from the user's file, the repository's file and the environment."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
-import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, to_builtins
@@ -50,14 +48,11 @@ class Layer(Struct, frozen=True, kw_only=True):
 
     origin: str
     values: Mapping[str, object]
-    text: str = ""  #: of a file
 
     def error(self, section: str, name: str, why: str) -> SettingsError:
-        """The error about a key, or about a section if `name` is empty, with its line in the file."""
-        line = line_of(self.text, section, name)
-        where = f"{self.origin}:{line}" if line else self.origin
+        """The error about a key, or about a section if `name` is empty."""
         key = " ".join(part for part in (section and f"[{section}]", name) if part)
-        return SettingsError(f"{where}: {key}: {why}")
+        return SettingsError(f"{self.origin}: {key}: {why}")
 
 
 _DEFAULTS = Layer(origin="default", values={})
@@ -85,9 +80,9 @@ def kinds() -> tuple[str, ...]:
 # --- loading -----------------------------------------------------------------------------------------------
 
 
-def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> LoadedSettings:
-    """The settings for the repository at `root`; `flags` by dotted key, text or typed, None for not given."""
-    return merge([*file_layers(root, env), *_from_environment(env), *_from_flags(flags)])
+def load(root: Path, *, env: Mapping[str, str]) -> LoadedSettings:
+    """The settings for the repository at `root`."""
+    return merge([*_user_layers(env), *_own_layers(root, env), *_from_environment(env)])
 
 
 def load_committed(name: str, content: bytes, *, env: Mapping[str, str]) -> LoadedSettings:
@@ -96,28 +91,16 @@ def load_committed(name: str, content: bytes, *, env: Mapping[str, str]) -> Load
 
 
 def load_files(root: Path, env: Mapping[str, str]) -> Settings:
-    return merge(file_layers(root, env)).settings
+    return merge([*_user_layers(env), *_own_layers(root, env)]).settings
 
 
 def load_lenient(root: Path, *, env: Mapping[str, str], warn: Callable[[str], None]) -> Settings:
-    """The settings without their broken sources, which `warn` gets: for verbs that show and stop runs."""
-    with contextlib.suppress(SettingsError):
-        return load(root, env=env, flags={}).settings
-    good: list[Layer] = []
-    sources: tuple[Callable[[], list[Layer]], ...] = (
-        lambda: _user_layers(env),
-        lambda: _own_layers(root, env),
-        lambda: _from_environment(env),
-    )
-    for read in sources:
-        try:
-            more = [*good, *read()]
-            merge(more)
-        except SettingsError as error:
-            warn(f"{error}; ignoring this source")
-        else:
-            good = more
-    return merge(good).settings
+    """The settings, or the defaults and a warning if they are invalid: for verbs that show and stop runs."""
+    try:
+        return load(root, env=env).settings
+    except SettingsError as error:
+        warn(f"{error}; using the default settings")
+        return Settings()
 
 
 def load_user(env: Mapping[str, str]) -> Settings:
@@ -146,10 +129,6 @@ def file_hash(content: bytes | None) -> str:
     from hashlib import sha256  # slow to import
 
     return "" if content is None else sha256(content).hexdigest()
-
-
-def file_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
-    return [*_user_layers(env), *_own_layers(root, env)]
 
 
 # --- sources -----------------------------------------------------------------------------------------------
@@ -184,22 +163,13 @@ def _parsed(content: bytes, origin: str) -> Layer:
 
     try:
         text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
-        return Layer(origin=origin, values=tomllib.loads(text), text=text)
+        return Layer(origin=origin, values=tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(_invalid_toml(origin, str(error))) from None
+        raise SettingsError(f"{origin}: invalid TOML: {error}") from None
     except RecursionError:
         raise SettingsError(f"{origin}: lists or tables are nested too deeply") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{origin}: not UTF-8 text (byte {error.start})") from None
-
-
-def _invalid_toml(origin: str, message: str) -> str:
-    """The message of tomllib, with its line in the form that editors recognise."""
-    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", message, re.DOTALL)
-    if found is None:
-        return f"{origin}: invalid TOML: {message}"
-    where = f"{origin}:{found[2]}" if found[2] else origin
-    return f"{where}: invalid TOML: {found[1]}" + ("" if found[2] else " at the end of the file")
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
@@ -222,38 +192,6 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
             raise SettingsError(f"{name}: unknown setting; did you mean {hint}?")
         layers.append(Layer(origin=name, values={key.section: {key.name: key.from_text(text)}}))
     return layers
-
-
-def _from_flags(flags: Mapping[str, object]) -> list[Layer]:
-    layers = []
-    for path, value in flags.items():
-        section, _, name = path.partition(".")
-        typed = BY_PATH[path].from_text(value) if isinstance(value, str) and path in BY_PATH else value
-        layers += [Layer(origin="command line", values={section: {name: typed}})] if value is not None else []
-    return layers
-
-
-_HEADER = re.compile(r"\s*+\[([^\[\]]++)\]\s*+(?:#.*)?")
-_ASSIGNMENT = re.compile(r"\s*+([^\s=#\[][^=]*+)=")
-
-
-def line_of(text: str, section: str, name: str) -> int:
-    """The line of a key, or of the section's heading if `name` is empty; 0 when it is not found."""
-    current = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if (header := _HEADER.fullmatch(line)) is not None:
-            current = _unquoted(header[1])
-            if not name and current == section:
-                return number
-            continue
-        key = _ASSIGNMENT.match(line)
-        if name and key and f"{current}.{_unquoted(key[1])}".strip(".") == f"{section}.{name}".strip("."):
-            return number
-    return 0
-
-
-def _unquoted(dotted: str) -> str:
-    return ".".join(part.strip().strip("\"'") for part in dotted.split("."))
 
 
 # --- merging -----------------------------------------------------------------------------------------------

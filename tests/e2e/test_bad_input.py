@@ -156,16 +156,14 @@ PLANS = {
 SETTINGS = {
     "unknown key": Bad(
         make=settings('[run]\nlandng = "pr"\n'),
-        says="runplan.toml:8: [run] landng: unknown key; did you mean 'landing'?",
+        says="runplan.toml: [run] landng: unknown key; did you mean 'landing'?",
     ),
-    "invalid TOML": Bad(make=settings("[run\n"), says="runplan.toml:7: invalid TOML"),
+    "invalid TOML": Bad(make=settings("[run\n"), says="runplan.toml: invalid TOML"),
     "target": Bad(
         make=settings('[run]\ntarget = "trunk"\n'),
         says="the target branch trunk does not exist; set run.target to one of: main",
     ),
-    "unknown agent": Bad(
-        make=settings('[agents.other]\nkind = "nobody"\n'), says="runplan.toml:8: [agents.other] kind"
-    ),
+    "unknown agent": Bad(make=settings('[agents.other]\nkind = "nobody"\n'), says="runplan.toml: [agents.other] kind"),
     "missing agent": Bad(
         make=lambda project: project.commit_file("runplan.toml", NO_PROGRAM),
         says="agent-missing: agents.implementer: no-such-program is not installed or not on PATH; install it, or name",

@@ -82,7 +82,7 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
     user_settings(project, f"{good}[daemon]\nmax_parallel = = 2\n")
     file = project.home / ".config/runplan/runplan.toml"
     for _ in range(3):
-        assert asked(project).settings == (f"{file}:4: invalid TOML: Invalid value",)
+        assert asked(project).settings == (f"{file}: invalid TOML: Invalid value (at line 4, column 16)",)
     hang_up(project)
     until(lambda: printed.exists() and printed.read_text().endswith("\n"))
     words = f"{file}:4: invalid TOML: Invalid value; the previous settings hold until this is fixed."

@@ -170,7 +170,7 @@ def test_the_doctor_continues_when_the_settings_cannot_be_read(
     assert call("doctor") is Exit.USAGE
     output = capsys.readouterr().out.splitlines()
     faults = [line for line in output if line.startswith("FAIL")]
-    assert faults[0] == "FAIL  settings    runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"
+    assert faults[0].startswith("FAIL  settings    runplan.toml: invalid TOML: Expected ']' at the end of a table")
     assert "-> " in output[2]
     assert faults[1:] == []
 
@@ -321,5 +321,5 @@ def test_config_as_json_holds_the_same(
 
 def test_config_refuses_an_invalid_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(make_repo(tmp_path / "app", **{"runplan.toml": "[rum]\n"}).path)
-    with pytest.raises(SettingsError, match=r"runplan.toml:1: \[rum\]: unknown section; did you mean \[run\]\?"):
+    with pytest.raises(SettingsError, match=r"runplan.toml: \[rum\]: unknown section; did you mean \[run\]\?"):
         call("config")

@@ -60,7 +60,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 def a_worker(project: Project, timers: Timers, observer: Observer, clock: SystemClock | None = None) -> DaemonWorker:
     @contextlib.contextmanager
     def opened(root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
-        read = lambda root, env: load(root, env=env, flags={}).settings  # noqa: E731
+        read = lambda root, env: load(root, env=env).settings  # noqa: E731
         with (
             context_at(Path(root), project.env, read) as at,
             open_repository(at, wakeup=wakeup, environment=environments.of) as repository,

@@ -1,4 +1,4 @@
-"""Settings from real files, the environment and flags."""
+"""Settings from real files and the environment."""
 
 from __future__ import annotations
 
@@ -32,32 +32,31 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def refusal(root: Path, env: dict[str, str], **flags: object) -> str:
+def refusal(root: Path, env: dict[str, str]) -> str:
     with pytest.raises(SettingsError) as told:
-        load(root, env=env, flags=flags)
+        load(root, env=env)
     return str(told.value)
 
 
 def test_without_any_file_the_defaults_hold(root: Path, env: dict[str, str]) -> None:
-    settled = load(root, env=env, flags={})
+    settled = load(root, env=env)
     assert settled.settings.run.landing == "cherry-pick"
     assert set(settled.origins.values()) == {"default"}
 
 
-def test_flag_beats_environment_beats_repository_beats_user_beats_default(root: Path, env: dict[str, str]) -> None:
+def test_environment_beats_repository_beats_user_beats_default(root: Path, env: dict[str, str]) -> None:
     """The order of the public contract, one key per step."""
     user = write(
         user_file(env),
-        '[run]\nlanding = "pr"\ntarget = "u"\nremote = "u"\nauthor = "agent"\n',
+        '[run]\ntarget = "u"\nremote = "u"\nauthor = "agent"\n',
     )
-    write(root / "runplan.toml", '[run]\nlanding = "pr"\ntarget = "r"\nremote = "r"\n')
-    env |= {"RUNPLAN_RUN_LANDING": "pr", "RUNPLAN_RUN_TARGET": "e"}
-    settled = load(root, env=env, flags={"run.landing": "direct", "run.target": None})
+    write(root / "runplan.toml", '[run]\ntarget = "r"\nremote = "r"\n')
+    env |= {"RUNPLAN_RUN_TARGET": "e"}
+    settled = load(root, env=env)
 
     def seen(key: str) -> tuple[object, str]:
         return settled.values[f"run.{key}"], settled.origins[f"run.{key}"]
 
-    assert seen("landing") == ("direct", "command line")
     assert seen("target") == ("e", "RUNPLAN_RUN_TARGET")
     assert seen("remote") == ("r", "runplan.toml")
     assert seen("author") == ("agent", str(user))
@@ -72,13 +71,13 @@ def test_user_settings_in_a_repository_are_refused_with_the_users_file(
     write(root / "runplan.toml", f"[run]\n{text}")
     section = text.partition("\n")[0]
     told = refusal(root, env)
-    assert told.startswith(f"runplan.toml:2: {section}: "), told
+    assert told.startswith(f"runplan.toml: {section}: "), told
     assert told.endswith(f"move it to {user_file(env)}")
 
 
 def test_a_heading_without_keys_sets_nothing_and_is_no_error(root: Path, env: dict[str, str]) -> None:
     write(root / "runplan.toml", "[daemon]\n[notify]\n")
-    assert load(root, env=env, flags={}).settings.notify.command == ""
+    assert load(root, env=env).settings.notify.command == ""
 
 
 def test_a_user_sets_the_daemon_and_notifications_in_the_file_or_by_variables(env: dict[str, str]) -> None:
@@ -97,9 +96,9 @@ def test_a_user_sets_the_daemon_and_notifications_in_the_file_or_by_variables(en
 def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[str, str]) -> None:
     below = write(root / "config/runplan.toml", '[run]\ntarget = "below"\n')
     assert repository_file(root) == below
-    assert load(root, env=env, flags={}).origins["run.target"] == "config/runplan.toml"
+    assert load(root, env=env).origins["run.target"] == "config/runplan.toml"
     write(root / "runplan.toml", "[run]\n")
-    assert load(root, env=env, flags={}).settings.run.target == "main"
+    assert load(root, env=env).settings.run.target == "main"
 
 
 def test_the_users_file_lies_where_the_platform_keeps_settings(tmp_path: Path) -> None:
@@ -111,18 +110,13 @@ def test_the_users_file_lies_where_the_platform_keeps_settings(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[run]\nlanding = \n", "runplan.toml:2: invalid TOML: Invalid value"),
-        ("[run\n", "runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"),
-        ('[run]\nsetup = """', "runplan.toml: invalid TOML: Unterminated string at the end of the file"),
-        ("[run]\ntarget = 'a'\ntarget = 'b'\n", "runplan.toml:3: invalid TOML: Cannot overwrite a value"),
-        ("[run]\nlandin = 'pr'\n", "runplan.toml:2: [run] landin: unknown key; did you mean 'landing'?"),
-        ("[run]\ntimezone = 'Mars/Base'\n", "runplan.toml:2: [run] timezone: unknown time zone 'Mars/Base'"),
-        ("[run]\ntimezone = '../x'\n", "runplan.toml:2: [run] timezone: unknown time zone '../x'"),
+        ("[run]\nlanding = \n", "runplan.toml: invalid TOML: Invalid value (at line 2, column 11)"),
+        ("[run]\nlandin = 'pr'\n", "runplan.toml: [run] landin: unknown key; did you mean 'landing'?"),
+        ("[run]\ntimezone = 'Mars/Base'\n", "runplan.toml: [run] timezone: unknown time zone 'Mars/Base'"),
+        ("[run]\ntimezone = '../x'\n", "runplan.toml: [run] timezone: unknown time zone '../x'"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_its_line(
-    root: Path, env: dict[str, str], text: str, message: str
-) -> None:
+def test_a_file_that_cannot_be_used_is_named(root: Path, env: dict[str, str], text: str, message: str) -> None:
     write(root / "runplan.toml", text)
     assert refusal(root, env).startswith(message)
 
@@ -134,14 +128,14 @@ def test_a_file_that_is_no_text_is_named(root: Path, env: dict[str, str]) -> Non
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(root: Path, env: dict[str, str]) -> None:
     (root / "runplan.toml").write_bytes(b'\xef\xbb\xbf[run]\r\ntarget = "trunk"\r\n')
-    assert load(root, env=env, flags={}).settings.run.target == "trunk"
+    assert load(root, env=env).settings.run.target == "trunk"
 
 
 def test_a_zone_that_exists_is_taken(root: Path, env: dict[str, str]) -> None:
     if "Europe/Berlin" not in available_timezones():
         pytest.skip("this machine has no zone database")
     env["RUNPLAN_RUN_TIMEZONE"] = "Europe/Berlin"
-    assert load(root, env=env, flags={}).settings.run.timezone == "Europe/Berlin"
+    assert load(root, env=env).settings.run.timezone == "Europe/Berlin"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +152,7 @@ def test_a_zone_that_exists_is_taken(root: Path, env: dict[str, str]) -> None:
 def test_a_variable_sets_its_key(
     root: Path, env: dict[str, str], name: str, text: str, section: str, field: str, expected: object
 ) -> None:
-    settled = load(root, env=env | {name: text}, flags={})
+    settled = load(root, env=env | {name: text})
     assert getattr(getattr(settled.settings, section), field) == expected
     assert name in settled.origins.values()
 
@@ -190,16 +184,8 @@ def test_a_variable_that_cannot_be_used_is_named(
     ],
 )
 def test_variables_of_agents_are_no_settings(root: Path, env: dict[str, str], name: str) -> None:
-    settled = load(root, env=env | {f"RUNPLAN_{name}": "1"}, flags={})
+    settled = load(root, env=env | {f"RUNPLAN_{name}": "1"})
     assert set(settled.origins.values()) == {"default"}
-
-
-def test_flags_may_be_text_or_typed_and_are_checked_like_any_value(root: Path, env: dict[str, str]) -> None:
-    flags = {"limits.tokens": "5", "run.copy": ["a"]}
-    settings = load(root, env=env, flags=flags).settings
-    assert (settings.limits.tokens, settings.run.copy) == (5, ("a",))
-    assert refusal(root, env, **{"limits.wall": "x"}).startswith("command line: [limits] wall: must be")
-    assert "unknown key" in refusal(root, env, **{"run.mode": "x"})
 
 
 @pytest.mark.parametrize(
@@ -209,7 +195,7 @@ def test_flags_may_be_text_or_typed_and_are_checked_like_any_value(root: Path, e
 def test_the_worktree_root_is_found_from_home_or_repository(
     root: Path, env: dict[str, str], tmp_path: Path, written: str, below: str
 ) -> None:
-    settings = load(root, env=env, flags={"run.worktrees": written}).settings
+    settings = load(root, env=env | {"RUNPLAN_RUN_WORKTREES": written}).settings
     assert worktree_root(root, settings, env) == tmp_path / below
 
 

@@ -85,8 +85,8 @@ def test_a_healthy_repository_has_no_fault() -> None:
             'set run.target = "master" in runplan.toml, or create it: git branch main',
         ),
         (
-            {"settings_error": "runplan.toml:3: invalid TOML: Invalid value"},
-            *("settings", "runplan.toml:3: invalid TOML: Invalid value", "correct it; see runplan config"),
+            {"settings_error": "runplan.toml: invalid TOML: Invalid value"},
+            *("settings", "runplan.toml: invalid TOML: Invalid value", "correct it; see runplan config"),
         ),
         (
             {"worktrees": Path("/nope"), "is_writable": False},

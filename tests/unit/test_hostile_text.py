@@ -14,7 +14,6 @@ from runplan.errors import PlanUnreadable
 from runplan.git import lane as storing, trailers
 from runplan.plan import model as plan
 from runplan.report import text as markdown
-from runplan.settings import load as settingslines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,10 +112,6 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("a\n\nb: c\n", " d\n"), ("", "a: b\n"), ("", "a\n\n"), ("", "Runplan-Plan: a\n")),
     ),
     "what git refuses": (storing.unstored, (("", "fatal: "), ("fatal: ", ": '"), ("", "failed to encode 'a"))),
-    "the line of a setting": (
-        lambda text: settingslines.line_of(text, "run", "landing"),
-        (("", "[a]\n"), ("[", " "), ("a", " "), ("", "a = b\n")),
-    ),
     "signs of tests": (
         lambda text: testcommand.find(["Makefile"], package_json=text, makefile=text),
         (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n")),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runplan.errors import SettingsError
-from runplan.settings.load import Layer, LoadedSettings, line_of, merge
+from runplan.settings.load import Layer, LoadedSettings, merge
 from runplan.settings.schema import BY_PATH, KEYS, AgentTable, Settings, duration, seconds
 
 
@@ -138,48 +138,6 @@ def test_a_whole_number_of_dollars_is_money() -> None:
 def test_text_of_a_variable_becomes_the_type_of_its_key(path: str, text: str, expected: object) -> None:
     """Text that does not fit is left for the check to refuse."""
     assert BY_PATH[path].from_text(text) == expected
-
-
-TEXT = """\
-stray = 1
-agents.fallback = "nobody"
-# [tests]
-[run]
-target = "main"  # landin = 1
-landin = "x"
-
-[ tests ]  # checks
-  "landin" = "y"
-[agents.own]
-argvs = ["a = b"]
-[agents."two words"]
-[notify]
-email = '''
-landin = 1'''
-"""
-
-
-@pytest.mark.parametrize(
-    ("section", "name", "line"),
-    [
-        ("run", "landin", 6),
-        ("tests", "landin", 9),
-        ("agents.own", "argvs", 11),
-        ("agents.own", "", 10),
-        ("agents.two words", "", 12),
-        ("agents", "fallback", 2),
-        ("", "stray", 1),
-        ("run", "target", 5),
-        ("run", "remote", 0),
-        ("limits", "", 0),
-    ],
-)
-def test_an_error_has_the_line_of_the_key_in_its_section(section: str, name: str, line: int) -> None:
-    assert line_of(TEXT, section, name) == line
-    where = f"runplan.toml:{line}" if line else "runplan.toml"
-    assert str(Layer(origin="runplan.toml", values={}, text=TEXT).error(section, name, "wrong")).startswith(
-        f"{where}: "
-    )
 
 
 # --- agents --------------------------------------------------------------------------------------------

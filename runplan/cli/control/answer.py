@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from runplan.cli.control import execute, prepare
 from runplan.cli.show import progress
-from runplan.cli.terminal import Warnings
+from runplan.cli.terminal import warn
 from runplan.cli.verb import Verb, plan_argument
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
 from runplan.errors import Exit, NotFound
@@ -43,14 +43,13 @@ def _diff_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_diff(args: argparse.Namespace) -> Exit:
-    warnings = Warnings()
-    with open_context(warn=warnings.warn) as at:
+    with open_context(warn=warn) as at:
         view = _view(at, plan_path(at, args.plan), args.phase)
         if args.json:
             print(escaped(json.dumps(view, ensure_ascii=False)))
         else:
             _show(at, plain(_text(view)))
-    return warnings.exit
+    return Exit.DONE
 
 
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:

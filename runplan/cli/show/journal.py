@@ -9,14 +9,14 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import BOLD, DIM, Style, Warnings
+from runplan.cli.terminal import BOLD, DIM, Style, warn
 from runplan.cli.verb import Verb, no_arguments
 from runplan.errors import Exit, NotFound
 from runplan.text import clock, escaped, localized, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from runplan.run.events import Event, Recorded
@@ -85,14 +85,13 @@ def _logs_arguments(parser: argparse.ArgumentParser) -> None:
 def _logs(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import newest_run, open_context
 
-    warnings = Warnings()
-    with open_context(warn=warnings.warn) as at:
+    with open_context(warn=warn) as at:
         store, newest = newest_run(at, args.plan)
         if args.agent:
             _print_transcripts(store, newest, at.state / "dispatch", follow=args.follow)
         else:
             _print_events(store, newest, follow=args.follow, as_json=args.json)
-    return warnings.exit
+    return Exit.DONE
 
 
 def _print_events(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> None:
@@ -234,8 +233,7 @@ def _explain(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import newest_run, open_context
     from runplan.store.journal import recorded
 
-    warnings = Warnings()
-    with open_context(warn=warnings.warn) as at:
+    with open_context(warn=warn) as at:
         store, newest = newest_run(at, args.plan)
         every = _steps(recorded(store, newest.id))
     steps = [step for step in every if args.phase in (None, step["phase"])]
@@ -247,7 +245,7 @@ def _explain(args: argparse.Namespace) -> Exit:
         print(escaped(json.dumps(whole, ensure_ascii=False)))
     else:
         _print(f"{newest.plan}, run {newest.id}", now, steps)
-    return warnings.exit
+    return Exit.DONE
 
 
 def _print(head: str, why: str, steps: list[dict[str, str]]) -> None:
@@ -283,10 +281,9 @@ def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
 
 
 def _metrics(_args: argparse.Namespace) -> Exit:
-    warnings = Warnings()
     text = _from_daemon()
-    print(_from_journal(warnings.warn) if text is None else text, end="")
-    return warnings.exit
+    print(_from_journal() if text is None else text, end="")
+    return Exit.DONE
 
 
 def _from_daemon() -> str | None:
@@ -302,7 +299,7 @@ def _from_daemon() -> str | None:
         return None
 
 
-def _from_journal(warn: Callable[[str], None]) -> str:
+def _from_journal() -> str:
     from runplan.engine.context import open_context
     from runplan.report.metrics import render, samples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import Warnings
+from runplan.cli.terminal import warn
 from runplan.errors import Exit, NotFound, PlanUnreadable
 from runplan.text import command, escaped, plain
 
@@ -30,8 +30,7 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.report import text as report
     from runplan.steps.account import failure_sections
 
-    warnings = Warnings()
-    with open_context(warn=warnings.warn) as at:
+    with open_context(warn=warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else _newest(store)
         tip = at.for_plan(path).tip()
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> Exit:
         print(escaped(json.dumps({"plan": path, "report": whole}, ensure_ascii=False)))
     else:
         print(plain(whole), end="")
-    return warnings.exit
+    return Exit.DONE
 
 
 def _newest(store: Store | None) -> str:

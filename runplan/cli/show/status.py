@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct, convert
 
 from runplan import __version__
-from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, Warnings
+from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, warn
 from runplan.cli.verb import Verb, json_argument
 from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
 from runplan.run.rows import UNFINISHED
@@ -46,15 +46,12 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _status(args: argparse.Namespace) -> Exit:
-    warnings = Warnings()
     if not args.watch:
-        print(_output(args, warnings))
-        return warnings.exit
+        print(_output(args))
+        return Exit.DONE
     from time import sleep
 
-    return watch(
-        lambda: _output(args, warnings), sleep, terminal=sys.stdout.isatty() and not args.json, lines=args.json
-    )
+    return watch(lambda: _output(args), sleep, terminal=sys.stdout.isatty() and not args.json, lines=args.json)
 
 
 def watch(output: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> Exit:
@@ -76,16 +73,14 @@ def _in_place(text: str) -> str:
     return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
 
 
-def _output(args: argparse.Namespace, warnings: Warnings) -> str:
+def _output(args: argparse.Namespace) -> str:
     from runplan.engine.context import open_context, plan_path
 
     now = datetime.now(UTC)
-    with open_context(warn=warnings.warn) as at:
+    with open_context(warn=warn) as at:
         at.repository.git.prepare()  # starts while the journal is opened
         views = Reader(at, plan_path(at, args.plan) if args.plan is not None else "", now).views()
         daemon = _closed(at, views)
-    if args.plan is not None and "error" in views[0]:
-        warnings.warn(views[0]["error"])
     if args.json:
         for view in views:
             view["daemon"] = daemon
@@ -461,21 +456,20 @@ def _next(args: argparse.Namespace) -> Exit:
     from runplan.store.schedules import Schedules
 
     now = datetime.now(UTC)
-    warnings = Warnings()
-    with open_context(warn=warnings.warn) as at:
+    with open_context(warn=warn) as at:
         store = at.store()
         rows = Schedules(store).all() if store is not None else []
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
     if args.json:
         print(json.dumps(views, ensure_ascii=False, indent=2))
-        return warnings.exit
+        return Exit.DONE
     print("\n".join(_lines(views, now)) or "No schedules.")
     if rows and singleton.holder(state_directory(at.env)) is None:
         then = (
             "Schedules that are due fire as soon as you start it" if any(v["due"] for v in views) else "Start it with"
         )
         print(f"\nNo daemon is running, so nothing fires. {then}: runplan daemon")
-    return warnings.exit
+    return Exit.DONE
 
 
 def _lines(views: list[dict[str, Any]], now: datetime) -> list[str]:
