@@ -229,7 +229,7 @@ class Lane:
         return refs_snapshot(self.repository, self._git)
 
     def take(self, tip: Oid, *, without: Sequence[Oid] = ()) -> Oid:
-        self._workspace.take(self.repository / "objects", [tip], without=without)
+        self._workspace.take(self.repository / "objects", tip, without=without)
         return tip
 
     def compare_with(self, commit: Oid) -> None:

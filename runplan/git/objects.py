@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 import zlib
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.errors import GitFailed, Unreachable
-from runplan.gitfacts import Change, Identity
+from runplan.git.command import Stored
+from runplan.gitfacts import Change, Commit, Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    import hashlib
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from runplan.git.command import Git
@@ -58,6 +61,10 @@ def entries(git: Git, tree: Oid) -> dict[str, Entry]:
     stored = git.known(tree)
     if stored is None or stored.kind != "tree":
         raise GitFailed(f"{tree} is not a tree in {git.cwd}")
+    return read_tree(stored)
+
+
+def read_tree(stored: Stored) -> dict[str, Entry]:
     width = len(stored.oid) // 2
     found: dict[str, Entry] = {}
     at = 0
@@ -118,6 +125,91 @@ def _kind(old: Entry, new: Entry) -> str:
     return "M" if old.mode[:3] == new.mode[:3] else "T"
 
 
+# --- packs ----------------------------------------------------------------------------------------------
+
+MOST_PACKED = 100  #: objects
+LARGEST_PACKED = 256 * 1024  #: bytes of an object
+_KINDS = {"commit": 1, "tree": 2, "blob": 3}
+
+
+def read_loose(objects: Path, oid: Oid) -> Stored | None:
+    """A small loose object; None when there is none."""
+    try:
+        with open(objects / oid[:2] / oid[2:], "rb") as file:
+            head, _, content = zlib.decompress(file.read(LARGEST_PACKED)).partition(b"\0")
+    except (OSError, zlib.error):
+        return None
+    return Stored(oid, head.partition(b" ")[0].decode(), content)
+
+
+def small_pack(read: Callable[[Oid], Stored | None], tip: Oid, *, without: Collection[Oid]) -> bytes | None:
+    """The objects that `tip` adds to `without`, as a pack; None when they are many or large, or a merge is among them.
+
+    `git pack-objects` does the same for all, and takes as long as ten of these.
+    """
+    found: dict[Oid, Stored] = {}
+    try:
+        for one in _added(read, tip, without):
+            found[one.oid] = one
+            if len(found) > MOST_PACKED or len(one.content) > LARGEST_PACKED:
+                return None
+    except (LookupError, ValueError):  # an object is missing or malformed, or a commit has no parent or several
+        return None
+    pack = struct.pack("!4sII", b"PACK", 2, len(found)) + b"".join(map(_packed, found.values()))
+    return pack + digest_like(tip, pack).digest()
+
+
+def _added(read: Callable[[Oid], Stored | None], tip: Oid, without: Collection[Oid]) -> Iterator[Stored]:
+    while tip not in without:
+        stored = _require(read, tip)
+        commit = Commit.parse(tip, stored.content)
+        (parent,) = commit.parents
+        yield stored
+        yield from _added_below(read, Commit.parse(parent, _require(read, parent).content).tree, commit.tree)
+        tip = parent
+
+
+def _added_below(read: Callable[[Oid], Stored | None], old: Oid, new: Oid) -> Iterator[Stored]:
+    if old == new:
+        return
+    stored = _require(read, new)
+    yield stored
+    before = read_tree(_require(read, old)) if old else {}
+    for name, entry in read_tree(stored).items():
+        was = before.get(name)
+        if entry in (was, Entry(SUBMODULE, entry.oid)):
+            continue
+        if entry.mode == TREE:
+            yield from _added_below(read, was.oid if was and was.mode == TREE else "", entry.oid)
+        else:
+            yield _require(read, entry.oid)
+
+
+def _require(read: Callable[[Oid], Stored | None], oid: Oid) -> Stored:
+    if (found := read(oid)) is None:
+        raise LookupError(oid)
+    return found
+
+
+def _packed(one: Stored) -> bytes:
+    """Kind and length, seven bits of it in a byte after the first four, then the content."""
+    size = len(one.content)
+    head = [_KINDS[one.kind] << 4 | size & 15]
+    size >>= 4
+    while size:
+        head[-1] |= 128
+        head.append(size & 127)
+        size >>= 7
+    return bytes(head) + zlib.compress(one.content, 1)
+
+
+def digest_like(oid: Oid, content: bytes) -> hashlib._Hash:
+    """The hash of the content in the repository of the object."""
+    import hashlib
+
+    return hashlib.sha1(content, usedforsecurity=False) if len(oid) == 40 else hashlib.sha256(content)
+
+
 class ObjectWriter:
     """Writes objects into a repository; without one it only computes their ids. `git` reads existing trees."""
 
@@ -131,11 +223,7 @@ class ObjectWriter:
         An existing object is written again: that takes as long as a check, and repairs a damaged file.
         """
         header = f"{kind} {len(content)}\0".encode()
-        import hashlib
-
-        digest = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
-        digest.update(header + content)
-        oid = digest.hexdigest()
+        oid = digest_like(like, header + content).hexdigest()
         if self._place is not None:
             try:
                 _store(f"{self._place}/{oid[:2]}", oid, header + content)

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import stat
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
-from runplan.git.command import Git, borrowing, one_line, remedy_for
+from runplan.git.command import ANY, Git, borrowing, one_line, remedy_for
+from runplan.git.objects import read_loose, small_pack
 from runplan.git.repository import refs_snapshot
 from runplan.names import DIFF_FILE
 from runplan.store.files import file_lock, first_line, make_below, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from runplan.git.command import Ran, Stored
     from runplan.gitfacts import Oid
 
-TRANSFER_S = 600.0
 MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
 MOST_LANDED = 10  #: packs of landings in the user's repository
 LARGEST_LANDED = 1024 * 1024  #: bytes of a pack that is merged with others
@@ -152,9 +151,13 @@ class Workspace:
 
     # --- moving objects ---------------------------------------------------------------------------------
 
-    def take(self, lane_objects: Path, tips: Sequence[Oid], *, without: Sequence[Oid]) -> None:
-        """Copy the commits of `tips` that `without` lacks from a lane into `tool.git`, checked by git's own fsck."""
-        transfer(self.git, self.git, tips, without=without, env=borrowing(lane_objects), keep="")
+    def take(self, lane_objects: Path, tip: Oid, *, without: Sequence[Oid]) -> None:
+        """Copy the commits of `tip` that `without` lacks from a lane into `tool.git`, checked by git's own fsck."""
+
+        def read(oid: Oid) -> Stored | None:
+            return read_loose(lane_objects, oid) or self.git.known(oid)
+
+        transfer(self.git, self.git, tip, without=without, read=read, env=borrowing(lane_objects))
         self._share_lfs(lane_objects.parent)
 
     def _share_lfs(self, lane: Path) -> None:
@@ -168,17 +171,16 @@ class Workspace:
                 shutil.copyfile(file, draft)
                 draft.replace(place)
 
-    def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid], keep: str = KEEP) -> Path | None:
+    def copy_to_user(self, tip: Oid, *, without: Sequence[Oid], keep: str = KEEP) -> Path | None:
         """Copy commits of `tool.git` into the user's repository; the pack's `.keep` file, if there is a pack.
 
         The `.keep` file protects the commits from the user's `git gc` until a ref names them.
         """
         for lane in self.lanes.glob("*.git"):  # the user may have pruned its files: no ref of theirs named them yet
             self._share_lfs(lane)
-        missing = [oid for oid in tips if self.user.object(oid) is None]
-        if not missing:
+        if self.user.object(tip) is not None:
             return None
-        pack = transfer(self.git, self.user, missing, without=without, local=True, keep=keep)
+        pack = transfer(self.git, self.user, tip, without=without, read=self.git.known, keep=keep)
         return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
 
     def release_landed(self) -> None:
@@ -220,43 +222,33 @@ def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequenc
 def transfer(
     source: Git,
     goal: Git,
-    tips: Sequence[Oid],
+    tip: Oid,
     *,
     without: Sequence[Oid],
-    keep: str,
-    local: bool = False,
+    read: Callable[[Oid], Stored | None],
+    keep: str = "",
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Pack the objects of `tips` that `without` lacks, and index them strictly; the name of the pack.
+    """Pack the objects of `tip` that `without` lacks, and index them strictly; the name of the pack.
 
     A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
     """
-    wanted = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in without)]).encode()
-    how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if local else []))
+    pack = small_pack(read, tip, without=without)
+    if pack is None:
+        wanted = "".join([f"{tip}\n", *(f"^{oid}\n" for oid in without)]).encode()
+        how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if keep else []))
+        pack = _checked(source.run("pack-objects", *how, stdin=wanted, env=env, ok=ANY), tip, goal).out
     check = ("--stdin", "--fix-thin", "--strict", *([f"--keep={keep}"] if keep else []))
-    with source.start("pack-objects", *how, env=env) as packing:
-        with goal.start("index-pack", *check, env=env, stdin=packing.stdout) as indexing:
-            assert packing.stdin is not None
-            assert packing.stdout is not None
-            packing.stdout.close()  # only index-pack reads it
-            with suppress(BrokenPipeError), packing.stdin:  # a killed pack-objects shows in its exit code
-                packing.stdin.write(wanted)
-            try:
-                out, err = indexing.communicate(timeout=TRANSFER_S)
-            except subprocess.TimeoutExpired:
-                packing.kill()
-                indexing.kill()
-                raise GitFailed(f"copying objects into {goal.cwd} took longer than {TRANSFER_S:.0f} s") from None
-        assert packing.stderr is not None
-        said = packing.stderr.read()
-    codes = (packing.returncode, indexing.returncode)
-    if not any(codes):
-        return out.decode().split()[-1]
-    error = os.fsdecode(said + err)
+    return _checked(goal.run("index-pack", *check, stdin=pack, env=env, ok=ANY), tip, goal).text.split()[-1]
+
+
+def _checked(ran: Ran, tip: Oid, goal: Git) -> Ran:
+    if ran.code == 0:
+        return ran
     # A full disk or a killed git is not the fault of the commits.
-    if remedy_for(error) or any(code < 0 and code != -signal.SIGPIPE for code in codes):
-        raise GitFailed(f"copying {tips[0][:12]} into {goal.cwd} failed: {one_line(error) or 'git was killed'}")
-    raise ObjectsRefused(f"git refuses the objects of {tips[0][:12]}: {one_line(error)}")
+    if ran.code < 0 or remedy_for(ran.err):
+        raise GitFailed(f"copying {tip[:12]} into {goal.cwd} failed: {one_line(ran.err) or 'git was killed'}")
+    raise ObjectsRefused(f"git refuses the objects of {tip[:12]}: {one_line(ran.err)}")
 
 
 # --- files ----------------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ class Worktrees:
 
     def deliver(self, new: Oid, *, without: Oid) -> None:
         """Copy the candidate into the user's repository, checked by git's own fsck."""
-        self._workspace.copy_to_user([new], without=[without], keep=LANDING_KEEP)
+        self._workspace.copy_to_user(new, without=[without], keep=LANDING_KEEP)
 
     def end_delivery(self) -> None:
         self._workspace.release_landed()
@@ -257,7 +257,7 @@ class Worktrees:
     def _keep_at(self, names: Sequence[str], oid: Oid, *, without: Sequence[Oid] = ()) -> str:
         """Make the first free of these refs in the user's repository, unless one of them has the commit already."""
         user = self._workspace.user
-        keep = self._workspace.copy_to_user([oid], without=without)
+        keep = self._workspace.copy_to_user(oid, without=without)
         for left in reversed(range(_TRIES)):
             refs = refs_snapshot(self._workspace.common_dir, user)
             if ref := next((name for name in names if refs.get(name) == oid), ""):
