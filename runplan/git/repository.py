@@ -109,6 +109,12 @@ def require_target(repository: Repository, target: str) -> list[str]:
     if not branches:
         raise RefusedEarly(f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start")
     name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
+    if target.startswith("refs/remotes/"):
+        remote = name.partition("/")[0]
+        raise RefusedEarly(
+            f"this landing pushes to {name}, which is unknown here; fetch it: git fetch {remote}; "
+            "or set run.landing to cherry-pick"
+        )
     more = f" and {len(branches) - _MOST_NAMED} more" if len(branches) > _MOST_NAMED else ""
     some = ", ".join(branches[:_MOST_NAMED]) + more
     raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {some}")

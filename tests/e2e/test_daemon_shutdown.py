@@ -113,7 +113,7 @@ def test_a_draining_daemon_refuses_new_runs(project: Project, meanwhile: Meanwhi
     in_flight(project, meanwhile)
     daemon = drain(project)
     project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
-    for words in (("start", "Y", "1", "auto"), ("resume", "X"), ("retry", "X")):
+    for words in (("start", "Y", "1", "auto"), ("resume", "X")):
         ran = project.runplan(*words)
         assert ran.code == 5, ran.err
         assert "the daemon is shutting down and starts nothing new; try again in " in ran.last
@@ -196,6 +196,8 @@ def queued(project: Project) -> list[tuple[str, str]]:
 def test_a_stop_is_acknowledged_at_once_while_a_remote_does_not_answer(silent_remote: Project, tmp_path: Path) -> None:
     blocked(silent_remote, tmp_path)
     began = time.monotonic()
+    again = silent_remote.runplan("start", "X", "1", "auto", "direct")
+    assert (again.code, "plans/X.md is already running (" in again.last) == (0, True), again.err
     stopped = silent_remote.runplan("stop", "X")
     assert time.monotonic() - began < 30
     assert (stopped.code, stopped.last, queued(silent_remote)) == (0, BUSY, [("plans/X.md", "stop")])

@@ -85,10 +85,10 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
         assert asked(project).settings == (f"{file}: invalid TOML: Invalid value (at line 4, column 16)",)
     hang_up(project)
     until(lambda: printed.exists() and printed.read_text().endswith("\n"))
-    words = f"{file}: invalid TOML: Invalid value (at line 4, column 16); the previous settings hold until this is fixed."
-    assert printed.read_text() == f"settings: {words}\n"
-    (error,) = log_of(project, "settings")
-    assert (error["level"], f"{file}: " in error["words"]) == ("error", True)
+    error = f"{file}: invalid TOML: Invalid value (at line 4, column 16)"
+    assert printed.read_text() == f"settings: {error}; the previous settings hold until this is fixed.\n"
+    (line,) = log_of(project, "settings")
+    assert (line["level"], error in line["words"]) == ("error", True)
     seen = project.runplan("status")
     assert (seen.code, f"{file}: invalid TOML" in seen.err) == (0, True)
     user_settings(project, good)

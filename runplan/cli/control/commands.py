@@ -13,6 +13,7 @@ from runplan.cli.show import progress
 from runplan.cli.verb import Verb
 from runplan.daemon import singleton, submit
 from runplan.engine.context import is_kept, kept_plans, open_context, plan_path, refuse_under_agent, scheduled
+from runplan.engine.preflight import living_owner
 from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.run.rows import Command
@@ -38,6 +39,13 @@ def _run_pause(args: argparse.Namespace) -> Exit:
         plan = plan_path(at, args.plan)
         kept = is_kept(at, plan)
         answer = execute.submit(at, plan, "pause", wait=False) if kept else None
+        store = at.store()
+        owner = living_owner(store, plan) if store is not None and not kept else ""
+    if owner:
+        raise NotFound(
+            f"{plan} runs in the foreground of process {owner.partition(':')[0]}, which cannot be paused; "
+            f"press Ctrl-C there, or: {command('runplan', 'stop', plan)}"
+        )
     if not kept or (answer is not None and not answer.lines):
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     message = answer.lines[0] if answer is not None else execute.BUSY

@@ -53,7 +53,7 @@ def submit(
 
 def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False) -> Exit:
     """Have the daemon execute the run; `wait` follows it to its end."""
-    plan = request.started.plan
+    plan, before = request.started.plan, prepare.interrupted_run(at, request.started.plan)
     started = replace(request.started, daemon=True, needs=needed(at, request.started))
     answer = submit(at, plan, "start", start_arguments(replace(request, started=started), timing))
     assert answer is not None
@@ -66,10 +66,10 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     if answer.declined and not answer.owner:
         return print_not_started(answer) if timing is not None else _nothing_left(request, answer.why)
     if isinstance(request.answer, Rejected) and answer.run:
-        status = command("runplan", "status", plan)
-        progress.say(f"runplan: Rejected {answer.run}; its work stays on its branch. See: {status}")
-    else:
-        print_accepted(plan, answer)
+        return _print_rejected(plan, answer.run)
+    print_accepted(plan, answer)
+    if before is not None and before.waiting_for == "approval" and not (started.auto or request.answer):
+        progress.say(f"runplan: Phase {before.phase} needs your approval: {command('runplan', 'approve', plan)}")
     return _follow(at, plan, answer.run) if wait and not answer.declined else Exit.DONE
 
 
@@ -132,6 +132,8 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
             return _nothing_left(request, outcome.why)
         case Answer():
             return print_declined(plan, outcome.owner)
+        case Outcome() if isinstance(request.answer, Rejected):
+            return _print_rejected(plan, outcome.run)
         case Outcome():
             return _print_summary(at, plan, outcome)
 
@@ -171,6 +173,11 @@ def _print_summary(at: RepositoryContext, plan: str, outcome: Outcome) -> Exit:
     return code
 
 
+def _print_rejected(plan: str, run: str) -> Exit:
+    progress.say(f"runplan: Rejected {run}; its work stays on its branch. See: {command('runplan', 'status', plan)}")
+    return Exit.DONE
+
+
 def _nothing_left(request: RunRequest, why: str) -> Exit:
     """The run has ended meanwhile: a retry is not needed, and an answer is refused."""
     if request.answer is not None:
@@ -193,13 +200,10 @@ def print_accepted(plan: str, answer: Answer) -> None:
     elif answer.fresh:
         progress.say(f"runplan: Accepted as {answer.run}; follow it: {command('runplan', 'logs', plan, '-f')}")
     else:
-        progress.say(f"runplan: {plan} is already running ({answer.run}); see: {command('runplan', 'status', plan)}")
+        progress.say(f"runplan: {prepare.describe_running(plan, answer.run)}")
 
 
 def print_declined(plan: str, owner: str) -> Exit:
     """Print which process owns the plan."""
-    pid = owner.partition(":")[0]
-    process = pid if pid.isdigit() else owner
-    progress.say(f"runplan: {plan} is already running in another process ({process}); nothing was changed")
-    progress.say(f"runplan: follow it: {command('runplan', 'logs', plan, '-f')}")
+    progress.say(f"runplan: {prepare.describe_owner(plan, owner)}")
     return Exit.DONE

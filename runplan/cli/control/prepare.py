@@ -10,6 +10,7 @@ from runplan.engine import context as contexts
 from runplan.engine.preflight import (
     NothingToDo,
     committed_plan,
+    living_owner,
     phases_to_work,
     require_landable,
     require_own_branches,
@@ -34,6 +35,7 @@ from runplan.run.requests import RunRequest
 from runplan.run.state import fold
 from runplan.settings import options as words_of
 from runplan.settings.load import file_hash, record, run_variables
+from runplan.store.commands import Commands
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ def prepared(
     `like` is the run that is retried: the new one lands in the same place.
     """
     at = with_landing(at, words)
+    if already := _already_running(at, plan_word, words):
+        return already
     complete_landings(at, plan_word)
     at = with_target_settings(at, words, like=like)
     request = request_for(at, plan_word, words)
@@ -69,6 +73,33 @@ def prepared(
     if note := contexts.settings_note(at):
         progress.say(f"runplan: {note}")
     return at, request
+
+
+def _already_running(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> str:
+    """Says that a live process works on the plan, before the remote is asked, which may hang; "" for none.
+
+    A schedule is made all the same, and a run that is being stopped ends first.
+    """
+    store = at.store()
+    if store is None or words_of.parse_words(words, phases=None).every is not None:
+        return ""
+    plan = contexts.plan_path(at, plan_word)
+    row, owner = store.interrupted(plan), living_owner(store, plan)
+    if row is None or row.state != "running" or not owner or store.work(row.id).asked:
+        return ""
+    if any(one.plan == plan for one in Commands(store).queued()):
+        return ""
+    return describe_running(plan, row.id) if store.is_daemons(plan) else describe_owner(plan, owner)
+
+
+def describe_running(plan: str, run: str) -> str:
+    return f"{plan} is already running ({run}); see: {command('runplan', 'status', plan)}"
+
+
+def describe_owner(plan: str, owner: str) -> str:
+    pid, follow = owner.partition(":")[0], command("runplan", "logs", plan, "-f")
+    process = pid if pid.isdigit() else owner
+    return f"{plan} is already running in another process ({process}); nothing was changed. Follow it: {follow}"
 
 
 def with_landing(at: RepositoryContext, words: Sequence[str]) -> RepositoryContext:
