@@ -144,6 +144,7 @@ class Git:
     ) -> None:
         self.cwd = cwd
         self.env = env
+        self._scrubbed = scrubbed(env)
         self._own_session = own_session
         self._base = ["git", *options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._reader: subprocess.Popen[bytes] | None = None
@@ -200,7 +201,7 @@ class Git:
             return subprocess.Popen(
                 [*self._base, *args],
                 cwd=self.cwd,
-                env=scrubbed(self.env) | dict(env or {}),
+                env=self._scrubbed | dict(env or {}),
                 stdin=stdin,
                 stdout=output[0],
                 stderr=output[1],

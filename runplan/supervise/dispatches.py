@@ -72,6 +72,7 @@ class Dispatches:
         self._wakeup = wakeup
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._known: dict[str, DispatchFiles] = {}
         self._made: set[str] = set()  #: dispatches whose directory exists
         self._shims: dict[str, Process] = {}  #: of dispatches started here or adopted
         self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
@@ -107,7 +108,7 @@ class Dispatches:
 
     def directory(self, dispatch: str) -> Path:
         """The directory of the dispatch; made when it is missing."""
-        path = self._directory / directory_name(dispatch)
+        path = self._files(dispatch).directory
         if dispatch not in self._made:
             make_below(self._directory.parent, path / OWN)
             self._made.add(dispatch)
@@ -297,7 +298,9 @@ class Dispatches:
         return cgroups.end([Cgroup(path) for path in paths], marked, grace_s=SWEEP_GRACE_S)
 
     def _files(self, dispatch: str) -> DispatchFiles:
-        return DispatchFiles(self._directory / directory_name(dispatch))
+        if dispatch not in self._known:
+            self._known[dispatch] = DispatchFiles(self._directory / directory_name(dispatch))
+        return self._known[dispatch]
 
 
 def _take_lock(files: DispatchFiles, dispatch: str) -> int:
