@@ -1,30 +1,40 @@
 """Reads the output of a test command, and compares it with the output before the work.
 
-Only the closing summary of a test runner counts. Lines that say PASS are never added up: a suite that dies in the
-middle has printed many of them. Output is foreign text: a line is searched in time proportional to its length, and
-numbers are bounded.
+The exit code counts first, then the closing summary of a test runner. Lines that say PASS are never added up to a
+result: a suite that dies in the middle has printed many of them. Output is foreign text: a line is searched in time
+proportional to its length, and numbers and names are bounded.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
-from runplan.errors import SettingsError
+from runplan.checks import testfiles
+from runplan.checks.runners import RUNNERS, junit as junit_files, plain
+from runplan.checks.runners.output import Report, TestState, last
+from runplan.globs import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Sequence
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])")
 #: A summary further from the end than this many lines is an inner suite's: the outer one has none.
 _NEAR_END = 40
-_LINES_READ = 50_000  # the end of a longer output is enough
+_LINES_READ = 300_000  # the end of a longer output is enough
+_LINES_CLOSING = 20_000  # a summary is looked for in these
 _LONGEST_LINE = 10_000  # characters; no summary is longer
 # Coverage tables follow the summary of some runners and may be long.
 _TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
+_MOST_NAMES = 50_000  # with more tests, only their counts are compared
+_LONGEST_NAME = 500  # characters
+MOST_NOTED = 20  #: names of one kind that an event carries
 
 
 class Results(Struct, frozen=True, kw_only=True):
@@ -32,7 +42,9 @@ class Results(Struct, frozen=True, kw_only=True):
     runner: str  #: "" when there is no known closing summary
     passed: int | None  #: None if unknown
     failed: int | None
+    skipped: int | None = None
     failures: frozenset[str]  #: names of the tests that failed
+    passes: frozenset[str] = frozenset()  #: names of the tests that passed; empty unless the output names all of them
     unfinished: str = ""  #: why the run is not complete; empty when it is
 
     @property
@@ -48,70 +60,137 @@ class Results(Struct, frozen=True, kw_only=True):
         return self.exit_code != 0 or bool(self.failed)
 
     @property
+    def ran(self) -> frozenset[str]:
+        return self.passes | self.failures
+
+    @property
     def line(self) -> str:
         """One line for people."""
         if self.unfinished:
             return self.unfinished
         if self.passed is not None:
-            return f"{self.passed} passed, {self.failed or 0} failed"
+            skipped = f", {self.skipped} skipped" if self.skipped else ""
+            return f"{self.passed} passed, {self.failed or 0} failed{skipped}"
         if self.failed:
             return f"{self.failed} failed"
         return "failed" if self.red else "passed"
+
+
+def to_text(results: Results) -> str:
+    """The results with all names as JSON, for the table of baselines."""
+    return msgspec.json.encode(results).decode()
+
+
+def from_text(text: str) -> Results:
+    return msgspec.json.decode(text, type=Results)
+
+
+def without_passes(results: Results) -> Results:
+    """The results as an event carries them."""
+    return msgspec.structs.replace(results, passes=frozenset())
+
+
+def read_results(
+    output: str, *, exit_code: int | None, summary_pattern: str = "", junit: Sequence[str] | None = None
+) -> Results:
+    """The results of a test command.
+
+    `summary_pattern` is tests.summary, which a complete output contains. `junit` are the texts of the files that
+    tests.junit names; None if it is not set. The caller removes these files before the command runs.
+    """
+    lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in output.splitlines()[-_LINES_READ:]]
+    name, report, unfinished = _report(lines, summary_pattern, junit)
+    if exit_code is None or exit_code < 0:
+        unfinished = "the command did not end by itself"
+    if report is None:
+        return Results(
+            exit_code=exit_code, runner="", passed=None, failed=None, failures=frozenset(), unfinished=unfinished
+        )
+    passes = _names(report, TestState.PASSED)
+    is_named = report.is_named or len(passes) == report.passed
+    return Results(
+        exit_code=exit_code,
+        runner=name,
+        passed=report.passed,
+        failed=report.failed,
+        skipped=report.skipped,
+        # Names without a count come from suites inside the suite.
+        failures=_names(report, TestState.FAILED) if report.failed else frozenset(),
+        passes=passes if is_named and len(passes) <= _MOST_NAMES else frozenset(),
+        unfinished=unfinished or report.stopped,
+    )
+
+
+def _names(report: Report, wanted: TestState) -> frozenset[str]:
+    return frozenset(name[:_LONGEST_NAME] for name, state in report.tests.items() if state is wanted)
+
+
+def _report(lines: list[str], pattern: str, junit: Sequence[str] | None) -> tuple[str, Report | None, str]:
+    """The runner's name, its report, and why the run is not complete."""
+    if junit is not None:
+        found = junit_files.read(junit) if junit else "no file matches tests.junit"
+        return ("junit", None, found) if isinstance(found, str) else ("junit", found, "")
+    name, report = _closing_report(lines)
+    if pattern:
+        own = plain.configured(lines, pattern)
+        if own is None:
+            return name, report, f"the output does not contain tests.summary {pattern!r}"
+        return (name, report, "") if own.passed is None else ("summary", own, "")
+    rest = lines[report.end :] if report else lines
+    begun = [each.name for each in RUNNERS if each.begins and any(map(each.begins.match, rest))]
+    return name, report, f"no closing summary of {begun[0]}" if begun else ""
+
+
+def _closing_report(lines: list[str]) -> tuple[str, Report | None]:
+    """The last summary in the output, if it is near its end."""
+    offset = max(0, len(lines) - _LINES_CLOSING)
+    closings = [(runner, found) for runner in RUNNERS if (found := last(lines[offset:], runner.closing))]
+    reports = [
+        (runner.name, report)
+        for runner, (at, match) in closings
+        if (report := runner.read(lines, offset + at, match)) is not None
+    ]
+    name, best = max(reports, key=lambda one: one[1].end, default=("", None))
+    if best is None or sum(1 for line in lines[best.end + 1 :] if not _TABLE.search(line)) > _NEAR_END:
+        return "", None
+    return name, best
+
+
+# --- against the baseline ----------------------------------------------------------------------------------
 
 
 class GateKind(StrEnum):
     GREEN = "green"  #: everything passes
     PRE_EXISTING = "pre-existing"  #: the failures existed before the work: this passes, and is noted
     REGRESSED = "regressed"  #: something fails that did not fail before
+    MISSING = "missing"  #: tests that ran before do not run now
     UNFINISHED = "unfinished"  #: the command did not complete, so its result means nothing
     BASELINE_RED = "baseline-red"  #: the run before the work cannot be compared with
 
 
-class GateJudgement(Struct, frozen=True):
+class Comparison(Struct, frozen=True, kw_only=True):
     kind: GateKind
     why: str = ""
-    names: tuple[str, ...] = ()  #: of the tests that failed
+    regressed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  #: ran before, do not run now, and the plan does not permit it
+    pre_existing: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
 
+    @property
+    def passed(self) -> bool:
+        return self.kind in (GateKind.GREEN, GateKind.PRE_EXISTING)
 
-def read_results(output: str, *, exit_code: int | None, summary_pattern: str) -> Results:
-    """The results in the output; a complete run contains `summary_pattern`, "" for none."""
-    lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in output.splitlines()[-_LINES_READ:]]
-    runner, summary = _summary(lines) or (None, None)
-    return Results(
-        exit_code=exit_code,
-        runner=runner.name if runner else "",
-        passed=summary.passed if summary else None,
-        failed=summary.failed if summary else None,
-        # Names without a count come from suites inside the suite.
-        failures=summary.failures if summary and summary.failed else frozenset(),
-        unfinished=_unfinished(lines, exit_code, summary_pattern, summary),
-    )
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tests that decide."""
+        return self.regressed or self.missing or self.pre_existing
 
-
-def _summary(lines: list[str]) -> tuple[Runner, Summary] | None:
-    """The last summary in the output, if it is near its end."""
-    found = [(runner, summary) for runner in RUNNERS if (summary := runner.summary(lines))]
-    best = max(found, key=lambda one: one[1].line, default=None)
-    if best is None or sum(1 for line in lines[best[1].line + 1 :] if not _TABLE.search(line)) > _NEAR_END:
-        return None
-    return best
-
-
-def _unfinished(lines: list[str], exit_code: int | None, pattern: str, summary: Summary | None) -> str:
-    if exit_code is None or exit_code < 0:
-        return "the command did not end by itself"
-    if pattern:
-        return "" if _contains(lines, pattern) else f"the output does not contain tests.summary {pattern!r}"
-    rest = lines[summary.line :] if summary else lines
-    begun = [each.name for each in RUNNERS if each.begins and any(map(each.begins.match, rest))]
-    return f"no closing summary of {begun[0]}" if begun else ""
-
-
-def _contains(lines: list[str], pattern: str) -> bool:
-    try:
-        return re.search(pattern, "\n".join(lines), re.MULTILINE) is not None
-    except re.error as error:
-        raise SettingsError(f"[tests] summary: not a regular expression: {error}") from error
+    def noted(self) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
+        """Each kind of difference with its count and first names, as an event carries it."""
+        kinds = ("regressed", "missing", "pre_existing", "fixed", "new")
+        found = ((kind.replace("_", "-"), getattr(self, kind)) for kind in kinds)
+        return tuple((kind, len(names), names[:MOST_NOTED]) for kind, names in found if names)
 
 
 def baseline_fault(baseline: Results) -> str:
@@ -124,42 +203,106 @@ def baseline_fault(baseline: Results) -> str:
 
 
 def compare(
-    baseline: Results | None, now: Results, *, allow_red_baseline: bool = False, fewer_allowed: bool = False
-) -> GateJudgement:
+    baseline: Results | None,
+    now: Results,
+    *,
+    allow_red_baseline: bool = False,
+    allows: Sequence[str] = (),
+    changed: Sequence[str] = (),
+) -> Comparison:
     """The judgement of the results; without a baseline everything must pass.
 
-    `fewer_allowed`: the plan permits removing tests.
+    `allows` are the patterns of the phase's Allows:, and `changed` the paths that the work changed: tests of a file
+    that Allows: covers may be missing.
     """
     fault = baseline_fault(baseline) if baseline else ""
     if fault and not allow_red_baseline:
-        return GateJudgement(GateKind.BASELINE_RED, fault)
-    if unfinished := now.unfinished or _summary_lost(baseline, now):
-        return GateJudgement(GateKind.UNFINISHED, unfinished)
-    judgement = _judge_red(baseline, now, is_faulty=bool(fault)) if now.red else GateJudgement(GateKind.GREEN)
-    lost = 0 if fewer_allowed else _fewer(baseline, now)
-    if lost and judgement.kind is not GateKind.REGRESSED:
-        return GateJudgement(GateKind.REGRESSED, f"{lost} fewer passed than before the work")
-    return judgement
-
-
-def _judge_red(baseline: Results | None, now: Results, *, is_faulty: bool) -> GateJudgement:
+        return Comparison(kind=GateKind.BASELINE_RED, why=fault)
     before = baseline.failures if baseline else frozenset()
-    new = tuple(sorted(now.failures - before))
-    if new and not (is_faulty and not before):
-        tests = "1 test fails" if len(new) == 1 else f"{len(new)} tests fail"
-        return GateJudgement(GateKind.REGRESSED, f"{tests} that did not fail before", new)
-    all_known = now.failures and before and len(now.failures) >= (now.failed or 0)
+    regressed = () if fault and not before else tuple(sorted(now.failures - before))
+    unfinished = now.unfinished or _summary_lost(baseline, now)
+    # A suite that stops at its first failure has failed: that test is certain.
+    if unfinished and (not regressed or now.exit_code is None):
+        return Comparison(kind=GateKind.UNFINISHED, why=unfinished)
+    missing, lost = _missing(baseline, now, allows, changed)
+    kind, why = _judge(baseline, now, regressed, is_faulty=bool(fault))
+    if kind is not GateKind.REGRESSED and (missing or lost):
+        kind = GateKind.MISSING
+        number = len(missing)
+        why = f"{_tests(number)} not run any more" if missing else f"{lost} fewer passed than before the work"
+    known = baseline is not None and bool(baseline.passes and now.passes)
+    return Comparison(
+        kind=kind,
+        why=why,
+        regressed=regressed if kind is GateKind.REGRESSED else (),
+        missing=missing,
+        pre_existing=tuple(sorted(now.failures & before)),
+        fixed=tuple(sorted(before - now.failures - set(missing))),
+        new=tuple(sorted(now.ran - baseline.ran)) if known and baseline else (),
+    )
+
+
+def flaky(first: Results, again: Results) -> tuple[str, ...]:
+    """The tests that failed and passed when they ran again."""
+    return tuple(sorted(first.failures - again.failures)) if again.finished else ()
+
+
+def _judge(
+    baseline: Results | None, now: Results, regressed: tuple[str, ...], *, is_faulty: bool
+) -> tuple[GateKind, str]:
+    if not now.red:
+        return GateKind.GREEN, ""
+    if regressed:
+        tests = "1 test fails" if len(regressed) == 1 else f"{len(regressed)} tests fail"
+        return GateKind.REGRESSED, f"{tests} that did not fail before"
+    all_known = now.failures and baseline and len(now.failures) >= (now.failed or 0)
     more_failed = baseline and None not in (baseline.failed, now.failed) and (now.failed or 0) > (baseline.failed or 0)
     if all_known or (is_faulty and not more_failed):
-        return GateJudgement(GateKind.PRE_EXISTING, names=tuple(sorted(now.failures)))
+        return GateKind.PRE_EXISTING, ""
     unnamed = f"; {now.failed} failed, {len(now.failures)} named" if now.failed else ""
-    return GateJudgement(GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}")
+    return GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}"
 
 
-def _fewer(baseline: Results | None, now: Results) -> int:
-    if baseline is None or baseline.passed is None or now.passed is None:
-        return 0
-    return max(baseline.passed - now.passed, 0)
+def _tests(number: int) -> str:
+    return "1 test does" if number == 1 else f"{number} tests do"
+
+
+def _missing(
+    baseline: Results | None, now: Results, allows: Sequence[str], changed: Sequence[str]
+) -> tuple[tuple[str, ...], int]:
+    """The names of the missing tests; where names are not known, how many fewer passed."""
+    if baseline is None:
+        return (), 0
+    may_lose = any(covers(allows, path) and testfiles.may_hold_tests(path) for path in changed)
+    if not baseline.passes or not (now.passes or now.passed == 0):
+        return (), 0 if may_lose else _fewer(baseline, now)
+    # A test that was moved, or whose parameters are named otherwise, runs under another name.
+    moved = Counter(_short(name) for name in now.ran - baseline.ran)
+    missing: list[str] = []
+    for name in sorted(baseline.ran - now.ran):
+        file = _file_of(name)
+        if moved[_short(name)] > 0:
+            moved[_short(name)] -= 1
+        elif any(failure.startswith(f"{name}.") for failure in now.failures):  # a package of Go
+            continue
+        elif not (covers(allows, file) if file else may_lose):
+            missing.append(name)
+    return tuple(missing), 0
+
+
+def _file_of(name: str) -> str:
+    """The file that a test's name begins with; "" when it names none."""
+    first = re.split(r"::| [›>] ", name, maxsplit=1)[0]
+    return first if first != name and re.search(r"\.\w{1,5}$", first) else ""
+
+
+def _short(name: str) -> str:
+    """The last part of a test's name, without parameters."""
+    return re.split(r"::| [›>] ", name.partition("[")[0])[-1]
+
+
+def _fewer(baseline: Results, now: Results) -> int:
+    return 0 if baseline.passed is None or now.passed is None else max(baseline.passed - now.passed, 0)
 
 
 def _summary_lost(baseline: Results | None, now: Results) -> str:
@@ -173,215 +316,22 @@ def _summary_lost(baseline: Results | None, now: Results) -> str:
     return ""
 
 
-# --- test runners -------------------------------------------------------------------------------------------
+# --- running the failed tests again -------------------------------------------------------------------------
+
+_ALONE = re.compile(r"[\w@%+,./:=\[\]-]+")  #: a command or name without shell syntax
+_MOST_AGAIN = 20  #: with more failed tests, all run again
 
 
-class Summary(Struct, frozen=True):
-    line: int  #: index of its last line
-    passed: int | None  #: None if the runner does not count tests
-    failed: int
-    failures: frozenset[str]  #: names of tests
-
-
-class Runner(Struct, frozen=True):
-    """One test runner: the line of its summary, how to read it, and the first line if that can be recognised."""
-
-    name: str
-    closing: re.Pattern[str]
-    read: Callable[[list[str], int, re.Match[str]], Summary | None]
-    begins: re.Pattern[str] | None = None
-
-    def summary(self, lines: list[str]) -> Summary | None:
-        found = _last(lines, self.closing)
-        return self.read(lines, *found) if found else None
-
-
-def _last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
-    for number in range(len(lines) - 1, -1, -1):
-        if match := pattern.match(lines[number]):
-            return number, match
-    return None
-
-
-def _named(lines: Iterable[str], pattern: re.Pattern[str]) -> frozenset[str]:
-    return frozenset(match[1].strip() for line in lines if (match := pattern.match(line)))
-
-
-def _counts(text: str) -> dict[str, int]:
-    """`2 failed, 1 passed` and `2 failed | 1 passed` as numbers by word."""
-    return {word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)}
-
-
-def _sum(counts: dict[str, int], *words: str) -> int:
-    return sum(counts.get(word, 0) for word in words)
-
-
-_PYTEST = re.compile(
-    r"^=* ?((?:\d{1,9} (?:subtests )?"
-    r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
-    r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$"
-)
-_PYTEST_NAMES = re.compile(r"^=+ short test summary info =+$")
-_PYTEST_NAME = re.compile(r"^(?:FAILED |ERROR |(?=SUBFAILED))([^\[]+?\[.*?\]|.+?)(?: - .*)?$")
-
-
-def _pytest(lines: list[str], at: int, closing: re.Match[str]) -> Summary:
-    counts = _counts(closing[1])
-    block = _last(lines[:at], _PYTEST_NAMES)
-    names = _named(lines[block[0] : at] if block else (), _PYTEST_NAME)
-    return Summary(at, _sum(counts, "passed"), _sum(counts, "failed", "error", "errors"), names)
-
-
-_UNITTEST = re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
-_UNITTEST_RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
-_UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+)$")
-
-
-def _unittest(lines: list[str], at: int, ran: re.Match[str]) -> Summary | None:
-    found = _last(lines[: at + 3], _UNITTEST)
-    if found is None or found[0] < at:
-        return None
-    counts = {key.strip(): int(n) for key, n in re.findall(r"([a-z ]{1,30})=(\d{1,9})", found[1][1] or "")}
-    failed = _sum(counts, "failures", "errors", "unexpected successes")
-    passed = max(int(ran[1]) - failed - _sum(counts, "skipped", "expected failures"), 0)
-    return Summary(found[0], passed, failed, _named(lines[: found[0]], _UNITTEST_NAME))
-
-
-_GO = re.compile(r"^(ok|FAIL)\s+(\S+)\s+(?:[\d.]+s|\(cached\)|\[.*\])")
-_GO_NAME = re.compile(r"^\s*--- FAIL: (\S+)")
-
-
-def _go(lines: list[str], at: int, _closing: re.Match[str]) -> Summary:
-    failures: set[str] = set()
-    tests: list[str] = []
-    for line in lines[: at + 1]:
-        if test := _GO_NAME.match(line):
-            tests.append(test[1])
-        elif package := _GO.match(line):
-            if package[1] == "FAIL":
-                failures.update([f"{package[2]}.{name}" for name in tests] or [package[2]])
-            tests = []
-    return Summary(at, None, len(failures), frozenset(failures))
-
-
-_CARGO = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;")
-_CARGO_NAME = re.compile(r"^test (.+?) \.\.\. FAILED$")
-_CARGO_LIST = re.compile(r"^failures:$")
-_CARGO_LISTED = re.compile(r"^    (\S+)$")
-
-
-def _cargo(lines: list[str], at: int, _closing: re.Match[str]) -> Summary:
-    """Each test binary has a result; the summary is their sum."""
-    results = [match for line in lines if (match := _CARGO.match(line))]
-    listed = _last(lines[:at], _CARGO_LIST)
-    names = _named(lines, _CARGO_NAME) | _named(lines[listed[0] : at] if listed else (), _CARGO_LISTED)
-    return Summary(at, sum(int(one[1]) for one in results), sum(int(one[2]) for one in results), names)
-
-
-_JEST = re.compile(r"^Tests: +(.*\b\d{1,9} total)$")
-_JEST_SUITES = re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$")
-_JEST_NAME = re.compile(r"^ +● (?!Console$|Test suite failed to run$)(.+)$")
-_JEST_FILE = re.compile(r"^ ?FAIL +(\S+)")
-
-
-def _jest(lines: list[str], at: int, closing: re.Match[str]) -> Summary:
-    counts = _counts(closing[1])
-    suites = _last(lines[:at], _JEST_SUITES)
-    failed = _sum(counts, "failed")
-    lost = _sum(_counts(suites[1][1]), "failed") if suites else 0  # a suite that cannot be loaded counts no test
-    names = _named(lines, _JEST_NAME if failed else _JEST_FILE)
-    return Summary(at, _sum(counts, "passed"), failed or lost, names)
-
-
-_VITEST = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$")
-_VITEST_FILES = re.compile(r"^ Test Files {2}(.+?)(?: \(\d+\))?$")
-_VITEST_NAME = re.compile(r"^ *FAIL +(.+)$")
-
-
-def _vitest(lines: list[str], at: int, closing: re.Match[str]) -> Summary | None:
-    files = _last(lines[:at], _VITEST_FILES)
-    if files is None:
-        return None
-    counts = _counts(closing[1])
-    failed = _sum(counts, "failed") or _sum(_counts(files[1][1]), "failed")
-    return Summary(at, _sum(counts, "passed"), failed, _named(lines, _VITEST_NAME))
-
-
-_NODE = re.compile(r"^[#ℹ] fail (\d{1,9})$")
-_NODE_PASS = re.compile(r"^[#ℹ] pass (\d{1,9})$")
-_NODE_CANCELLED = re.compile(r"^[#ℹ] cancelled (\d{1,9})$")
-_NODE_DETAILS = re.compile(r"^✖ failing tests:$")
-_NODE_NAME = re.compile(r"^ *✖ (?!failing tests:)(.+?)(?: \([\d.]+ms\))?$")
-_TAP_NAME = re.compile(r"^ *not ok (?!.*# (?:TODO|SKIP)\b)(?:\d+ (?:- )?)?(\S.*)$", re.IGNORECASE)
-
-
-def _node(lines: list[str], at: int, closing: re.Match[str]) -> Summary | None:
-    passes = _last(lines[:at], _NODE_PASS)
-    if passes is None:
-        return None
-    cancelled = _last(lines, _NODE_CANCELLED)
-    failed = int(closing[1]) + (int(cancelled[1][1]) if cancelled else 0)
-    names = _named(lines, _TAP_NAME) | _named(lines[:at], _NODE_NAME)
-    has_details = _last(lines[at:], _NODE_DETAILS)  # every failure again, with its trace
-    return Summary(len(lines) - 1 if has_details else at, int(passes[1][1]), failed, names)
-
-
-_TAP_PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
-_TAP_POINT = re.compile(r"^(?:not )?ok (\d{1,9})\b")
-
-
-def _tap(lines: list[str], at: int, plan: re.Match[str]) -> Summary | None:
-    """TAP is complete when the last point has the number that the plan announced."""
-    point = _last(lines, _TAP_POINT)
-    if point is None or int(plan[1]) != int(point[1][1]):
-        return None
-    failures = _named((line for line in lines if line.startswith("not ok")), _TAP_NAME)
-    return Summary(max(at, point[0]), max(int(plan[1]) - len(failures), 0), len(failures), failures)
-
-
-_CTEST = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$")
-_CTEST_NAME = re.compile(r"^\s+\d+ - (.+?) \([A-Za-z][A-Za-z ]*\)")
-
-
-def _ctest(lines: list[str], at: int, closing: re.Match[str]) -> Summary:
-    failed, total = int(closing[1]), int(closing[2])
-    listed = _last(lines[at:], _CTEST_NAME)
-    return Summary(at + (listed[0] if listed else 0), total - failed, failed, _named(lines[at:], _CTEST_NAME))
-
-
-#: Summaries such as `3311 passed, 2 failed`, `passed: 3311 failed: 2` and `3311/3313 passed`.
-_PAIR = re.compile(
-    r"^.*?\b(\d{1,9}) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d{1,9}) (?:tests? )?fail(?:ed|ing|ures?)?\b"
-    r"|^(?i:.*?\bpass(?:ed)?\s*[:=]\s*(\d{1,9})\b.{0,200}?\bfail(?:ed|ures)?\s*[:=]\s*(\d{1,9})\b)"
-)
-_OUT_OF = re.compile(
-    r"^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$",
-    re.IGNORECASE,
-)
-_PLAIN_NAME = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
-
-
-def _pair(lines: list[str], at: int, closing: re.Match[str]) -> Summary:
-    passed, failed = (int(number) for number in closing.groups() if number is not None)
-    return Summary(at, passed, failed, _named(lines[:at], _PLAIN_NAME))
-
-
-def _out_of(lines: list[str], at: int, closing: re.Match[str]) -> Summary | None:
-    passed, total = int(closing[1]), int(closing[2])
-    return Summary(at, passed, total - passed, _named(lines[:at], _PLAIN_NAME)) if passed <= total else None
-
-
-#: The more specific first: if two runners recognise the same line, the first wins.
-RUNNERS = (
-    Runner("pytest", _PYTEST, _pytest, re.compile(r"^=+ test session starts =+$")),
-    Runner("unittest", _UNITTEST_RAN, _unittest),
-    Runner("cargo", _CARGO, _cargo, re.compile(r"^running \d+ tests?$")),
-    Runner("go", _GO, _go),
-    Runner("jest", _JEST, _jest),
-    Runner("vitest", _VITEST, _vitest, re.compile(r"^ *RUN +v\d")),
-    Runner("node", _NODE, _node),
-    Runner("ctest", _CTEST, _ctest, re.compile(r"^Test project /")),
-    Runner("tap", _TAP_PLAN, _tap, re.compile(r"^TAP version \d+$")),
-    Runner("plain", _PAIR, _pair),
-    Runner("plain", _OUT_OF, _out_of),
-)
+def rerun_command(command: str, results: Results) -> str:
+    """The command that runs only the failed tests again; "" where the runner cannot, or hides behind a script."""
+    names = sorted(results.failures)
+    if not names or len(names) > _MOST_AGAIN or not all(_ALONE.fullmatch(word) for word in command.split()):
+        return ""
+    words = command.split()
+    quoted = " ".join(shlex.quote(name) for name in names)
+    if results.runner == "pytest" and (words[0].endswith("pytest") or words[1:3] == ["-m", "pytest"]):
+        has_paths = any("/" in word or word.endswith(".py") for word in words[1:])
+        return "" if has_paths else f"{command} {quoted}"
+    if results.runner == "ctest" and words[0] == "ctest":
+        return f"{command} --rerun-failed"
+    return ""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from msgspec import convert, to_builtins
-
-from runplan.checks import results, returns, tamper, testfiles, verdict
+from runplan.checks import results, returns, verdict
 from runplan.checks.returns import Unusable
 from runplan.names import DIFF_FILE
 from runplan.run.dispatch import RETURN, Outcome
@@ -53,7 +50,7 @@ def judge_baseline(action: JudgeBaseline, state: RunState, context: RunContext) 
     tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
     key = baseline_key(context, tree)
     _remember(context, key, found)
-    yield BaselineKnown(key=key, tree=tree, results=_text(found))
+    yield BaselineKnown(key=key, tree=tree, results=results.to_text(found))
 
 
 def judge_gate(action: JudgeGate, state: RunState, context: RunContext) -> Iterator[Event]:
@@ -69,7 +66,8 @@ def judge_gate(action: JudgeGate, state: RunState, context: RunContext) -> Itera
         before,
         now,
         allow_red_baseline=context.settings.tests.allow_red_baseline,
-        fewer_allowed=_may_lose_tests(phase),
+        allows=phase.read.allows,
+        changed=phase.work.files if phase.work else (),
     )
     answer, line = _described(judged, now, time)
     if answer == "passed":  # this result is the baseline of the next phase
@@ -81,28 +79,17 @@ def judge_gate(action: JudgeGate, state: RunState, context: RunContext) -> Itera
 def _remember(context: RunContext, key: str, found: results.Results) -> None:
     """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
     if not found.red and found.finished:
-        context.store.keep_baseline(key, _text(found), at=context.iso())
+        context.store.keep_baseline(key, results.to_text(found), at=context.iso())
 
 
-def _text(found: results.Results) -> str:
-    return json.dumps({**to_builtins(found), "failures": sorted(found.failures)})
-
-
-def _may_lose_tests(phase: PhaseRun) -> bool:
-    """Whether the phase changed a test file that its Allows: covers, so fewer tests may be intended."""
-    permit = tamper.Permit(text=phase.read.text, allows=phase.read.allows)
-    files = phase.work.files if phase.work else ()
-    return any(testfiles.may_hold_tests(path) and permit.allowed(path) for path in files)
-
-
-def _described(judged: results.GateJudgement, now: results.Results, time: int) -> tuple[str, str]:
+def _described(judged: results.Comparison, now: results.Results, time: int) -> tuple[str, str]:
     again = "; it failed the first time, so something is flaky" if time > 1 else ""
     match judged.kind:
         case results.GateKind.GREEN:
             return "passed", now.line + again
         case results.GateKind.PRE_EXISTING:
             return "passed", f"{now.line}; these tests failed before the work, too" + again
-        case results.GateKind.REGRESSED:
+        case results.GateKind.REGRESSED | results.GateKind.MISSING:
             names = ", ".join(name.split()[0] for name in judged.names[:NAMED])
             return "failed", f"{judged.why}: {names}" if names else judged.why
         case results.GateKind.UNFINISHED:
@@ -114,7 +101,7 @@ def _described(judged: results.GateJudgement, now: results.Results, time: int) -
 def _baseline(phase: PhaseRun) -> results.Results | None:
     if phase.baseline is None or not phase.baseline.results:
         return None
-    return convert(json.loads(phase.baseline.results), results.Results)
+    return results.from_text(phase.baseline.results)
 
 
 def _results(ended: DispatchEnded, context: RunContext) -> results.Results:

@@ -2,198 +2,199 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from runplan.checks.results import (
-    GateJudgement,
+    Comparison,
     GateKind,
     Results,
     baseline_fault,
     compare,
+    flaky,
+    from_text,
     read_results,
+    to_text,
 )
 from runplan.errors import SettingsError
 
-PYTEST = """\
-============================= test session starts ==============================
-collected 4 items
+SAMPLES = Path(__file__).parents[1] / "runners"  #: captured output, by runner; `<case>.<exit code>.txt`
+CUT_OFF = (SAMPLES / "pytest" / "failing.1.txt").read_text().rpartition("========== 1 failed")[0]
+CARGO = (SAMPLES / "cargo" / "failing-all.101.txt").read_text()
+NODE_SPEC = (SAMPLES / "node" / "failing.1.txt").read_text()
 
-tests/test_a.py .F                                                       [ 50%]
-=================================== FAILURES ===================================
-FAILED tests/inner.py::test_of_an_inner_suite - printed by the test
-=========================== short test summary info ============================
-FAILED tests/test_a.py::test_two[a - b] - assert 1 == 2
-ERROR tests/test_b.py - ImportError: no module
-============= 1 failed, 2 passed, 1 skipped, 1 error in 0.12s (0:00:01) ========
-"""
-UNITTEST = """\
-.FE
-======================================================================
-ERROR: test_e (m.T.test_e)
-----------------------------------------------------------------------
-Traceback (most recent call last):
-======================================================================
-FAIL: test_f (m.T.test_f)
-----------------------------------------------------------------------
-Ran 5 tests in 0.001s
+ERROR, WRONG = "test_sums.py::test_error", "test_sums.py::test_wrong"
+UNITTEST = {"test_error (test_u.Sums.test_error)", "test_wrong (test_u.Sums.test_wrong)"}
+GO = {"example.com/m/broken", "example.com/m/sum.TestWrong", "example.com/m/sum.TestWrong/sub"}
+JEST = {"broken.test.js", "sums.test.js › more › is wrong", "sums.test.js › todo one"}
+VITEST = {"src/broken.test.ts", "src/sums.test.ts > more > is wrong"}
+ALL = "all"  #: every test that passed is named
 
-FAILED (failures=1, errors=1, skipped=1)
-"""
-GO = """\
---- FAIL: TestSum (0.00s)
-    --- FAIL: TestSum/negative (0.00s)
-        sum_test.go:9: want -1
-FAIL
-FAIL\texample.com/m/sum\t0.002s
-ok  \texample.com/m/ok\t(cached)
-?   \texample.com/m/none\t[no test files]
-FAIL\texample.com/m/broken [build failed]
-FAIL
-"""
-CARGO = """\
-running 2 tests
-test tests::works ... ok
-test tests::breaks ... FAILED
-
-failures:
-
-failures:
-    tests::breaks
-
-test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-
-running 3 tests
-...
-test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-
-error: test failed, to rerun pass `--lib`
-"""
-JEST = """\
- FAIL  src/sum.test.js
-  ● sums › negative
-
-    expect(received).toBe(expected)
-
-Test Suites: 1 failed, 1 passed, 2 total
-Tests:       1 failed, 1 skipped, 2 passed, 4 total
-Snapshots:   0 total
-Time:        0.5 s
-Ran all test suites.
-"""
-JEST_NO_LOAD = """\
- FAIL  src/sum.test.js
-  ● Test suite failed to run
-
-Test Suites: 1 failed, 1 passed, 2 total
-Tests:       2 passed, 2 total
-"""
-VITEST = """\
- RUN  v3.0.0 /project
-
- FAIL  src/sum.test.ts > sums > negative
-AssertionError: expected 1 to be 2
-
- Test Files  1 failed | 1 passed (2)
-      Tests  1 failed | 2 passed (3)
-   Start at  10:00:00
-   Duration  300ms
-
- % Coverage report from v8
-----------|---------|
-File      | % Stmts |
-""" + "".join(f" f{n}.ts    |     100 |\n" for n in range(90))
-NODE = """\
-TAP version 13
-not ok 1 - sums
-  ---
-ok 2 - works
-not ok 3 - later # TODO
-1..3
-# tests 3
-# suites 0
-# pass 1
-# fail 1
-# cancelled 0
-# skipped 0
-# todo 1
-"""
-NODE_SPEC = """\
-✖ sums (1.5ms)
-✔ works (0.1ms)
-ℹ tests 2
-ℹ pass 1
-ℹ fail 1
-ℹ cancelled 0
-ℹ duration_ms 40
-
-✖ failing tests:
-
-✖ sums (1.5ms)
-"""
-TAP = "TAP version 13\n1..3\nok 1 - a\nnot ok 2 - b\nok 3 - c # SKIP\n"
-CTEST = """\
-Test project /project/build
-50% tests passed, 1 tests failed out of 2
-
-Total Test time (real) =   0.01 sec
-
-The following tests FAILED:
-\t  2 - sums (Failed)
-Errors while running CTest
-"""
+#: The sample, its counts (passed, failed, skipped), the tests that failed, and whether all are named.
+READ: tuple[tuple[str, tuple[int | None, int, int], set[str], str], ...] = (
+    ("pytest/passing.0", (4, 0, 1), set(), ""),
+    ("pytest/quiet.0", (4, 0, 1), set(), ""),
+    ("pytest/verbose.0", (4, 0, 1), set(), ALL),
+    ("pytest/report-all.0", (4, 0, 1), set(), ALL),
+    ("pytest/failing.1", (4, 2, 2), {ERROR, WRONG}, ""),
+    ("pytest/failing-verbose.1", (4, 2, 2), {ERROR, WRONG}, ALL),
+    ("pytest/coloured.1", (4, 2, 2), {ERROR, WRONG}, ALL),
+    ("pytest/empty.5", (0, 0, 0), set(), ""),
+    ("unittest/passing.0", (2, 0, 1), set(), ""),
+    ("unittest/verbose.0", (2, 0, 1), set(), ALL),
+    ("unittest/failing.1", (2, 2, 2), UNITTEST, ""),
+    ("unittest/failing-verbose.1", (2, 2, 2), UNITTEST, ALL),
+    ("unittest/empty.0", (0, 0, 0), set(), ""),
+    ("go/passing.0", (None, 0, 0), set(), ALL),  # its packages
+    ("go/verbose.0", (8, 0, 2), set(), ALL),
+    ("go/json.0", (8, 0, 2), set(), ALL),
+    ("go/failing.2", (None, 3, 0), GO, ALL),
+    ("go/failing-verbose.2", (8, 3, 2), GO, ALL),
+    ("go/failing-json.2", (8, 3, 2), GO, ALL),
+    ("go/crashed.1", (None, 1, 0), {"example.com/m/other.TestPanics"}, ALL),
+    ("go/crashed-json.1", (8, 1, 2), {"example.com/m/other.TestPanics"}, ALL),
+    ("go/exited.1", (8, 1, 2), {"example.com/m/other"}, ALL),
+    ("go/empty.0", (0, 0, 0), set(), ""),
+    ("cargo/passing.0", (3, 0, 1), set(), ALL),
+    ("cargo/quiet.0", (3, 0, 1), set(), ""),
+    ("cargo/failing.101", (2, 1, 1), {"tests/api.rs::wrong"}, ALL),
+    ("cargo/failing-all.101", (3, 1, 1), {"tests/api.rs::wrong"}, ALL),
+    ("cargo/coloured.101", (2, 1, 1), {"tests/api.rs::wrong"}, ALL),
+    ("cargo/empty.0", (0, 0, 0), set(), ""),
+    ("jest/passing.0", (6, 0, 2), set(), ""),
+    ("jest/verbose.0", (6, 0, 2), set(), ALL),
+    ("jest/failing.1", (6, 3, 2), JEST, ""),
+    ("jest/failing-verbose.1", (6, 3, 2), JEST, ALL),
+    ("jest/coloured.1", (6, 3, 2), JEST, ALL),
+    ("jest/empty.1", (0, 0, 0), set(), ""),
+    ("vitest/passing.0", (6, 0, 2), set(), ""),
+    ("vitest/verbose.0", (6, 0, 2), set(), ALL),
+    ("vitest/failing.1", (6, 2, 2), VITEST, ""),
+    ("vitest/failing-verbose.1", (6, 2, 2), VITEST, ALL),
+    ("vitest/coloured.1", (6, 2, 2), VITEST, ALL),
+    ("vitest/empty.1", (0, 0, 0), set(), ""),
+    ("node/passing.0", (2, 0, 1), set(), ALL),
+    ("node/passing-tap.0", (2, 0, 1), set(), ALL),
+    ("node/failing.1", (2, 1, 2), {"is wrong"}, ALL),
+    ("node/failing-tap.1", (2, 1, 2), {"is wrong"}, ALL),
+    ("node/coloured.1", (2, 1, 2), {"is wrong"}, ALL),
+    ("tap/passing.0", (2, 0, 1), set(), ALL),
+    ("tap/failing.1", (2, 1, 1), {"is wrong"}, ALL),
+    ("tap/empty.0", (0, 0, 0), set(), ""),
+    ("ctest/passing.0", (1, 0, 1), set(), ALL),
+    ("ctest/failing.8", (1, 3, 1), {"dies", "slow", "wrong"}, ALL),
+    ("ctest/verbose.8", (1, 3, 1), {"dies", "slow", "wrong"}, ALL),
+    ("ctest/empty.0", (0, 0, 0), set(), ""),
+)
+STOPPED = {
+    "pytest/crashed.3": "no closing summary of pytest",
+    "pytest/stopped.1": "stopping after 1 failures",
+    "pytest/interrupted.2": "Interrupted: 1 error during collection",
+    "unittest/crashed.3": "no closing summary of unittest",
+    "cargo/crashed.101": "no closing summary of cargo",
+    "jest/crashed.3": "no closing summary of jest",
+    "jest/stopped.1": "jest did not run every test file",
+    "vitest/crashed.137": "no closing summary of vitest",
+    "vitest/stopped.1": "vitest did not run every test file",
+    "node/crashed.137": "no closing summary of tap",
+    "tap/crashed.3": "no closing summary of tap",
+    "tap/bailed.255": "no closing summary of tap",
+    "ctest/crashed.137": "no closing summary of ctest",
+    "ctest/stopped.8": "ctest did not run every test",
+}
 
 
 def read(output: str, *, exit_code: int | None = 0, summary: str = "") -> Results:
     return read_results(output, exit_code=exit_code, summary_pattern=summary)
 
 
+def sample(name: str) -> Results:
+    code = int(name.rpartition(".")[2])
+    return read((SAMPLES / f"{name}.txt").read_text(), exit_code=code)
+
+
+@pytest.mark.parametrize(("name", "counts", "failures", "named"), READ, ids=[row[0] for row in READ])
+def test_each_runner_is_read_by_its_closing_summary(
+    name: str, counts: tuple[int | None, int, int], failures: set[str], named: str
+) -> None:
+    results = sample(name)
+    assert (results.runner, results.unfinished) == (name.partition("/")[0], "")
+    assert (results.passed, results.failed, results.skipped) == counts
+    assert results.failures == failures
+    assert (len(results.passes) > 0) is (named == ALL)
+    assert results.red is not name.endswith(".0")
+
+
+@pytest.mark.parametrize(("name", "why"), STOPPED.items())
+def test_a_suite_that_stopped_early_is_unfinished(name: str, why: str) -> None:
+    assert sample(name).unfinished == why
+
+
+def test_every_sample_is_read() -> None:
+    files = {f"{path.parent.name}/{path.name.removesuffix('.txt')}" for path in SAMPLES.glob("*/*.txt")}
+    assert files == {row[0] for row in READ} | STOPPED.keys()
+
+
+def test_names_have_their_file_and_suite_and_no_time() -> None:
+    assert sample("jest/verbose.0").passes >= {"sums.test.js › sums › deep › adds more", "other.test.js › top level"}
+    assert sample("vitest/verbose.0").passes >= {"src/sums.test.ts > sums > deep > adds more"}
+    assert sample("node/passing.0").passes == sample("node/passing-tap.0").passes == {"adds", "sums › adds more"}
+    assert sample("cargo/passing.0").passes == {"src/lib.rs::tests::adds", "tests/api.rs::adds", "sums::src/lib.rs -"}
+    assert sample("unittest/verbose.0").passes == {
+        "test_adds (test_u.Sums.test_adds)",
+        "test_more (test_u.Sums.test_more)",
+    }
+    assert sample("go/passing.0").passes == {"example.com/m/sum", "example.com/m/other"}
+
+
 @pytest.mark.parametrize(
-    ("output", "runner", "passed", "failed", "failures"),
+    ("file", "counts", "failures", "named"),
     [
-        (PYTEST, "pytest", 2, 2, {"tests/test_a.py::test_two[a - b]", "tests/test_b.py"}),
-        (UNITTEST, "unittest", 2, 2, {"test_e (m.T.test_e)", "test_f (m.T.test_f)"}),
-        (
-            GO,
-            "go",
-            None,
-            3,
-            {"example.com/m/sum.TestSum", "example.com/m/sum.TestSum/negative", "example.com/m/broken"},
-        ),
-        (CARGO, "cargo", 4, 1, {"tests::breaks"}),
-        (JEST, "jest", 2, 1, {"sums › negative"}),
-        (JEST_NO_LOAD, "jest", 2, 1, {"src/sum.test.js"}),
-        (VITEST, "vitest", 2, 1, {"src/sum.test.ts > sums > negative"}),
-        (NODE, "node", 1, 1, {"sums"}),
-        (NODE_SPEC, "node", 1, 1, {"sums"}),
-        (TAP, "tap", 2, 1, {"b"}),
-        (CTEST, "ctest", 1, 1, {"sums"}),
-        ("FAIL: one\nresult: 3 passed, 1 failed\n", "plain", 3, 1, {"one"}),
-        ("Passed: 3  Failed: 1\n", "plain", 3, 1, set()),
-    ],
-    ids=[
-        "pytest",
-        "unittest",
-        "go",
-        "cargo",
-        "jest",
-        "jest-no-load",
-        "vitest",
-        "node",
-        "node-spec",
-        "tap",
-        "ctest",
-        "plain",
-        "plain-turned",
+        ("pytest", (4, 2, 2), {"test_sums::test_error", "test_sums::test_wrong"}, True),
+        ("vitest", (6, 2, 2), {"src/broken.test.ts", "src/sums.test.ts::more > is wrong"}, True),
+        ("ctest", (1, 3, 1), {"dies", "slow", "wrong"}, True),
+        ("jest", (6, 2, 2), {" todo one", "more is wrong"}, False),  # two files have tests of the same name
     ],
 )
-def test_each_runner_is_read_by_its_closing_summary(
-    output: str, runner: str, passed: int | None, failed: int, failures: set[str]
+def test_junit_files_are_read_in_place_of_the_output(
+    file: str, counts: tuple[int, int, int], failures: set[str], named: bool
 ) -> None:
-    results = read(output, exit_code=1)
-    assert (results.runner, results.passed, results.failed) == (runner, passed, failed)
+    text = (SAMPLES / "junit" / f"{file}.xml").read_text()
+    results = read_results("3 passed in 0.1s\n", exit_code=1, junit=[text])
+    assert (results.runner, results.passed, results.failed, results.skipped) == ("junit", *counts)
     assert results.failures == failures
-    assert results.finished
-    assert results.red
+    assert bool(results.passes) is named
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        ([], "no file matches tests.junit"),
+        (["<testsuite><testcase"], "a JUnit file is no XML"),
+        (['<!DOCTYPE a [<!ENTITY b "c">]><testsuite/>'], "declares entities"),
+    ],
+)
+def test_junit_files_that_are_missing_or_broken_are_unfinished(texts: list[str], why: str) -> None:
+    assert why in read_results("3 passed in 0.1s\n", exit_code=0, junit=texts).unfinished
+
+
+@pytest.mark.parametrize(
+    ("output", "passed", "failed", "failures"),
+    [
+        ("FAIL: one\nresult: 3 passed, 1 failed\n", 3, 1, {"one"}),
+        ("Passed: 3  Failed: 1\n", 3, 1, set()),
+    ],
+)
+def test_a_plain_summary_is_read(output: str, passed: int, failed: int, failures: set[str]) -> None:
+    results = read(output, exit_code=1)
+    assert (results.runner, results.passed, results.failed) == ("plain", passed, failed)
+    assert results.failures == failures
+
+
+def test_the_configured_summary_may_name_the_counts() -> None:
+    results = read("ok=3 bad=0\nok=5 bad=1\n1 passed, 0 failed\n", summary=r"ok=(?P<passed>\d+) bad=(?P<failed>\d+)")
+    assert (results.runner, results.passed, results.failed, results.red) == ("summary", 5, 1, True)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +225,7 @@ def test_lines_that_say_pass_are_never_counted() -> None:
 @pytest.mark.parametrize(
     ("output", "summary", "why"),
     [
-        pytest.param(PYTEST.rpartition("=====\n")[0].partition("====== 1 failed")[0], "", "pytest", id="cut off"),
+        pytest.param(CUT_OFF, "", "pytest", id="cut off"),
         pytest.param("running 2 tests\ntest a ... ok\n", "", "cargo", id="cargo cut off"),
         pytest.param(
             "3 passed in 0.1s\n" + "=== test session starts ===\n" * 2, "", "pytest", id="a second suite begun"
@@ -262,7 +263,7 @@ def test_a_coverage_table_after_the_summary_does_not_hide_it() -> None:
 
 
 def test_traces_after_the_summary_do_not_hide_it() -> None:
-    assert read(NODE_SPEC + "    at somewhere\n" * 100, exit_code=1).failures == {"sums"}
+    assert read(NODE_SPEC + "    at somewhere\n" * 100, exit_code=1).failures == {"is wrong"}
     many = "".join(f"\t  {n} - case{n} (Timeout)\n" for n in range(100))
     assert len(read(f"0% tests passed, 100 tests failed out of 100\n{many}", exit_code=8).failures) == 100
 
@@ -318,8 +319,8 @@ RED = results("a", exit_code=1)
         pytest.param(RED, results("a", "b", exit_code=1), GateKind.REGRESSED, id="one more failure"),
         pytest.param(RED, results("b", exit_code=1), GateKind.REGRESSED, id="another failure"),
         pytest.param(RED, results("a", exit_code=1, failed=2), GateKind.REGRESSED, id="a failure without a name"),
-        pytest.param(GREEN, results(passed=9), GateKind.REGRESSED, id="a test is gone"),
-        pytest.param(RED, results("a", exit_code=1, passed=9), GateKind.REGRESSED, id="red as before, a test is gone"),
+        pytest.param(GREEN, results(passed=9), GateKind.MISSING, id="a test is gone"),
+        pytest.param(RED, results("a", exit_code=1, passed=9), GateKind.MISSING, id="red as before, a test is gone"),
         pytest.param(GREEN, results(passed=11), GateKind.GREEN, id="a test more"),
         pytest.param(GREEN, results(failed=2), GateKind.REGRESSED, id="exit 0 with failures in the summary"),
         pytest.param(GREEN, results(exit_code=2), GateKind.REGRESSED, id="red without a failed test"),
@@ -354,14 +355,92 @@ def test_a_red_baseline_may_be_allowed(baseline: Results, now: Results, expected
 
 
 def test_fewer_tests_may_be_allowed_by_the_plan() -> None:
-    assert compare(GREEN, results(passed=9), fewer_allowed=True) == GateJudgement(GateKind.GREEN)
+    fewer = results(passed=9)
+    allowed = compare(GREEN, fewer, allows=("tests/",), changed=("tests/test_a.py",))
+    assert allowed == Comparison(kind=GateKind.GREEN)
+    assert compare(GREEN, fewer, allows=("tests/",), changed=("src/a.py",)).kind is GateKind.MISSING
+    assert compare(GREEN, fewer, changed=("tests/test_a.py",)).why == "1 fewer passed than before the work"
+
+
+def listed(*passes: str, failures: tuple[str, ...] = ()) -> Results:
+    return Results(
+        exit_code=1 if failures else 0,
+        runner="pytest",
+        passed=len(passes),
+        failed=len(failures),
+        failures=frozenset(failures),
+        passes=frozenset(passes),
+    )
+
+
+BEFORE = listed("tests/a.py::test_1", "tests/a.py::test_2", "tests/b.py::test_3[x]", failures=("tests/a.py::test_4",))
+
+
+@pytest.mark.parametrize(
+    ("now", "allows", "missing"),
+    [
+        pytest.param(BEFORE, "", (), id="the same"),
+        pytest.param(listed("tests/a.py::test_1", "tests/a.py::test_2", "tests/b.py::test_3[x]", "n::n"), "",
+                     ("tests/a.py::test_4",), id="a failing test removed"),
+        pytest.param(listed(*BEFORE.ran - {"tests/a.py::test_1"}, "tests/a.py::test_9"), "",
+                     ("tests/a.py::test_1",), id="replaced by another one"),
+        pytest.param(listed(*BEFORE.ran - {"tests/a.py::test_1"}, "tests/c.py::test_1"), "", (), id="moved"),
+        pytest.param(listed(*BEFORE.ran - {"tests/b.py::test_3[x]"}, "tests/b.py::test_3[y]"), "", (), id="parameter"),
+        pytest.param(listed(*BEFORE.ran - {"tests/a.py::test_1"}), "tests/a.py", (), id="allowed"),
+        pytest.param(listed(*BEFORE.ran - {"tests/a.py::test_1"}), "tests/b.py", ("tests/a.py::test_1",),
+                     id="another file allowed"),
+        pytest.param(listed(), "", tuple(sorted(BEFORE.ran)), id="all"),
+    ],
+)  # fmt: skip
+def test_tests_that_ran_before_are_missing_by_name(now: Results, allows: str, missing: tuple[str, ...]) -> None:
+    found = compare(BEFORE, now, allows=(allows,) if allows else (), changed=("tests/a.py",))
+    assert found.missing == missing
+    assert (found.kind is GateKind.MISSING) is bool(missing)
+
+
+def test_a_package_of_go_that_fails_is_not_missing() -> None:
+    before, now = sample("go/passing.0"), sample("go/failing.2")
+    assert compare(before, now).missing == ()
+    assert compare(sample("go/passing.0"), sample("go/empty.0")).missing == ("example.com/m/other", "example.com/m/sum")
+
+
+def test_the_comparison_names_every_kind_of_difference() -> None:
+    now = listed("tests/a.py::test_1", "tests/a.py::test_4", "tests/c.py::test_5", failures=("tests/a.py::test_2",))
+    found = compare(BEFORE, now)
+    assert found.noted() == (
+        ("regressed", 1, ("tests/a.py::test_2",)),
+        ("missing", 1, ("tests/b.py::test_3[x]",)),
+        ("fixed", 1, ("tests/a.py::test_4",)),
+        ("new", 1, ("tests/c.py::test_5",)),
+    )
+    assert (found.kind, found.why) == (GateKind.REGRESSED, "1 test fails that did not fail before")
+    many = listed(*(f"t::test_{n}" for n in range(100)))
+    assert [(kind, count, len(names)) for kind, count, names in compare(many, listed("x::y")).noted()] == [
+        ("missing", 100, 20), ("new", 1, 1)
+    ]  # fmt: skip
+
+
+def test_a_suite_that_stops_at_a_new_failure_has_regressed() -> None:
+    before, now = sample("pytest/passing.0"), sample("pytest/stopped.1")
+    assert compare(before, now).regressed == (WRONG,)
+    known = Results(exit_code=1, runner="pytest", passed=4, failed=1, failures=now.failures)
+    assert compare(known, now).kind is GateKind.UNFINISHED
+
+
+def test_a_test_that_passes_when_it_runs_again_is_flaky() -> None:
+    assert flaky(results("a", "b", exit_code=1), results("b", exit_code=1)) == ("a",)
+    assert flaky(RED, read("", exit_code=None)) == ()
+
+
+def test_results_survive_as_text() -> None:
+    assert from_text(to_text(BEFORE)) == BEFORE
 
 
 def test_the_judgement_names_what_regressed_and_what_failed_before() -> None:
-    assert compare(RED, results("a", "c", "b", exit_code=1)) == GateJudgement(
-        GateKind.REGRESSED, names=("b", "c"), why="2 tests fail that did not fail before"
-    )
-    assert compare(RED, RED) == GateJudgement(GateKind.PRE_EXISTING, names=("a",))
+    found = compare(RED, results("a", "c", "b", exit_code=1))
+    assert (found.kind, found.why) == (GateKind.REGRESSED, "2 tests fail that did not fail before")
+    assert (found.regressed, found.pre_existing) == (("b", "c"), ("a",))
+    assert compare(RED, RED) == Comparison(kind=GateKind.PRE_EXISTING, pre_existing=("a",))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""Values and helpers that the readers of test output share."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class TestState(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"  #: it did not run, or its failure was expected
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The closing report of a test runner."""
+
+    end: int  #: index of its last line
+    passed: int | None  #: None if the runner does not count tests
+    failed: int
+    skipped: int = 0
+    tests: dict[str, TestState] = field(default_factory=dict)  #: every test that the output names
+    is_named: bool = False  #: `tests` lists all of them, whatever the counts say
+    stopped: str = ""  #: why the runner left tests out
+
+
+class Runner(Struct, frozen=True):
+    """One test runner: the line of its summary, how to read it, and a line that shows that it began."""
+
+    name: str
+    closing: re.Pattern[str]
+    read: Callable[[list[str], int, re.Match[str]], Report | None]
+    begins: re.Pattern[str] | None = None
+
+
+def last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
+    for number in range(len(lines) - 1, -1, -1):
+        if match := pattern.match(lines[number]):
+            return number, match
+    return None
+
+
+def named(lines: Iterable[str], pattern: re.Pattern[str]) -> dict[str, TestState]:
+    """The names in group 1 of the pattern, as failed tests."""
+    return {match[1].strip(): TestState.FAILED for line in lines if (match := pattern.match(line))}
+
+
+def worst(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]:
+    """Each test with its state; of several states, a failure counts most and a skip least."""
+    order = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
+    found: dict[str, TestState] = {}
+    for name, state in tests:
+        found[name] = max(found.get(name, state), state, key=order.index)
+    return found
+
+
+def counts(text: str) -> dict[str, int]:
+    """`2 failed, 1 passed` and `2 failed | 1 passed` as numbers by word."""
+    return {word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)}
+
+
+def total(numbers: dict[str, int], *words: str) -> int:
+    return sum(numbers.get(word, 0) for word in words)
