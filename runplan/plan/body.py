@@ -1,4 +1,4 @@
-"""The text of a phase: its sub-sections, its `Label: value` lines, its items, paths and execution."""
+"""The text of a phase: its parts, its `Label: value` lines, its work items and criteria, paths and execution."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.formats import STATUS
+from runplan.plan.ids import read_name
+from runplan.plan.marks import STATUS_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,12 +19,19 @@ if TYPE_CHECKING:
 WHOLE_PHASE = "P"
 
 _LABEL = re.compile(
-    r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?\*{0,2}(Touches|Allows|Depends(?: on)?|Dependencies|Execution)"
-    r"(?:\*\*:|:\*\*|:)[ \t]*(.*)",
+    r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}(Touches|Allows|Depends(?: on)?|Dependencies|Execution)"
+    r"(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z",
     re.IGNORECASE | re.DOTALL,
 )
-_BULLET = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[[^\]]\](?=[ \t]|\Z)[ \t]*)?")
-#: Parts of a list of paths; compiled when there is one.
+#: A line that is a heading in bold: `**Tasks:**`.
+_BOLD = re.compile(r"[ \t]{0,3}\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z")
+_BULLET = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(\[[^\]]\]\*?(?=[ \t]|\Z)[ \t]*)?")
+#: An item that is a paragraph: `**WI 3.1** text`, `4.0 **Title** text`.
+_PARAGRAPH = re.compile(r"\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*", re.IGNORECASE)
+_WORK = re.compile(r"work items?|tasks?\b(?! [0-9])|deliverables?|steps?\b(?! [0-9])", re.IGNORECASE)
+_CRITERIA = re.compile(r"(?:acceptance|success|exit) criteria|definition of done|automated verif", re.IGNORECASE)
+_MANUAL = re.compile(r"manual (?:verif|test)", re.IGNORECASE)
+#: Parts of a list of paths.
 _CODE = r"`([^`]+)`"
 _REASON = r"(?<![ \t])[ \t]+(?:—|–|--?|\()[ \t]*"
 
@@ -33,33 +41,16 @@ class Bullet(Struct, frozen=True):
 
     at: int
     indent: int
+    is_box: bool
     text: str  #: with its continuation lines, joined by blanks
 
 
 class Part(Struct, frozen=True):
     """The lines under one heading: with its sub-headings, and up to the first of them."""
 
+    title: str
     whole: range
     direct: range
-
-
-class Body(Struct, frozen=True):
-    lines: Lines
-    first: int
-    end: int
-    headings: tuple[Heading, ...]  #: those below the phase's own
-    labels: dict[str, tuple[int, str]]  #: lower-case label to line and value, the first of each
-
-    def parts(self, title: str) -> Iterator[Part]:
-        """The lines under each heading that begins with the title."""
-        borders = [*(heading.at for heading in self.headings), self.end]
-        for place, heading in enumerate(self.headings):
-            if heading.text.lower().startswith(title):
-                later = place + 1
-                while later < len(self.headings) and self.headings[later].level > heading.level:
-                    later += 1
-                first = heading.at + 1
-                yield Part(whole=range(first, borders[later]), direct=range(first, borders[place + 1]))
 
 
 class Item(Struct, frozen=True):
@@ -70,21 +61,38 @@ class Item(Struct, frozen=True):
     line: int
 
 
-class Execution(Struct, frozen=True):
-    """How a phase is worked: `worktree`, `direct` or `delegate …`."""
+class Body(Struct, frozen=True):
+    lines: Lines
+    first: int
+    end: int
+    parts: tuple[Part, ...]
+    labels: dict[str, tuple[int, str]]  #: lower-case label to line and value, the first of each
 
-    how: str = "worktree"
-    line: int = 0
-    unknown: str = ""  #: the value if it is none of the three
+    def named(self, title: str) -> Iterator[Part]:
+        return (part for part in self.parts if part.title.lower().startswith(title))
 
 
-def body_of(lines: Lines, first: int, end: int, headings: tuple[Heading, ...]) -> Body:
+def body_of(lines: Lines, first: int, end: int, headings: Iterable[Heading]) -> Body:
     labels: dict[str, tuple[int, str]] = {}
+    marks = [(heading.at, heading.level, heading.text) for heading in headings if heading.at > first]
     for i in range(first, end):
         text = lines.texts[i]
-        if ":" in text and not lines.inert[i] and (found := _LABEL.match(text)):
+        if lines.inert[i] or (":" not in text and "**" not in text):
+            continue
+        if found := _LABEL.match(text):
             labels.setdefault(found[1].lower(), (i, found[2].strip()))
-    return Body(lines, first, end, tuple(heading for heading in headings if heading.at > first), labels)
+        elif bold := _BOLD.match(text):
+            marks.append((i, 7, bold[1]))
+    return Body(lines, first, end, tuple(_parts(sorted(marks), end)), labels)
+
+
+def _parts(marks: list[tuple[int, int, str]], end: int) -> Iterator[Part]:
+    borders = [*(at for at, _, _ in marks), end]
+    for place, (at, level, title) in enumerate(marks):
+        later = place + 1
+        while later < len(marks) and marks[later][1] > level:
+            later += 1
+        yield Part(title, range(at + 1, borders[later]), range(at + 1, borders[place + 1]))
 
 
 def bullets(lines: Lines, part: range) -> Iterator[Bullet]:
@@ -92,10 +100,10 @@ def bullets(lines: Lines, part: range) -> Iterator[Bullet]:
     for i in part:
         text = lines.texts[i]
         found = None if lines.inert[i] else _BULLET.match(text)
-        if found is not None and not STATUS.match(text):
+        if found is not None and not STATUS_LINE.match(text):
             continued = _continued(lines, range(i + 1, part.stop), len(found[1]))
-            text = " ".join([text[found.end() :].strip(), *continued]).strip()
-            yield Bullet(at=i, indent=len(found[1].expandtabs(4)), text=text)
+            whole = " ".join([text[found.end() :].strip(), *continued]).strip()
+            yield Bullet(i, len(found[1].expandtabs(4)), found[2] is not None, whole)
 
 
 def _continued(lines: Lines, below: range, mark: int) -> Iterator[str]:
@@ -114,19 +122,57 @@ def unbulleted(text: str) -> tuple[bool, str]:
     return found is not None, text[found.end() :].strip() if found else text.strip()
 
 
-def read_items(body: Body, *, title: str) -> tuple[Item, ...]:
-    """The work items and criteria of a phase in the order of the text; the phase itself when it lists none."""
-    found = [*_listed(body, "W", "work item"), *_listed(body, "C", "acceptance criteria")]
-    return tuple(found) or (Item(WHOLE_PHASE, title, body.first + 1),)
+# --- items ------------------------------------------------------------------------------------------------
 
 
-def _listed(body: Body, letter: str, title: str) -> list[Item]:
-    found: list[Item] = []
-    for part in body.parts(title):
-        # Items are directly below the heading; only where there are none, sub-headings group them.
-        for bullet in _top_level(body, part.direct) or _top_level(body, part.whole):
-            found.append(Item(f"{letter}{len(found) + 1}", bullet.text, bullet.at + 1))
+def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+    """The work items and criteria of a phase in the order of the text, and the criteria that a person must check.
+
+    The phase itself is the only item when it lists none.
+    """
+    manual = {i for part in body.parts if _MANUAL.match(part.title) for i in part.whole}
+    checked = [part for part in body.parts if _CRITERIA.match(part.title)]
+    criteria = _entries(body, checked, without=manual)
+    without = manual | {i for part in checked for i in part.whole}
+    work = _entries(body, [part for part in body.parts if _WORK.match(part.title)], without=without)
+    whole = Part("", range(body.first + 1, body.end), range(0))
+    work = work or _boxes(body, whole.whole, without) or _headed(body, whole) or _paragraphs(body, whole, without)
+    found = [Item(f"W{n}", text, at + 1) for n, (at, text) in enumerate(sorted(work.items()), 1)]
+    found += [Item(f"C{n}", text, at + 1) for n, (at, text) in enumerate(sorted(criteria.items()), 1)]
+    sign_off = tuple(bullet.text for bullet in _top_level(body, range(body.first, body.end)) if bullet.at in manual)
+    return tuple(found) or (Item(WHOLE_PHASE, title, body.first + 1),), sign_off
+
+
+def _entries(body: Body, parts: list[Part], *, without: set[int]) -> dict[int, str]:
+    """The entries of some parts by their lines.
+
+    They are directly below the heading. Only where there are none, sub-headings name them or group them.
+    """
+    found: dict[int, str] = {}
+    end = 0
+    for part in parts:
+        if part.whole.start < end:
+            continue  # within the part before it
+        end = part.whole.stop
+        found |= (
+            _listed(body, part.direct, without)
+            or _headed(body, part)
+            or _listed(body, part.whole, without)
+            or _paragraphs(body, part, without)
+        )
     return found
+
+
+def _listed(body: Body, part: range, without: set[int]) -> dict[int, str]:
+    """The boxes of a part; its bullets where it has no box."""
+    return _boxes(body, part, without) or {b.at: b.text for b in _top_level(body, part) if b.at not in without}
+
+
+def _boxes(body: Body, part: range, without: set[int]) -> dict[int, str]:
+    found = [bullet for bullet in bullets(body.lines, part) if bullet.is_box and bullet.at not in without]
+    optional = {box.at for box in body.lines.boxes_in(part.start, part.stop) if box.optional}
+    least = min((bullet.indent for bullet in found), default=0)
+    return {b.at: b.text for b in found if b.indent < least + 2 and b.at not in optional}
 
 
 def _top_level(body: Body, part: range) -> list[Bullet]:
@@ -134,12 +180,31 @@ def _top_level(body: Body, part: range) -> list[Bullet]:
     return [bullet for bullet in found if bullet.indent < found[0].indent + 2]
 
 
+def _headed(body: Body, part: Part) -> dict[int, str]:
+    """The sub-headings `#### 1.1 Title` of a part."""
+    found = {}
+    for other in body.parts:
+        at = other.whole.start - 1
+        name = read_name(other.title) if at in part.whole and body.lines.texts[at].startswith("#") else None
+        if name is not None and name.strong and name.title and name.id[0].isdigit():
+            found[at] = other.title
+    return found
+
+
+def _paragraphs(body: Body, part: Part, without: set[int]) -> dict[int, str]:
+    lines = ((i, body.lines.texts[i]) for i in part.whole if i not in without and not body.lines.inert[i])
+    return {i: text.strip() for i, text in lines if _PARAGRAPH.match(text)}
+
+
+# --- paths and execution ----------------------------------------------------------------------------------
+
+
 def read_paths(body: Body, label: str) -> tuple[str, ...]:
     """The path patterns of a line `Touches:` or `Allows:`, of the list below it, or of a part with that heading."""
     index, value = body.labels.get(label, (-1, ""))
     if value:
         return _paths(_split_at_commas(value))
-    parts = [range(index + 1, body.end)] if index >= 0 else [part.direct for part in body.parts(label)]
+    parts = [range(index + 1, body.end)] if index >= 0 else [part.direct for part in body.named(label)]
     listed: list[str] = []
     for part in parts:
         for line in part:
@@ -169,13 +234,11 @@ def _paths(entries: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_execution(body: Body) -> Execution:
-    index, value = body.labels.get("execution", (-1, ""))
-    value = value.strip("`* \t")
-    if not value:
-        return Execution()
+def read_execution(body: Body) -> tuple[str, str]:
+    """How the phase is worked (`worktree`, `direct` or `delegate …`), and the value if it is none of these."""
+    value = body.labels.get("execution", (-1, ""))[1].strip("`* \t")
     word, _, rest = value.partition(" ")
     word = word.strip("`*.,;:").lower()
     if word not in ("worktree", "direct", "delegate"):
-        return Execution(line=index + 1, unknown=value)
-    return Execution(how=f"delegate {rest.strip()}".strip() if word == "delegate" else word, line=index + 1)
+        return "worktree", value
+    return f"delegate {rest.strip()}".strip() if word == "delegate" else word, ""

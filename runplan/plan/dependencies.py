@@ -1,4 +1,7 @@
-"""The phases that a phase waits for: its `Depends:` line, else the prose of its Dependencies."""
+"""The phases that a phase waits for: its `Depends:` line, else the prose of its Dependencies.
+
+A phase that a sentence names is waited for, unless the sentence denies it, recommends it, or says what comes later.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.plan.body import unbulleted
+from runplan.plan.ids import key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.plan.body import Body
-
-#: Parts of a `Depends:` line; compiled when there is one.
-_ENTRY = r"[,;]| and | & "
-_PHASE = r"(?i:phases? )"
 
 
 class Quote(Struct, frozen=True):
@@ -31,87 +31,261 @@ class Depends(Struct, frozen=True):
     unread: tuple[Quote, ...] = ()  #: sentences that name no phase of this plan
 
 
-def read_depends(body: Body, *, own: str, known: Mapping[str, str]) -> Depends:
-    """The dependencies of the phase `own`, in a plan with the phases `known` (key to id, in tracker order)."""
+class Phases(Struct, frozen=True):
+    """The phases of a plan, seen from one of them."""
+
+    known: Mapping[str, str]  #: key to id, in the order of the plan
+    own: str
+    unit: str = "phase"  #: the word for them
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
+_LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
+_RANGE = frozenset({"–", "-", "to", "through", ".."})
+_NONE = _words(r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)")
+_CODE = re.compile(r"`([^`]*)`")
+_LINKED = re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
+_ASIDE = re.compile(r" ?\(([^()]*)\)")
+_PLAN_NAME = re.compile(r"[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md")
+_OF_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|another|[^ ]+\.md)")
+_SENTENCE = re.compile(r"[.!?](?= |\Z)|;")
+_EXPLAINED = re.compile(r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])")
+_APART = _words(
+    r"\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated)\b"
+    r"|(?:\bnot|n't|\bnever|\bno(?! dependenc\w+ (?:other|except|but|apart))) .{0,60}?"
+    r"\b(?:depend|requir|need|block|gate|prerequisite|wait)"
+)
+_SOFT = _words(r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b")
+_LANDED = _words(r"(?:already |has )?(?:landed|done|complete|completed|merged|shipped)\b")
+_OPTIONAL_ASIDE, _LANDED_ASIDE = "\x01", "\x02"  # stand for "(optional …)" and "(landed …)" right after a phase
+_NOT_BEFORE = _words(r"(?:not|never|n't) (?:[a-z]{1,20} ){0,3}before ")
+#: The phases after these words wait for this one.
+_ONWARD = _words(
+    r"\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?|prerequisite (?:for|of)"
+    r"|(?:consumed|used|needed|required) by)\b"
+)
+_EARLIER, _EACH = r"(?:previous|prior|earlier|preceding|above)", r"(?:all|every|each)(?: of)?(?: the)?"
+#: Phrases that stand for all phases before this one, the last one, the later ones, all others.
+_PHRASES = tuple(
+    _words(rf"\b(?:{phrase})")
+    for phrase in (
+        rf"{_EACH} {_EARLIER}(?: phases?| ones?)?\b|(?:the )?{_EARLIER} phases\b"
+        rf"|(?:everything|(?:{_EACH} )?phases?) (?:above|before (?:this|it))\b(?: phase| one)?",
+        rf"(?:the )?{_EARLIER} (?:phase|one)\b",
+        rf"(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b",
+        rf"{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))",
+    )
+)
+_LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
+_MENTION = re.compile(rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth(?: of)?|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})")
+#: "1, 2a", "requires 1 and 2": a clause may begin with ids without the word Phase.
+_BARE = _words(
+    rf"(?:(?:requires?|needs?|after|depends on|builds on|follows) )?({_LIST})"
+    r"(?=\Z| (?:must|has|have|is|are|should) |[\x01\x02])"
+)
+_CLAUSE = _words(
+    r",? but (?!is |are |was |were |not )|,? while |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
+    r"|(?:, and |, | and )(?=phases? [^ ]{1,20}(?: (?:—|--|–) |: ))"
+)
+#: "Phase 6 reads this file": the other phase is the one that waits.
+_WAITING = _words(r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) ")
+
+
+def read_depends(body: Body, phases: Phases) -> Depends:
     for label in ("depends", "depends on"):
         if label in body.labels:
             index, value = body.labels[label]
-            return _from_line(value, index + 1, own, known)
-    paragraphs = list(_paragraphs(body))
-    return _from_prose(paragraphs, own, known) if paragraphs else Depends()
-
-
-def _from_prose(paragraphs: list[tuple[int, str]], own: str, known: Mapping[str, str]) -> Depends:
-    from runplan.plan import prose  # slow to import: two dozen patterns
-
-    if prose.says_none(paragraphs[0][1]):
-        return Depends()
-    hard: dict[str, None] = {}
-    soft: dict[str, None] = {}
+            return _from_line(value, index + 1, phases)
+    found = _Found([], [], [])
     unknown, unread = list[Quote](), list[Quote]()
-    for index, text in paragraphs:
-        if prose.says_none(text):
+    for index, text in _paragraphs(body):
+        if _NONE.match(text):
+            if not found.hard and not unread:
+                return Depends()
             continue
-        found = prose.read_prose(text, own=own, known=known)
-        hard |= dict.fromkeys(found.hard)
-        soft |= dict.fromkeys(found.soft)
+        found.unknown, found.names_phases = [], False
+        _read_prose(text, phases, found)
         unknown += [Quote(index + 1, id_) for id_ in found.unknown]
-        if not found.phases:
+        if not found.names_phases:
             unread.append(Quote(index + 1, text[:200].rstrip(".")))
-    hard.pop(own, None)
-    softly = tuple(id_ for id_ in soft if id_ != own and id_ not in hard)
-    return Depends(tuple(hard), softly, tuple(unknown), tuple(unread))
+    hard = tuple(id_ for id_ in dict.fromkeys(found.hard) if id_ != phases.own)
+    soft = tuple(id_ for id_ in dict.fromkeys(found.soft) if id_ not in (phases.own, *hard))
+    return Depends(hard, soft, tuple(unknown), tuple(unread))
 
 
-def _from_line(value: str, line: int, own: str, known: Mapping[str, str]) -> Depends:
+def _from_line(value: str, line: int, phases: Phases) -> Depends:
     """A `Depends:` line: a list of ids and ranges."""
-    from runplan.plan import prose  # only for phases that wait for something
-
     value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
-    if prose.says_none(value) or not value:
+    if _NONE.match(value) or not value:
         return Depends()
-    spelled = prose.spelled_out("all phases" if value.lower() == "all" else value, own=own, known=known)
+    spelled = _spelled_out("all phases" if value.lower() == "all" else value, phases)
     hard: list[str] = []
     unknown: list[Quote] = []
-    for entry in re.split(_ENTRY, spelled):
-        words = re.sub(_PHASE, "", entry.partition("(")[0].strip(), count=1)
-        ids, strangers = prose.resolve(words, known)
-        hard += ids if spelled == value else [id_ for id_ in ids if id_ != own]
+    for entry in re.split(r"[,;]| and | & ", spelled):
+        words = re.sub(r"(?i:phases? )", "", entry.partition("(")[0].strip(), count=1)
+        ids, strangers = resolve(words, phases.known)
+        hard += ids if spelled == value else [id_ for id_ in ids if id_ != phases.own]
         if words and (strangers or not ids):
             unknown.append(Quote(line, words[:80]))
     return Depends(hard=tuple(dict.fromkeys(hard)), unknown=tuple(unknown))
 
 
+def _spelled_out(text: str, phases: Phases) -> str:
+    """The text with the plan's word for a phase replaced by Phase, and "all previous phases" by the ids it stands for.
+
+    A phrase that stands for no phase is replaced by the phase's own id, which is never waited for.
+    """
+    if phases.unit != "phase":
+        text = re.sub(rf"\b{phases.unit}(?=s?\b)", "Phase", text, flags=re.IGNORECASE)
+    order = list(phases.known.values())
+    before, after = order[: order.index(phases.own)], order[order.index(phases.own) + 1 :]
+    groups = (before, before[-1:], after, [*before, *after])
+    for phrase, ids in zip(_PHRASES, groups, strict=True):
+        text = phrase.sub(f"Phases {', '.join(ids or [phases.own])}", text)
+    return text
+
+
+def resolve(listed: str, known: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The ids of a list like `1, 2a and 4–6`, ranges by tracker order; and those that are no phase."""
+    ids: list[str] = []
+    unknown: list[str] = []
+    is_range = False
+    for token in re.findall(rf"\bthrough\b|{_ID}|–|-|\.\.", listed):
+        found = [] if token in _RANGE else _known(token, known)
+        if is_range and len(found) == 1:
+            found = _between(ids[-1], found[0], known)
+        ids += found
+        if not found and token not in _RANGE and _has_digit(token):
+            unknown.append(token)
+        is_range = bool(ids) and (token in _RANGE or (is_range and not found))
+    return list(dict.fromkeys(ids)), unknown
+
+
+def _known(token: str, known: Mapping[str, str]) -> list[str]:
+    if (id_ := known.get(key(token))) is not None:
+        # Letters alone are words too: "Phase 1 and a test" names no phase A.
+        return [id_] if id_ == token or _has_digit(token) else []
+    first, _, last = token.partition("-")
+    if last and key(first) in known and key(last) in known:
+        return _between(known[key(first)], known[key(last)], known)
+    if parts := [id_ for id_ in known.values() if token.isdigit() and re.match(rf"{token}[A-Za-z]", id_)]:
+        return parts  # "Phase 1" of a plan with 1a and 1b is both
+    whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c; "Phase 3.5" is a phase of its own
+    return _known(whole, known) if any(char.isalpha() for char in whole) else []
+
+
+def _has_digit(text: str) -> bool:
+    return any(char.isdigit() for char in text)
+
+
+def _between(first: str, last: str, known: Mapping[str, str]) -> list[str]:
+    order = list(known.values())
+    a, b = sorted((order.index(first), order.index(last)))
+    return order[a : b + 1]
+
+
+# --- prose ------------------------------------------------------------------------------------------------
+
+
+class _Found(Struct):
+    hard: list[str]
+    soft: list[str]
+    unknown: list[str]  #: ids the plan does not have
+    names_phases: bool = False  #: also to deny a dependency
+
+
+def _read_prose(text: str, phases: Phases, found: _Found) -> None:
+    of_own = _words(rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phases.own)}(?![\w-]|\.\w)")
+    for sentence in _SENTENCE.split(_spelled_out(_plain(text, phases.known), phases)):
+        for clause in map(str.strip, _CLAUSE.split(sentence)):
+            if of_own.search(clause):
+                found.names_phases = True  # another phase waits for this one
+            else:
+                _read_clause(clause, phases, found)
+
+
+def _read_clause(clause: str, phases: Phases, found: _Found) -> None:
+    head, tail = _explained(clause, phases)
+    is_soft = (_SOFT.search(head) or _SOFT.match(tail)) is not None and "must" not in clause.lower()
+    is_apart = not is_soft and (_APART.search(head) or _APART.match(tail) or tail.lower().startswith("not"))
+    onward = None if _NOT_BEFORE.search(head) else _ONWARD.search(head)
+    for mention in _mentions(head, phases):
+        ids, strangers = resolve(mention[1], phases.known)
+        found.names_phases = found.names_phases or bool(ids or strangers)
+        is_waiting = ids != [phases.own] and _WAITING.match(head, mention.end()) is not None
+        if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
+            continue
+        aside = head[mention.end() : mention.end() + 1]
+        firm = 0 if is_soft else len(ids) - (aside == _OPTIONAL_ASIDE)
+        found.hard += ids[:firm]
+        found.soft += ids[firm:]
+        found.unknown += [] if is_soft or aside in (_OPTIONAL_ASIDE, _LANDED_ASIDE) else strangers
+
+
+def _explained(clause: str, phases: Phases) -> tuple[str, str]:
+    """A clause like "Phases 1, 2 — why" in two parts; the second is "" where no phase precedes the dash."""
+    marks = (mark for mark in _EXPLAINED.finditer(clause) if next(_mentions(clause[: mark.start()], phases), None))
+    mark = next(marks, None)
+    return (clause[: mark.start()], clause[mark.end() :]) if mark else (clause, "")
+
+
+def _mentions(clause: str, phases: Phases) -> Iterator[re.Match[str]]:
+    bare = _BARE.match(clause)
+    if bare is not None and _are_ids(bare[1], phases.known):
+        yield bare
+        return
+    for mention in _MENTION.finditer(clause):
+        before = clause[: mention.start()].rstrip()[-80:].rpartition(" ")[2].removesuffix("'s")
+        if not (_PLAN_NAME.fullmatch(before) or _OF_PLAN.match(clause, mention.end())):
+            yield mention
+
+
+def _are_ids(listed: str, known: Mapping[str, str]) -> bool:
+    words = [word for word in re.findall(_ID, listed) if word.lower() not in ("and", "or", "to", "through")]
+    is_strange = any(not _has_digit(word) and word not in known.values() for word in words)
+    return not is_strange and bool(resolve(listed, known)[0])
+
+
+def _plain(text: str, known: Mapping[str, str]) -> str:
+    """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
+
+    def code(found: re.Match[str]) -> str:
+        return found[1] if key(found[1]) in known or _PLAN_NAME.fullmatch(found[1]) else ""
+
+    def aside(found: re.Match[str]) -> str:
+        words = found[1].strip()
+        return _OPTIONAL_ASIDE if _SOFT.match(words) else _LANDED_ASIDE if _LANDED.match(words) else ""
+
+    plain = _ASIDE.sub(aside, _ASIDE.sub(aside, _CODE.sub(code, _LINKED.sub(r"\1", text)).replace("*", "")))
+    return " ".join(plain.partition("(")[0].split())
+
+
 def _paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     """The paragraphs and list items of the Dependencies, with the line each begins on."""
-    parts = [part.direct for title in ("dependenc", "depends") for part in body.parts(title)]
+    texts = body.lines.texts
+    parts = [part.direct for title in ("dependenc", "depends") for part in body.named(title)]
     if not parts and "dependencies" in body.labels:
         index, value = body.labels["dependencies"]
         if value:
             yield index, value
-        parts = [_below(body, index, has_value=bool(value))]
+        first = index + 1 if value or texts[index + 1 : index + 2] != [""] else index + 2
+        last = first
+        while last < body.end and texts[last].strip() and not texts[last].startswith(("#", "**")):
+            last += 1
+        parts = [range(first, last)]
     for part in parts:
         begin, block = 0, list[str]()
-        for i in part:
-            is_bullet, text = unbulleted(body.lines.texts[i])
+        for i in [*part, -1]:
+            is_bullet, text = unbulleted(texts[i]) if i >= 0 and not body.lines.inert[i] else (False, "")
             if is_bullet and not text:
-                text = body.lines.texts[i].strip("-*+.) \t")  # a lone "2." is an id, not a number of a list
-            if block and (is_bullet or not text or body.lines.inert[i]):
+                text = texts[i].strip("-*+.) \t")  # a lone "2." is an id, not a number of a list
+            if block and (is_bullet or not text):
                 yield begin, " ".join(block)
                 block = []
-            if text and not body.lines.inert[i] and text.strip("-*_ "):
+            if text.strip("-*_ "):
                 begin = begin if block else i
                 block.append(text)
-        if block:
-            yield begin, " ".join(block)
-
-
-def _below(body: Body, index: int, *, has_value: bool) -> range:
-    """The lines of a label's paragraph below its own line; without a value a list may follow after a blank line."""
-    texts = body.lines.texts
-    end = index + 1
-    if not has_value and end + 1 < body.end and not texts[end].strip() and unbulleted(texts[end + 1])[0]:
-        end += 1
-    while end < body.end and texts[end].strip() and not texts[end].startswith(("#", "**")):
-        end += 1
-    return range(index + 1, end)

@@ -13,15 +13,20 @@ from runplan.errors import NotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
+#: The words that a heading may call its phase.
+UNITS = (
+    *("phase", "task", "stage", "step", "milestone", "part", "session", "sprint", "chunk", "issue"),
+    "iteration",
+)
 #: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.
 _ID = re.compile(
     r"(?:[A-Za-z]{0,3}[0-9]{1,4}[A-Za-z]{0,3}|[A-Za-z]{1,2}|[IVXivx]{1,4})"
     r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2})){0,4}(?![A-Za-z0-9])"
 )
-_PHASE = re.compile(r"phase[ \t]+", re.IGNORECASE)
+_UNIT = re.compile(rf"({'|'.join(UNITS)})[ \t]+#?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]*")
-_MARKS = "*_`~ \t\r"
+_LEAD = re.compile(r"[*_`~]*")
+_MARKS = "*_`~ \t"
 
 
 class Named(Struct, frozen=True):
@@ -30,23 +35,41 @@ class Named(Struct, frozen=True):
     id: str
     title: str
     strong: bool  #: a separator or nothing follows the id; else a title follows after a blank only
-    phase: bool  #: it begins with the word Phase
+    unit: str  #: the word before the id in lower case, one of UNITS; "" for none
 
 
 def read_name(text: str) -> Named | None:
     """The id and title a text begins with; None when it begins with no id."""
-    text = _without_link(text.strip(_MARKS)).strip(_MARKS)
-    word = _PHASE.match(text)
-    begin = word.end() if word else 0
-    found = _ID.match(text, begin)
+    text = _unwrapped(_without_link(_unwrapped(text.strip())))
+    lead = _LEAD.match(text)
+    begin = lead.end() if lead else 0
+    unit = _UNIT.match(text, begin)
+    found = _ID.match(text, unit.end() if unit else begin)
     if found is None:
         return None
     separator = _SEPARATOR.match(text, found.end())
     strong = separator is not None or not text[found.end() :].strip(_MARKS)
     if not strong and not (text[found.end()] in " \t" and any(c.isdigit() for c in found.group())):
         return None
-    rest = text[separator.end() if separator else found.end() :]
-    return Named(id=found.group(), title=rest.strip(_MARKS), strong=strong, phase=word is not None)
+    end = separator.end() if separator else found.end()
+    rest = text[end:].strip()
+    if begin and text[:begin] not in text[begin:end]:
+        rest = rest.replace(text[:begin], "", 1).strip()  # `**4a: Title** text`
+    return Named(
+        id=found.group(),
+        title=rest if rest.strip(_MARKS) else "",
+        strong=strong,
+        unit=(unit[1] if unit else "").lower(),
+    )
+
+
+def _unwrapped(text: str) -> str:
+    """The text without emphasis around all of it; marks within it stay."""
+    for mark in ("**", "__", "~~", "*", "_", "`"):
+        inner = text[len(mark) : -len(mark)]
+        if text.startswith(mark) and text.endswith(mark) and inner and mark not in inner:
+            return _unwrapped(inner.strip())
+    return text
 
 
 def _without_link(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,25 +11,19 @@ from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
-from runplan.plan.body import Execution, Item, body_of, read_execution, read_items, read_paths
-from runplan.plan.dependencies import Depends, read_depends
-from runplan.plan.formats import Status, says_complete
+from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths
+from runplan.plan.dependencies import Depends, Phases, Quote, read_depends
 from runplan.plan.frontmatter import FrontMatter
 from runplan.plan.ids import key
-from runplan.plan.layout import Format, Layout, Remark, lay_out
+from runplan.plan.marks import Status, says_complete
+from runplan.plan.reading import Format, Reading, Remark
+from runplan.plan.recognise import other_reading, recognise
 from runplan.plan.scan import Lines, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Format", "Item", "Kind", "Phase", "Plan", "Remark", "Status", "kind_of", "parse"]
-
-
-class Kind(StrEnum):
-    PLAN = "plan"
-    CANARY = "canary"
-    ISSUE_TRACKER = "issue-tracker"
-    REFERENCE = "reference"  #: says `executable: false`
+__all__ = ["Format", "Item", "Phase", "Plan", "Remark", "Status", "other_way", "parse"]
 
 
 class Phase(Struct, frozen=True):
@@ -49,6 +42,11 @@ class Phase(Struct, frozen=True):
     allows: tuple[str, ...]  #: path patterns: where tests may be removed, and guarded files changed
     execution: str  #: "worktree", "direct" or "delegate …"
     items: tuple[Item, ...]
+    sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
+
+    @property
+    def needs_sign_off(self) -> bool:
+        return bool(self.sign_off)
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -58,6 +56,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     complete: bool  #: its front matter says so, or every phase is done
     issues: tuple[int, ...]
     format: Format
+    read_as: str  #: the format in words: "Kiro tasks"
     phases: tuple[Phase, ...]  #: in tracker order
     remarks: tuple[Remark, ...]  #: in the order of lines
 
@@ -80,13 +79,14 @@ def _parse(text: bytes, path: str) -> Plan:
         raise PlanUnreadable(f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to work on it")
     for name in ("status", "completed"):
         frontmatter.require_settable(front, name, path=path)
-    lines, layout = lay_out(text, path)
-    drafts = list(_drafts(lines, layout))
+    lines, reading = lay_out(text, path)
+    drafts = list(_drafts(lines, reading))
     phases = tuple(draft.phase for draft in drafts)
     _refuse_unknown(drafts, path)
     _refuse_cycle(phases, path)
     status = (front.get("status") or "").strip().lower()
-    remarks = [*layout.remarks, *_about_text(lines), *_about_marks(layout), *_about_phases(drafts)]
+    remarks = [*reading.remarks, *_about_text(lines), *_about_boxes(lines, reading), *_about_marks(reading)]
+    remarks += [remark for draft in drafts for remark in _about_draft(draft)]
     left = [phase for phase in phases if phase.status is not Status.DONE]
     if left and says_complete(status):
         ids = ", ".join(phase.id for phase in left)
@@ -97,19 +97,26 @@ def _parse(text: bytes, path: str) -> Plan:
         status=status,
         complete=says_complete(status) or not left,
         issues=_issues(front),
-        format=layout.format,
+        format=reading.format,
+        read_as=reading.name,
         phases=phases,
         remarks=tuple(sorted(remarks, key=lambda remark: remark.line)),
     )
 
 
-def kind_of(path: str, *, executable: bool) -> Kind:
-    name = path.rpartition("/")[2]
-    if name.startswith("CANARY"):
-        return Kind.CANARY
-    if name.endswith("_ISSUES.md"):
-        return Kind.ISSUE_TRACKER
-    return Kind.PLAN if executable else Kind.REFERENCE
+@lru_cache(maxsize=2)  # a phase reads the same text when it begins, when it lands and when its row is set
+def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
+    """The lines of a plan and the place of every phase; a plan without statuses is refused."""
+    lines = scan(text, path=path)
+    front = frontmatter.read(lines)
+    return lines, recognise(lines, path, wanted=(front.get("format") or "").lower() if front else "")
+
+
+def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
+    """The reading of an ambiguous plan, and the other one that is possible."""
+    lines, reading = lay_out(text, path)
+    other = other_reading(lines, path, reading)
+    return (reading, other) if other is not None else None
 
 
 class _Draft(Struct, frozen=True):
@@ -117,17 +124,20 @@ class _Draft(Struct, frozen=True):
 
     phase: Phase
     depends: Depends
-    execution: Execution
+    execution: Quote | None  #: its line, if it has an unknown value
 
 
-def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
-    known = {key(place.id): place.id for place in layout.places}
-    headings = [heading.at for heading in lines.headings]
-    for place in layout.places:
-        within = lines.headings[bisect_left(headings, place.first) : bisect_left(headings, place.end)]
-        body = body_of(lines, place.first, place.end, within)
-        depends = read_depends(body, own=place.id, known=known)
-        execution = read_execution(body)
+def _drafts(lines: Lines, reading: Reading) -> Iterator[_Draft]:
+    known = {key(place.id): place.id for place in reading.places}
+    for place in reading.places:
+        begin, end = (bisect_left(lines.headings, at, key=lambda h: h.at) for at in (place.first, place.end))
+        body = body_of(lines, place.first, place.end, lines.headings[begin:end])
+        depends = read_depends(body, Phases(known, place.id, reading.unit))
+        items, sign_off = read_items(body, title=place.title)
+        if place.entries:
+            named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))
+            items = (*named, *(item for item in items if item.id.startswith("C")))
+        execution, unknown = read_execution(body)
         phase = Phase(
             id=place.id,
             title=place.title,
@@ -136,24 +146,26 @@ def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
             text=lines.between(place.first, place.end),
             line=place.at + 1,
             heading_line=place.first + 1,
-            depends=depends.hard,
+            depends=tuple(dict.fromkeys((*depends.hard, *place.depends))),
             soft=depends.soft,
-            touches=read_paths(body, "touches"),
+            touches=read_paths(body, "touches") or place.touches,
             allows=read_paths(body, "allows"),
-            execution=execution.how,
-            items=read_items(body, title=place.title),
+            execution=execution,
+            items=items,
+            sign_off=sign_off,
         )
-        yield _Draft(phase=phase, depends=depends, execution=execution)
+        strange = Quote(body.labels["execution"][0] + 1, unknown) if unknown else None
+        yield _Draft(phase=phase, depends=depends, execution=strange)
 
 
 def _title(lines: Lines, path: str) -> str:
     first = next((heading.text for heading in lines.headings if heading.level == 1), "")
-    word = re.match(r"plan[ \t]*[:—–-][ \t]*", first, re.IGNORECASE)
+    word = re.match(r"(?:plan|tasks)[ \t]*[:—–-][ \t]*", first, re.IGNORECASE)
     return first[word.end() if word else 0 :] or path.rpartition("/")[2].removesuffix(".md")
 
 
 def _issues(front: FrontMatter) -> tuple[int, ...]:
-    numbers = (value.strip("# \t") for value in front.every("issue"))
+    numbers = (entry.value.strip("# \t") for entry in front.entries if entry.key == "issue")
     return tuple(dict.fromkeys(int(n) for n in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", n)))
 
 
@@ -190,6 +202,9 @@ def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
                 trail[after] = iter(open_[after].depends)
 
 
+# --- remarks ----------------------------------------------------------------------------------------------
+
+
 def _about_text(lines: Lines) -> Iterator[Remark]:
     if lines.texts[0] == "---" and not lines.front:
         yield Remark(1, "the front matter is never closed by a line ---; it is ignored")
@@ -197,8 +212,26 @@ def _about_text(lines: Lines) -> Iterator[Remark]:
         yield Remark(lines.open_fence + 1, "this fence is never closed; the text after it is ignored")
 
 
-def _about_marks(layout: Layout) -> Iterator[Remark]:
-    for place in layout.places:
+def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
+    """The boxes that belong to no phase, by the heading above them, and those that are optional."""
+    owner: dict[int, str] = {i: place.id for place in reading.places for i in range(place.first, place.end)}
+    outside: dict[str, list[int]] = {}
+    optional: dict[str, list[int]] = {}
+    for box in lines.boxes:
+        if box.at not in owner and not any(place.at == box.at for place in reading.places):
+            heading = lines.heading_above(box.at)
+            outside.setdefault(heading.text if heading else "", []).append(box.at)
+        elif box.optional and box.at in owner:
+            optional.setdefault(owner[box.at], []).append(box.at)
+    for title, found in outside.items():
+        where = f"under {title[:60]!r}" if title else "above the first heading"
+        yield Remark(found[0] + 1, f"boxes {where} belong to no phase and are left out ({len(found)})")
+    for id_, found in optional.items():
+        yield Remark(found[0] + 1, f"optional boxes of phase {id_} are no work items and stay open ({len(found)})")
+
+
+def _about_marks(reading: Reading) -> Iterator[Remark]:
+    for place in reading.places:
         line, id_ = place.at + 1, place.id
         if place.mark.status is Status.IN_PROGRESS:
             yield Remark(line, f"phase {id_} is marked in progress; unless a live run owns it, it is todo")
@@ -206,14 +239,13 @@ def _about_marks(layout: Layout) -> Iterator[Remark]:
             yield Remark(line, f"the status of phase {id_} is unknown; it counts as todo")
 
 
-def _about_phases(drafts: Sequence[_Draft]) -> Iterator[Remark]:
-    for draft in drafts:
-        id_, depends, execution = draft.phase.id, draft.depends, draft.execution
-        for quote in depends.unread:
-            what = f"phase {id_} does not wait for this, it names no phase: {quote.text}"
-            yield Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'")
-        for quote in depends.unknown:
-            yield Remark(quote.line, f"phase {id_} depends on phase {quote.text}, which the plan does not have")
-        if execution.unknown:
-            what = f"phase {id_}: unknown execution {execution.unknown[:60]!r}"
-            yield Remark(execution.line, f"{what}; worktree is used")
+def _about_draft(draft: _Draft) -> Iterator[Remark]:
+    id_ = draft.phase.id
+    for quote in draft.depends.unread:
+        what = f"phase {id_} does not wait for this, it names no phase: {quote.text}"
+        yield Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'")
+    for quote in draft.depends.unknown:
+        yield Remark(quote.line, f"phase {id_} depends on phase {quote.text}, which the plan does not have")
+    if draft.execution:
+        what = f"phase {id_}: unknown execution {draft.execution.text[:60]!r}"
+        yield Remark(draft.execution.line, f"{what}; worktree is used")

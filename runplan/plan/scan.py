@@ -1,4 +1,4 @@
-"""Reads a plan file into lines that know their byte offsets, so that text can be spliced without loss.
+"""Reads a plan file into lines that know their byte offsets, with its headings and task boxes.
 
 A line ends at LF or CRLF; a lone CR is part of its line. Only a line that begins with three backticks at column 0
 opens or closes a fence: real plans nest fences badly, and every stricter reading loses phases.
@@ -6,6 +6,8 @@ opens or closes a fence: real plans nest fences badly, and every stricter readin
 
 from __future__ import annotations
 
+import re
+from bisect import bisect, bisect_left
 from functools import lru_cache
 from itertools import accumulate
 
@@ -15,6 +17,7 @@ from runplan.errors import PlanUnreadable
 
 MAX_BYTES = 5 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+_BOX = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])[ \t]+\[([^\]])\](\*?)(?=[ \t]|\Z)[ \t]*")
 
 
 class Heading(Struct, frozen=True):
@@ -23,6 +26,22 @@ class Heading(Struct, frozen=True):
     at: int
     level: int
     text: str
+    end: int  #: the line after its section. A level 1 heading ends none: it may be a comment in a badly nested fence.
+
+
+class Box(Struct, frozen=True):
+    """A task box, `- [ ] text`, outside of fences and front matter."""
+
+    at: int
+    indent: int
+    column: int  #: of the character between the brackets
+    sign: str  #: that character
+    optional: bool  #: `- [ ]* text`, as Kiro writes it
+    text: str  #: without the lines that continue it
+
+    @property
+    def ticked(self) -> bool:
+        return self.sign in "xX"
 
 
 class Lines(Struct, frozen=True, kw_only=True):
@@ -33,6 +52,7 @@ class Lines(Struct, frozen=True, kw_only=True):
     starts: list[int]  #: byte offset of each line's first character
     inert: list[bool]  #: front matter and fenced lines, fence marks included: never structure
     headings: tuple[Heading, ...]
+    boxes: tuple[Box, ...]
     front: int  #: index of the line that closes the front matter; 0 when there is none
     open_fence: int  #: index of a fence that is never closed; -1 when there is none
     eol: bytes  #: the line end of the first line
@@ -43,6 +63,16 @@ class Lines(Struct, frozen=True, kw_only=True):
     def start(self, index: int) -> int:
         """The byte offset of a line, or of the end of the text for the line after the last."""
         return self.starts[index] if index < len(self.starts) else len(self.raw)
+
+    def heading_above(self, index: int) -> Heading | None:
+        """The nearest heading above a line."""
+        place = bisect(self.headings, index, key=lambda heading: heading.at)
+        return self.headings[place - 1] if place else None
+
+    def boxes_in(self, first: int, end: int) -> tuple[Box, ...]:
+        """The boxes of lines first to end - 1."""
+        a, b = (bisect_left(self.boxes, at, key=lambda box: box.at) for at in (first, end))
+        return self.boxes[a:b]
 
     def between(self, first: int, end: int) -> str:
         """The text of lines first to end - 1, byte for byte."""
@@ -74,6 +104,7 @@ def _scan(raw: bytes, path: str) -> Lines:
         starts=starts,
         inert=inert,
         headings=_headings(texts, inert),
+        boxes=_boxes(texts, inert),
         front=front,
         open_fence=open_fence,
         eol=b"\r\n" if raw.partition(b"\n")[0].endswith(b"\r") else b"\n",
@@ -108,13 +139,26 @@ def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
 
 
 def _headings(texts: list[str], inert: list[bool]) -> tuple[Heading, ...]:
-    found = []
-    for i, text in enumerate(texts):
+    found: list[Heading] = []
+    border = [len(texts)] * 7  # by level: where the section of a heading above ends
+    for i in range(len(texts) - 1, -1, -1):
+        text = texts[i]
         if not text.startswith("#") or inert[i]:
             continue
         level = len(text) - len(text.lstrip("#"))
         if level <= 6 and text[level : level + 1] in (" ", "\t"):
             words = text[level:].strip().rsplit(None, 1)
             is_closed = len(words) == 2 and not words[1].strip("#")  # `## Title ##`
-            found.append(Heading(i, level, words[0].rstrip() if is_closed else text[level:].strip()))
+            found.append(Heading(i, level, words[0].rstrip() if is_closed else text[level:].strip(), border[level]))
+            if level > 1:
+                border[level:] = [i] * (7 - level)
+    return tuple(reversed(found))
+
+
+def _boxes(texts: list[str], inert: list[bool]) -> tuple[Box, ...]:
+    found = []
+    for i, text in enumerate(texts):
+        if "[" in text and not inert[i] and (box := _BOX.match(text)) is not None:
+            indent = len(box[1].expandtabs(4))
+            found.append(Box(i, indent, box.start(2), box[2], box[3] == "*", text[box.end() :].strip()))
     return tuple(found)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
-from runplan.plan.formats import WRITTEN, Status, cells, read_mark, says_complete, ticked
-from runplan.plan.ids import key, read_name
-from runplan.plan.layout import Format, Layout, Place, find_layout, lay_out, outside, what_is_missing
-from runplan.plan.scan import Lines, scan
+from runplan.plan.formats.table import other_table
+from runplan.plan.ids import key
+from runplan.plan.marks import WRITTEN, Status, says_complete
+from runplan.plan.model import lay_out
+from runplan.plan.reading import Format, Slot, Spot, WithoutStatuses, find_sections
+from runplan.plan.scan import scan
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from runplan.plan.formats import Section
     from runplan.plan.model import Phase, Plan
 
 _LANDED = re.compile(rb"[ \t]*\(`?[0-9a-f]{7,40}`?((?:,[^()]*)?)\)\Z")
-
-Edit: TypeAlias = tuple[int, int, bytes]  #: bytes from, up to, and their replacement
 
 
 def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
@@ -31,74 +30,66 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     """
     if status not in WRITTEN:
         raise ValueError(f"{status} is never written to a plan")
-    lines, layout = lay_out(text, path)
-    place = next((place for place in layout.places if key(place.id) == key(phase)), None)
+    lines, reading = lay_out(text, path)
+    place = next((place for place in reading.places if key(place.id) == key(phase)), None)
     if place is None:
-        ids = ", ".join(place.id for place in layout.places)
+        ids = ", ".join(place.id for place in reading.places)
         raise PlanUnreadable(f"{path}:1: there is no phase {phase}; the phases are {ids}")
-    if place.mark.known and place.mark.status is status and commit in ("", place.commit):
+    slots = {spot.slot for spot in place.spots}
+    keeps_commit = slots != {Slot.BOX}
+    if place.mark.known and place.mark.status is status and (commit in ("", place.commit) or not keeps_commit):
         return text
-    for begin, end, words in sorted(_edits(lines, layout.format, place, status, commit), reverse=True):
-        text = text[:begin] + words + text[end:]
+    words = WRITTEN[status]
+    if commit and Slot.COMMIT not in slots:
+        words = f"{words} (`{commit}`)" if Slot.CELL in slots else f"{words} ({commit})"
+    for spot in sorted(place.spots, key=lambda spot: spot.end, reverse=True):
+        match spot.slot:
+            case Slot.CELL:
+                edit = _cell(text, spot, words)
+            case Slot.COMMIT:
+                edit = _cell(text, spot, f"`{commit}`" if commit else "") if commit or place.commit else text
+            case Slot.LINE:
+                gap = b"" if text[spot.begin - 1 : spot.begin] in (b" ", b"\t") else b" "
+                edit = _spliced(text, spot.begin, spot.end, gap + words.encode())
+            case Slot.NEW_LINE:
+                added = f"**Status:** {words}".encode()
+                has_end = text[: spot.begin].endswith(b"\n")
+                edit = _spliced(text, spot.begin, spot.end, added + lines.eol if has_end else lines.eol + added)
+            case Slot.BOX:
+                edit = _spliced(text, spot.begin, spot.end, b"x" if status is Status.DONE else b" ")
+            case Slot.NOTE:
+                edit = _note(text, spot, commit.encode())
+        text = edit
     return text
 
 
-def _edits(lines: Lines, format_: Format, place: Place, status: Status, commit: str) -> list[Edit]:
-    words = WRITTEN[status]
-    match format_:
-        case Format.TRACKER:
-            return _row_edits(lines.raw, place, words, f"`{commit}`" if commit else "")
-        case Format.SECTIONS:
-            return [_line_edit(lines, place, f"{words} ({commit})" if commit else words)]
-        case Format.CHECKLIST:
-            return _box_edits(lines, place, status, commit)
+def _spliced(text: bytes, begin: int, end: int, words: bytes) -> bytes:
+    return text[:begin] + words + text[end:]
 
 
-def _row_edits(raw: bytes, place: Place, words: str, commit: str) -> list[Edit]:
-    if commit and place.commit_at is None:
-        words = f"{words} ({commit})"
-    edits = [_cell_edit(raw, place.status_at, words)] if place.status_at else []
-    if place.commit_at is not None and (commit or place.commit):
-        edits.append(_cell_edit(raw, place.commit_at, commit))
-    return edits
-
-
-def _cell_edit(raw: bytes, at: tuple[int, int], words: str) -> Edit:
+def _cell(text: bytes, spot: Spot, words: str) -> bytes:
     """Replaces a cell's content and keeps the blanks around it; an empty cell gets one on each side."""
-    begin, end = at
-    content = raw[begin:end]
+    content = text[spot.begin : spot.end]
     if not content.strip():
-        return begin, end, f" {words} ".encode()
+        return _spliced(text, spot.begin, spot.end, f" {words} ".encode())
     if not words and content == b" " + content.strip() + b" ":
-        return begin, end, b" "  # as people write an empty cell
-    begin += len(content) - len(content.lstrip())
-    return begin, begin + len(content.strip()), words.encode()
+        return _spliced(text, spot.begin, spot.end, b" ")  # as people write an empty cell
+    begin = spot.begin + len(content) - len(content.lstrip())
+    return _spliced(text, begin, begin + len(content.strip()), words.encode())
 
 
-def _line_edit(lines: Lines, place: Place, words: str) -> Edit:
-    if place.status_at is not None:
-        begin, end = place.status_at
-        gap = b"" if lines.raw[begin - 1 : begin] in (b" ", b"\t") else b" "
-        return begin, end, gap + words.encode()
-    at = lines.start(place.first + 1)
-    added = f"**Status:** {words}".encode()
-    return at, at, added + lines.eol if lines.raw[:at].endswith(b"\n") else lines.eol + added
-
-
-def _box_edits(lines: Lines, place: Place, status: Status, commit: str) -> list[Edit]:
-    assert place.status_at is not None
-    box: Edit = (*place.status_at, b"x" if status is Status.DONE else b" ")
-    begin = lines.starts[place.at]
-    content = lines.texts[place.at].encode().rstrip()
+def _note(text: bytes, spot: Spot, commit: bytes) -> bytes:
+    """Replaces the `(hash, note)` at the end of a box's line; a note was written by a person and stays."""
+    content = text[spot.begin : spot.end]
     landed = _LANDED.search(content, max(content.rfind(b"("), 0))
     note = landed[1] if landed else b""
     if not commit and (landed is None or note):
-        return [box]  # a note was written by a person and stays
-    at = begin + (landed.start() if landed else len(content))
-    if not commit and lines.raw[at - 1 : at] == b" ":
+        return text
+    at = spot.begin + (landed.start() if landed else len(content))
+    if not commit and text[at - 1 : at] == b" ":
         at -= 1  # it was added with the commit
-    gap = b"" if lines.raw[at - 1 : at] == b" " else b" "
-    return [box, (at, begin + len(content), gap + b"(" + commit.encode() + note + b")" if commit else b"")]
+    gap = b"" if text[at - 1 : at] == b" " else b" "
+    return _spliced(text, at, spot.end, gap + b"(" + commit + note + b")" if commit else b"")
 
 
 def complete(text: bytes, *, path: str, completed: str) -> bytes:
@@ -174,78 +165,37 @@ def missing(plan: Plan, phase: Phase) -> tuple[str, ...]:
 
 # --- check --fix -------------------------------------------------------------------------------------------
 
-#: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.
-_DONE_TITLE = re.compile(
-    r"✅|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
-    r"(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?[`#v]?[0-9a-f][\w.:#-]{0,40}`?)?[)\]]?[ \t]*\Z",
-    re.IGNORECASE,
-)
 
+def add_tracker(text: bytes, *, path: str) -> bytes:
+    """The plan with a tracker above its first phase; a plan with a tracker or status lines is returned
+    unchanged.
 
-class Fixed(Struct, frozen=True):
-    text: bytes
-    notes: tuple[str, ...] = ()  #: which phases are not simply todo, and why
-
-
-def add_tracker(text: bytes, *, path: str) -> Fixed:
-    """The plan with a tracker above its first phase; a plan with statuses is returned unchanged.
-
-    Finished work stays finished: a phase is done if its heading, all its boxes or the front matter say so.
     Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name, or another
     table has the statuses.
     """
-    lines = scan(text, path=path)
-    found = find_layout(lines, path=path)
-    if isinstance(found, Layout):
-        return Fixed(text)
-    if not found.sections:
-        raise PlanUnreadable(what_is_missing(lines, (), path))
-    _refuse_other_table(lines, found.sections, path)
-    front = frontmatter.read(lines)
-    is_complete = front is not None and says_complete(front.get("status") or "")
-    statuses = [_status(lines, section, is_complete=is_complete) for section in found.sections]
-    made = _with_tracker(lines, found.sections, [status for status, _ in statuses])
-    return Fixed(made, tuple(note for _, note in statuses if note))
-
-
-def _status(lines: Lines, section: Section, *, is_complete: bool) -> tuple[Status, str]:
-    """The status that the section itself shows, and a note about it for a person."""
-    done, boxes = ticked(lines, section)
-    if is_complete:
-        return Status.DONE, f"phase {section.id} is done: the front matter says that the plan is complete"
-    if _DONE_TITLE.search(section.title):
-        return Status.DONE, f"phase {section.id} is done: its heading says so"
-    if boxes and done == boxes:
-        return Status.DONE, f"phase {section.id} is done: all its boxes are ticked"
-    if done:
-        remedy = f"if it is finished, write {WRITTEN[Status.DONE]} into its row"
-        return Status.TODO, f"phase {section.id} is todo: {done} of {boxes} boxes are ticked; {remedy}"
-    return Status.TODO, ""
-
-
-def _refuse_other_table(lines: Lines, sections: tuple[Section, ...], path: str) -> None:
-    """Refuse to add a tracker if a table with other column names marks phases as done."""
-    ids = {key(section.id) for section in sections}
-    for i in (i for part in outside(lines, sections) for i in part):
-        text = lines.texts[i]
-        if lines.inert[i] or not text.lstrip().startswith("|"):
-            continue
-        row = [cell.of(text) for cell in cells(text)]
-        names = [name.id for name in map(read_name, row) if name is not None and key(name.id) in ids]
-        if names and any(read_mark(cell).status is Status.DONE for cell in row):
-            raise PlanUnreadable(
-                f"{path}:{i + 1}: this table says that phase {names[0]} is done, so no tracker was added; to make "
-                "the table the tracker, call its columns Phase and Status"
-            )
-
-
-def _with_tracker(lines: Lines, sections: tuple[Section, ...], statuses: list[Status]) -> bytes:
-    """The text with the tracker before the first phase, or before the level 2 heading above it."""
+    statuses = {}
+    try:
+        lines, reading = lay_out(text, path)
+    except WithoutStatuses:
+        lines = scan(text, path=path)
+        front = frontmatter.read(lines)
+        is_done = front is not None and says_complete(front.get("status") or "")
+    else:
+        if reading.format is not Format.SECTIONS or any(place.spots[0].slot is Slot.LINE for place in reading.places):
+            return text
+        statuses, is_done = {place.id: place.mark.status for place in reading.places}, False
+    sections = find_sections(lines)
+    if found := other_table(lines, {key(section.id) for section in sections}):
+        raise PlanUnreadable(
+            f"{path}:{found[0] + 1}: this table says that phase {found[1]} is done, so no tracker was added; to make "
+            "the table the tracker, call its columns Phase and Status"
+        )
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
-    for section, status in zip(sections, statuses, strict=True):
+    for section in sections:
         title = section.title.replace("\\|", "|").replace("|", "\\|")
-        rows.append(f"| {section.id}{' — ' if title else ''}{title} | {WRITTEN[status]} | | |")
+        status = WRITTEN[statuses.get(section.id, Status.DONE if is_done else Status.TODO)]
+        rows.append(f"| {section.id}{' — ' if title else ''}{title} | {status} | | |")
     first = sections[0]
     above = [h.at for h in lines.headings if h.level == 2 and h.at < first.at]
     at = lines.start(above[-1] if first.level > 2 and above else first.at)
-    return lines.raw[:at] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + lines.raw[at:]
+    return text[:at] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + text[at:]

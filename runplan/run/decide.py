@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.globs import literal
-from runplan.plan.formats import Status
+from runplan.plan.marks import Status
 from runplan.plan.tracker import missing
 from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS

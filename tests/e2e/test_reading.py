@@ -246,7 +246,7 @@ def test_check_prints_the_parsed_plan(recorded: Project) -> None:
 
 def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(tmp_path: Path) -> None:
     plan = tmp_path / "p.md"
-    plan.write_text("# Plan: P\n\n## Phase 1 — One\n\n- [ ] Do it\n\n## Phase 2 — Two\n\n- [ ] Do that\n")
+    plan.write_text("# Plan: P\n\n## Phase 1 — One\n\nDo it.\n\n## Phase 2 — Two\n\nDo that.\n")
 
     def check(*options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -257,7 +257,7 @@ def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(tmp_path: Path) -
     bare = check()
     assert (bare.returncode, bare.stderr) == (
         2,
-        "runplan: p.md:3: the phases 1, 2 have neither a tracker nor **Status:** lines; "
+        "runplan: p.md:3: the phases 1, 2 have neither a tracker nor **Status:** lines nor boxes; "
         "add a tracker with: runplan check p.md --fix\n",
     )
     assert plan.read_text() == before

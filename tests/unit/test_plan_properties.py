@@ -231,7 +231,7 @@ def test_a_damaged_plan_makes_the_parser_raise_nothing_but_its_own_error(raw: by
 def only_its_own_error(raw: bytes) -> None:
     said = ""
     try:
-        fixed = add_tracker(raw, path="p.md").text
+        fixed = add_tracker(raw, path="p.md")
         for phase in parse(fixed, path="p.md").phases:
             marked = set_status(fixed, path="p.md", phase=phase.id, status=Status.DONE, commit="abc1234")
             assert parse(marked, path="p.md").phases

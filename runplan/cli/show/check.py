@@ -42,11 +42,10 @@ def run(args: argparse.Namespace) -> Exit:
 
         fixed = add_tracker(text, path=name)
         note = "the plan has statuses already; nothing was added"
-        if fixed.text != text:
-            _replace(file, fixed.text)
-            text, note = fixed.text, "a tracker was added"
-        for line in (note, *fixed.notes):
-            print(f"runplan: {name}: {line}", file=sys.stderr)
+        if fixed != text:
+            _replace(file, fixed)
+            text, note = fixed, "a tracker was added"
+        print(f"runplan: {name}: {note}", file=sys.stderr)
     plan = parse(text, path=name)
     print(json.dumps(_view(plan), ensure_ascii=False, indent=2) if args.json else _table(plan))
     return Exit.USAGE if args.strict and plan.remarks else Exit.DONE

@@ -1,0 +1,77 @@
+"""Finds the format of a plan: the formats are tried in order, most telling first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.errors import PlanUnreadable
+from runplan.plan.formats import (
+    checklist,
+    headings,
+    humanlayer,
+    kiro,
+    openspec,
+    sections,
+    speckit,
+    table,
+    todo,
+)
+from runplan.plan.reading import Format, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from runplan.plan.scan import Lines
+
+RECOGNISERS: dict[Format, Callable[[Lines, str], Reading | None]] = {
+    Format.TRACKER: table.read,
+    Format.SPEC_KIT: speckit.read,
+    Format.HUMANLAYER: humanlayer.read,
+    Format.SECTIONS: sections.read,
+    Format.KIRO: kiro.read,
+    Format.OPENSPEC: openspec.read,
+    Format.HEADINGS: headings.read,
+    Format.TODO: todo.read,
+    Format.CHECKLIST: checklist.read,
+}
+#: Formats whose evidence another reading may have too.
+_RIVALS = {
+    Format.SECTIONS: (Format.HEADINGS,),
+    Format.HUMANLAYER: (Format.HEADINGS,),
+    Format.HEADINGS: (Format.HEADINGS,),
+    Format.TODO: (Format.CHECKLIST,),
+    Format.CHECKLIST: (Format.TODO,),
+}
+
+
+def recognise(lines: Lines, path: str, *, wanted: str = "") -> Reading:
+    """The reading of the first format that the plan shows, or of the one that its front matter names."""
+    if wanted and wanted not in RECOGNISERS:
+        raise PlanUnreadable(f"{path}:1: unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
+    for format_, read in RECOGNISERS.items():
+        if wanted in ("", format_) and (found := read(lines, path)) is not None:
+            return found
+    if wanted:
+        raise PlanUnreadable(f"{path}:1: the front matter says format: {wanted}, but the plan has nothing of that form")
+    fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
+    raise PlanUnreadable(
+        f"{path}:1: no phases found{fence}: neither a Progress Tracker table nor '## Phase 1 — Title' or "
+        f"'### Task 1: Title' headings nor '- [ ]' items; add phase sections, then run runplan check {path} --fix"
+    )
+
+
+def other_reading(lines: Lines, path: str, chosen: Reading) -> Reading | None:
+    """Another reading that the same evidence allows; None for a plan that is not ambiguous."""
+    ids = [place.first for place in chosen.places]
+    for found in _rivals(lines, path, chosen):
+        if [place.first for place in found.places] != ids:
+            return found
+    return None
+
+
+def _rivals(lines: Lines, path: str, chosen: Reading) -> Iterator[Reading]:
+    for format_ in _RIVALS.get(chosen.format, ()):
+        if format_ is Format.HEADINGS:
+            yield from headings.readings(lines, path)
+        elif (found := RECOGNISERS[format_](lines, path)) is not None:
+            yield found
