@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.formats import Status
+from runplan.plan.marks import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
