@@ -68,6 +68,7 @@ SHARED = {
     **dict.fromkeys(("logs", "explain", "metrics"), "journal"),
     **dict.fromkeys(("diff", "approve", "reject"), "answer"),
     **dict.fromkeys(("init", "config"), "settings"),
+    **dict.fromkeys(("doctor", "gc"), "doctor"),
     **dict.fromkeys(("service", "daemon"), "service"),
 }
 

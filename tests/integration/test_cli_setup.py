@@ -188,19 +188,6 @@ def test_the_doctor_shows_the_version_of_an_agent(
     assert "claude (claude)" in output
 
 
-def test_the_doctor_lists_leftovers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(tmp_path, "claude", "codex")
-    repo = make_repo(tmp_path / "app")
-    monkeypatch.chdir(repo.path)
-    call("init")
-    assert call("doctor") is Exit.DONE
-    repo.git("update-ref", "refs/runplan/candidate/r1", "HEAD")
-    assert call("doctor") is Exit.DONE
-    assert "refs/runplan/candidate/r1; remove them: runplan gc" in capsys.readouterr().out
-
-
 JUDGED = '[agents]\nimplementer = "claude"\nverifier = "j"\n[agents.j]\n'
 CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
 

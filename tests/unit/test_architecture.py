@@ -24,7 +24,7 @@ ORDER = (
 PURE_PACKAGES = ("plan", "run", "checks")
 PURE_MODULES = (
     *("runplan.settings.schema", "runplan.settings.options"),
-    *("runplan.settings.schedule", "runplan.settings.slots", "runplan.settings.text"),
+    *("runplan.settings.schedule", "runplan.settings.slots"),
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
     *("runplan.agents.context", "runplan.report.text", "runplan.report.index"),
     *("runplan.report.notices", "runplan.daemon.servicefiles", "runplan.errors", "runplan.names"),
@@ -139,7 +139,6 @@ def test_the_environment_is_read_in_one_place() -> None:
     }
     assert readers <= {
         "runplan.settings.load",
-        "runplan.cli.setup.discovery",  # GitPython adds to it and needs the variables to leave out
         "runplan.cli.setup.demo",  # plays a person
     }
 

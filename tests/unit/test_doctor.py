@@ -66,7 +66,7 @@ def test_a_healthy_repository_has_no_fault() -> None:
     assert faults(HEALTHY) == []
     names = [each.name for each in check(HEALTHY)]
     assert names[:5] == ["git", "settings", "identity", "target", "worktrees"]
-    assert names[5:] == ["implementer", "prompts", "processes", "sandbox", "tests", "setup", "leftovers", "start"]
+    assert names[5:] == ["implementer", "prompts", "sandbox", "tests", "setup", "start"]
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,6 @@ def test_start_is_checked_last() -> None:
             *("tests", "none found: gates are skipped, and every report says so"),
         ),
         ({"tests": NODE, "settings": replace(TESTED, run=RunSettings(setup="npm ci"))}, "setup", "npm ci"),
-        (
-            {"leftovers": [f"wt-{number}" for number in range(7)]},
-            *("leftovers", "wt-0, wt-1, wt-2, wt-3, wt-4 and 2 more; remove them: runplan gc"),
-        ),
         ({}, "sandbox", "bubblewrap works"),
         (
             {"settings": replace(TESTED, agents=AgentsSettings(sandbox="none"))},
@@ -199,8 +195,6 @@ def test_start_is_checked_last() -> None:
             {"obstacle": OBSTACLE},
             *("sandbox", "bubblewrap does not work: no; agents run without it. To get it: apt install it"),
         ),
-        ({"cgroup": "/sys/fs/cgroup/u"}, "processes", "each dispatch has a control group below /sys/fs/cgroup/u"),
-        ({}, "processes", "no control groups: an agent's processes are found by parent and environment"),
     ],
 )
 def test_a_check_that_passes_says_what_it_saw(fields: dict[str, Any], name: str, detail: str) -> None:

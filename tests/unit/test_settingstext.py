@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from runplan.checks.testcommand import Infrastructure
 from runplan.cli.setup.discovery import Facts
-from runplan.cli.setup.settings import settings_text
+from runplan.cli.setup.settings import defaults_text, settings_text, toml
 from runplan.gitfacts import Identity
 from runplan.settings.load import Layer, record, recorded
 from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
-from runplan.settings.text import defaults_text, toml
 from tests.support.builders import settle
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +33,7 @@ FOUND = Facts(
 
 
 def test_the_shipped_settings_file_is_the_one_the_code_writes() -> None:
-    """Write it anew with: python -c 'from runplan.settings.text import *; print(defaults_text(), end="")'."""
+    """Write it anew: python -c 'from runplan.cli.setup import settings; print(settings.defaults_text(), end="")'."""
     assert SHIPPED.read_text(encoding="utf-8") == defaults_text()
 
 

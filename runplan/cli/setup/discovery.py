@@ -13,7 +13,6 @@ from runplan.agents.clis import agent_of
 from runplan.agents.invocation import account_of, lacks_login, own_file, unwatched, version_of
 from runplan.checks import testcommand
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.git.command import AS_STORED
 from runplan.gitfacts import read_person
 from runplan.settings.load import kinds
 from runplan.settings.schema import DISPATCHED_ROLES
@@ -118,23 +117,11 @@ def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
     with repo:
         if repo.bare:
             raise RefusedEarly(f"{repo.git_dir} is a bare repository, without a checkout; go to a clone of it")
-        repo.git.update_environment(**_git_environment(repo, env))
         try:
             return _facts(repo, env)
         except git.GitCommandError as error:
             message = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
             raise GitFailed(f"{repo.working_dir}: git {error.command[1]} failed: {message}") from error
-
-
-def _git_environment(repo: Repo, env: Mapping[str, str]) -> dict[str, str]:
-    """Variables for git. GitPython only adds to the environment, so variables that mislead git are overwritten."""
-    right = {
-        "GIT_DIR": str(repo.git_dir),
-        "GIT_WORK_TREE": str(repo.working_dir),
-        "GIT_INDEX_FILE": str(Path(repo.git_dir) / "index"),
-    }
-    given = {name: value for name, value in env.items() if name.startswith("GIT_")} | AS_STORED
-    return given | {name: value for name, value in right.items() if name in os.environ or name in given}
 
 
 def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:

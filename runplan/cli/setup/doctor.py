@@ -1,4 +1,4 @@
-"""runplan doctor: check the setup. Every problem has its remedy."""
+"""runplan doctor and gc: check the setup, with a remedy for every problem; remove what ended runs left behind."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ from msgspec import Struct, to_builtins
 from runplan.agents.budgets import unwatched_remedy
 from runplan.agents.invocation import model_remedy
 from runplan.checks.testcommand import Prerequisites
-from runplan.cli.verb import json_argument as arguments  # noqa: F401 - main calls it
+from runplan.cli.verb import Verb, json_argument
 from runplan.errors import Exit, RunplanError, SettingsError
 from runplan.git.repository import OLDEST_GIT
-from runplan.text import command
+from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from runplan.agents.sandbox import Obstacle
     from runplan.cli.setup.discovery import Facts, RoleAgent
     from runplan.engine.context import RepositoryContext
+    from runplan.git.removal import Kept, Removed
     from runplan.settings.schema import Settings
 
-EXAMPLES = """\
-  runplan doctor             exit 0 when a run could start, 2 otherwise
-  runplan doctor --json      the same for a script"""
 
-
-def run(args: argparse.Namespace) -> Exit:
+def _doctor(args: argparse.Namespace) -> Exit:
     checks = check(_examine(Path.cwd()))
     if args.json:
         print(json.dumps(to_builtins(checks), indent=2, ensure_ascii=False))
@@ -73,8 +70,6 @@ def _examine(here: Path) -> Findings:
             tests=test_prerequisites(at.with_landing("cherry-pick")) if is_readable else Prerequisites(),
             settings_error=error,
             settings_note=settings_note(at) if is_readable else "",
-            leftovers=[] if error or facts.empty else _removable(),
-            cgroup=_cgroup(env),
             obstacle=obstacle(env),
             refusal=refusal or (_refusal(at) if is_readable else ""),
             prompts={role: each.origin for role, each in prompts_in_force(at).items()} if is_readable else {},
@@ -110,26 +105,6 @@ def _refusal(at: RepositoryContext) -> str:
     return ""
 
 
-def _cgroup(env: Mapping[str, str]) -> str:
-    """The parent of the control groups of dispatches, in the daemon or in this terminal; "" for none."""
-    from runplan.daemon.singleton import holder
-    from runplan.settings.places import state_directory
-    from runplan.supervise.cgroups import parent_of
-
-    daemon = holder(state_directory(env))
-    return parent_of(daemon.pid if daemon else "self")
-
-
-def _removable() -> list[str]:
-    from runplan.engine.context import open_context
-    from runplan.engine.leftovers import collect
-    from runplan.git.removal import Removed
-
-    with open_context() as at:
-        found, _ = collect(at, dry_run=True)
-        return [one.what for one in found if isinstance(one, Removed)]
-
-
 # --- judgement ---------------------------------------------------------------------------------------------
 
 
@@ -149,8 +124,6 @@ class Findings(Struct, frozen=True, kw_only=True):
     tests: Prerequisites = Prerequisites()
     settings_error: str = ""
     settings_note: str = ""  #: which version of the settings file is used
-    leftovers: Sequence[str] = ()
-    cgroup: str = ""  #: parent of the dispatches' control groups; "" for none
     obstacle: Obstacle | None = None  #: why the sandbox does not work
     refusal: str = ""  #: why `start` would refuse
     prompts: Mapping[str, str] = {}  #: the file of each prompt in force
@@ -165,12 +138,10 @@ def check(found: Findings) -> tuple[Check, ...]:
         _target(found.facts, found.settings.run.target),
         _worktrees(found),
         *(_agent(each, in_dollars=found.settings.limits.in_dollars) for each in found.agents),
-        _ok("prompts", "; ".join(f"{role}: {file}" for role, file in found.prompts.items()) or "not read"),
-        _processes(found.cgroup),
+        _ok("prompts", "; ".join(f"{role}: {file}" for role, file in found.prompts.items()) or "those of runplan"),
         _sandbox(found.settings.agents.sandbox, found.obstacle),
         _tests(found),
         _setup(found),
-        _leftovers(found.leftovers),
     )
     return (*checks, _start(found.refusal)) if all(each.ok for each in checks) else checks
 
@@ -279,16 +250,60 @@ def _sandbox(mode: str, obstacle: Obstacle | None) -> Check:
     return _ok("sandbox", f"{detail}; agents run without it. To get it: {obstacle.remedy}")
 
 
-def _processes(cgroup: str) -> Check:
-    """Both are fine: without a control group only a process that hides is not found."""
-    if cgroup:
-        return _ok("processes", f"each dispatch has a control group below {cgroup}")
-    return _ok("processes", "no control groups: an agent's processes are found by parent and environment")
+# --- gc ----------------------------------------------------------------------------------------------------
 
 
-def _leftovers(leftovers: Sequence[str]) -> Check:
-    """Leftovers keep no run from starting."""
-    if not leftovers:
-        return _ok("leftovers", "none")
-    shown = ", ".join(leftovers[:5]) + (f" and {len(leftovers) - 5} more" if len(leftovers) > 5 else "")
-    return _ok("leftovers", f"{shown}; remove them: runplan gc")
+def _gc_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="only list")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _gc(args: argparse.Namespace) -> Exit:
+    from runplan.engine.context import open_context, refuse_under_agent
+    from runplan.engine.leftovers import collect
+
+    if not args.dry_run:
+        refuse_under_agent("gc")
+    with open_context() as at:
+        found, logs = collect(at, dry_run=args.dry_run)
+    if args.json:
+        rows = [{"answer": type(one).__name__.lower(), **to_builtins(one)} for one in (*found, *logs)]
+        print(escaped(json.dumps(rows, ensure_ascii=False, indent=2)))
+        return Exit.DONE
+    for line in _leftovers(found, logs, "would remove" if args.dry_run else "removed"):
+        print(plain(line))
+    return Exit.DONE
+
+
+def _leftovers(found: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
+    """One line for each leftover; logs are many, so those with the same answer share a line."""
+    from runplan.git.removal import Kept
+
+    for one in found:
+        yield f"kept  {one.what}: {one.why}" if isinstance(one, Kept) else f"{verb}  {one.what}"
+    by_reason: dict[str, list[str]] = {}
+    for one in logs:
+        by_reason.setdefault(one.why if isinstance(one, Kept) else "", []).append(one.what)
+    for why, names in sorted(by_reason.items()):
+        many = f"{len(names)} log{'' if len(names) == 1 else 's'} of agents and checks in {names[0].rpartition('/')[0]}"
+        yield f"kept  {many}: {why}" if why else f"{verb}  {many}: their phases have landed"
+    if not found and not logs:
+        yield "Nothing is left over."
+
+
+VERBS = {
+    "doctor": Verb(
+        run=_doctor,
+        arguments=json_argument,
+        EXAMPLES="""\
+  runplan doctor             exit 0 when a run could start, 2 otherwise
+  runplan doctor --json      the same for a script""",
+    ),
+    "gc": Verb(
+        run=_gc,
+        arguments=_gc_arguments,
+        EXAMPLES="""\
+  runplan gc --dry-run       list what would be removed and what is kept, and why
+  runplan gc                 remove leftovers that are provably on the target""",
+    ),
+}
