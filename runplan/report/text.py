@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HIDDEN = re.compile(
     "\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
-_SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
+SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
 
 
 def inline(text: str) -> str:
@@ -27,7 +27,7 @@ def inline(text: str) -> str:
     line = flat(text)
     if "\\`" in line:  # an escaped backtick opens no code span; do not reason about the rest
         return line.replace("<", "&lt;")
-    pieces = _SPAN.split(line)
+    pieces = SPAN.split(line)
     # split() gives: outside, span, its fence, outside, span, its fence, … outside
     for outside in range(0, len(pieces), 3):
         pieces[outside] = pieces[outside].replace("<", "&lt;")
@@ -208,7 +208,7 @@ def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> 
         text = f"# Plan Report — {inline(plan_title)}\n" + (f"\n{text}" if text else "")
     for section in sections:
         if not _holds(text, section):
-            text = _insert(text, section)
+            text = insert(text, section)
     return text
 
 
@@ -274,7 +274,7 @@ def _holds(text: str, section: str) -> bool:
     return any(lines[at : at + len(wanted)] == wanted for at in range(len(lines)))
 
 
-def _insert(text: str, section: str) -> str:
+def insert(text: str, section: str) -> str:
     """The text with the section before its first one, in the line ends of the text."""
     lines = _LINES.findall(text)
     newline = "\r\n" if lines[0].endswith("\r\n") else "\n"

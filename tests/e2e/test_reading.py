@@ -201,16 +201,60 @@ def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
     assert (missing.code, missing.err) == (3, f"runplan: the run {view['run']} has not reached a phase 9\n")
 
 
-def test_report_prints_the_landed_report(recorded: Project) -> None:
-    report = recorded.runplan("report", "X")
-    assert report.out.rstrip() == recorded.show("main:reports/plan-x.md")
-    assert report.out.index("## Phase — 1 Step 1") < report.out.index("## Run Failed — ")
-    assert recorded.runplan("report", "X", "--json").json == {"plan": "plans/X.md", "report": report.out}
-    assert recorded.runplan("report").out == report.out, "without PLAN, of the newest run's plan"
+def test_report_prints_a_summary_and_the_landed_report(recorded: Project) -> None:
+    report = recorded.runplan("report", "X").out
+    title, _, landed = recorded.show("main:reports/plan-x.md").partition("\n")
+    assert report.startswith(f"{title}\n\n## Summary\n\n**Done:** 1 of 3 phases. Agents took ")
+    assert report.rstrip().endswith(landed)
+    commit = recorded.repo.head("main~1")[:7]
+    assert f"| 1 Step 1 | done | `{commit}` |" in report
+    assert "- Phase 2 Step 2: waits for approval: `runplan diff plans/X.md`\n" in report
+    assert "- Phase 3 Step 3: after 2\n" in report
+    assert report.index("## Phase — 1 Step 1") < report.index("## Run Failed — ")
+    assert recorded.runplan("report").out == report, "without PLAN, of the newest run's plan"
     for part in ("**Status:** Completed (verified, landed)", "### Work Items", "### Verification"):
-        assert part in report.out
+        assert part in report
     tree = recorded.repo.tree("main~1")
-    assert f"- Gate: `true` on tree `{tree}`: exit 0" in report.out
+    assert f"- Gate: `true` on tree `{tree}`: exit 0" in report
+    view = recorded.runplan("report", "X", "--json").json
+    assert (view["plan"], view["title"], view["report"]) == ("plans/X.md", "X", report)
+    assert [(one["id"], one["state"], one["attempts"]) for one in view["phases"]] == [
+        ("1", "done", 2),
+        ("2", "waiting", 1),
+        ("3", "todo", 0),
+    ]
+
+
+def test_report_html_is_one_page_with_folded_diffs(recorded: Project, tmp_path: Path) -> None:
+    page = recorded.runplan("report", "X", "--html").out
+    commit = recorded.repo.head("main~1")[:7]
+    assert f"<details><summary><code>{commit}</code> Write 1</summary>\n<pre>diff --git a/1.txt b/1.txt" in page
+    assert '<span class="add">+1</span>' in page
+    assert not re.search(r"<script|<link|<img|src=|href=|url\(", page)
+    assert recorded.runplan("report", "X", "--html", "-o", str(tmp_path / "X.html")).out == ""
+    assert (tmp_path / "X.html").read_text() == page
+
+
+def test_report_since_covers_every_repository_that_the_daemon_knows(recorded: Project, tmp_path: Path) -> None:
+    (tmp_path / "runplan").mkdir()
+    known = [{"common": str(recorded.path / ".git"), "root": str(recorded.path)}]
+    (tmp_path / "runplan/repositories.json").write_text(json.dumps(known))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    ran = recorded.runplan_in(elsewhere, "report", "--since", "yesterday", XDG_STATE_HOME=str(tmp_path))
+    assert ran.code == 0, ran.err
+    commit = recorded.repo.head("main~1")[:7]
+    assert re.search(r"^Phases: 1 landed, 1 waiting for you; agents took \d+s\.$", ran.out, re.MULTILINE)
+    assert f"\n## {recorded.path}\n\n### X (plans/X.md)\n\n- Landed: 1 Step 1, `{commit}`, passed, " in ran.out
+    assert "- Phase 2 Step 2: waits for approval: `runplan diff plans/X.md`" in ran.out
+    assert recorded.runplan("report", "--since", "8h").out.count("## ") == 2
+    view = recorded.runplan("report", "--since", "2026-01-01", "--json").json
+    assert [one["repository"] for one in view["repositories"]] == [str(recorded.path)]
+    assert "<h2>" in recorded.runplan("report", "--since", "1h", "--html").out
+    quiet = recorded.runplan_in(elsewhere, "report", "--since", "today", XDG_STATE_HOME=str(elsewhere))
+    assert "Nothing landed, failed or waits for you." in quiet.out
+    assert recorded.runplan("report", "--since", "soon").code == 2
+    assert recorded.runplan("report", "X", "--since", "today").code == 2
 
 
 def test_gc_dry_run_lists_parked_refs_and_removes_nothing(recorded: Project) -> None:

@@ -1,53 +1,110 @@
-"""runplan report: the report of a plan as it landed, with the failures since then on top."""
+"""runplan report: the report of a plan, or of all repositories since a moment; as Markdown, HTML or JSON."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import warn
-from runplan.errors import Exit, NotFound, PlanUnreadable
+from runplan.errors import Exit, NotFound, PlanUnreadable, UsageError
 from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
+    from datetime import datetime
+    from pathlib import Path
 
+    from runplan.engine.context import RepositoryContext
+    from runplan.plan.model import Plan
     from runplan.store.sqlite import Store
 
 EXAMPLES = """\
-  runplan report                    the plan of the newest run
-  runplan report plans/X.md         Markdown, newest first
-  runplan report X --json           {"plan": …, "report": …}"""
+  runplan report                      the plan of the newest run
+  runplan report plans/X.md           Markdown, newest first
+  runplan report X --html -o X.html   one page with the diffs, for a browser
+  runplan report X --json             phases, figures and the Markdown
+  runplan report --since yesterday    all your repositories; also today, 8h, 2026-11-15"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--since", metavar="WHEN", help="all repositories since today, yesterday, 8h, 2d or 2026-11-15")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--html", action="store_true", help="print one HTML page")
+    form.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file")
 
 
 def run(args: argparse.Namespace) -> Exit:
+    if args.since is not None and args.plan is not None:
+        raise UsageError("report: --since is for all repositories; leave out PLAN")
+    text = _all_repositories(args) if args.since is not None else _one_plan(args)
+    if args.output is None:
+        print(text, end="")
+    else:
+        from pathlib import Path
+
+        Path(args.output).write_text(text, encoding="utf-8")
+    return Exit.DONE
+
+
+# --- a plan -----------------------------------------------------------------------------------------------
+
+
+def _one_plan(args: argparse.Namespace) -> str:
     from runplan import names
     from runplan.engine.context import open_context, plan_path, slug_of
-    from runplan.report import text as report
+    from runplan.report import summary, text as report
     from runplan.steps.account import failure_sections
 
     with open_context(warn=warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else _newest(store)
-        tip = at.for_plan(path).tip()
+        at = at.for_plan(path)
+        tip = at.tip()
         landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
         failures = failure_sections(store, path) if store else []
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
-        title = _title(at.repository.git.blob(tip, path), path)
-    old = None if landed is None else landed.decode("utf-8", "surrogateescape")
-    whole = report.prepend(old, plan_title=title, sections=failures)
+        plan = _plan(at.repository.git.blob(tip, path), path)
+        found = summary.attempted(summary.recorded(store, path)) if store else {}
+        facts = summary.summary_of(path, plan, store.newest(path) if store else None, found)
+        old = None if landed is None else landed.decode("utf-8", "surrogateescape")
+        whole = report.prepend(old, plan_title=facts.title, sections=failures)
+        whole = report.insert(whole, summary.summary_section(facts))
+        if args.html:
+            return _html(whole, at)
     if args.json:
-        import json
+        return _json({"plan": path, "report": whole, "title": facts.title, "phases": facts.phases})
+    return plain(whole)
 
-        print(escaped(json.dumps({"plan": path, "report": whole}, ensure_ascii=False)))
-    else:
-        print(plain(whole), end="")
-    return Exit.DONE
+
+def _html(markdown: str, at: RepositoryContext | None) -> str:
+    from runplan.report import html
+
+    return html.page(markdown, diffs=_diffs(at, html.commits_in(markdown)) if at is not None else {})
+
+
+def _json(found: Mapping[str, object]) -> str:
+    import json
+
+    from msgspec import to_builtins
+
+    return escaped(json.dumps(to_builtins(found), ensure_ascii=False)) + "\n"
+
+
+def _diffs(at: RepositoryContext, shorts: list[str]) -> dict[str, str]:
+    """The diffs of the commits that exist, by their abbreviated ids; one git process."""
+    git = at.repository.git
+    known = {short: oid for short in shorts if (oid := git.tip(short)) is not None}
+    if not known:
+        return {}
+    options = ("--no-walk=unsorted", "--no-color", "--no-ext-diff", "--no-textconv", "--patch", "--format=%x00%H")
+    out = git.run("log", *options, "--stdin", stdin="\n".join(known.values()).encode()).out
+    records = (record.partition("\n") for record in out.decode("utf-8", "replace").split("\0")[1:])
+    diffs = {oid: diff.strip("\n") for oid, _, diff in records}
+    return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
 
 
 def _newest(store: Store | None) -> str:
@@ -58,10 +115,65 @@ def _newest(store: Store | None) -> str:
     return found[0].plan
 
 
-def _title(text: bytes | None, path: str) -> str:
+def _plan(text: bytes | None, path: str) -> Plan | None:
     from runplan.plan.model import parse
 
     try:
-        return path if text is None else parse(text, path=path).title
+        return None if text is None else parse(text, path=path)
     except PlanUnreadable:
-        return path
+        return None
+
+
+# --- all repositories -------------------------------------------------------------------------------------
+
+
+def _all_repositories(args: argparse.Namespace) -> str:
+    from datetime import UTC, datetime
+
+    from runplan.report.morning import counted, morning_report, news_of
+    from runplan.times import iso
+
+    moment = since(args.since, now=datetime.now(UTC).astimezone())
+    news = news_of(_journals(), since=iso(moment))
+    if args.json:
+        return _json({"since": iso(moment), "summary": counted(news), "repositories": news})
+    markdown = morning_report(news, since=f"{moment:%Y-%m-%d %H:%M}")
+    return _html(markdown, None) if args.html else plain(markdown)
+
+
+def since(word: str, *, now: datetime) -> datetime:
+    """The moment, in local time, that a word means: today, yesterday, a span such as 8h, or a date."""
+    from datetime import datetime, timedelta
+
+    from runplan.settings.schema import seconds
+
+    days = {"today": 0, "yesterday": 1}.get(word.lower())
+    if days is not None:
+        return datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
+    if (span := seconds(word)) is not None:
+        return now - timedelta(seconds=span)
+    try:
+        moment = datetime.fromisoformat(word) if re.match(r"\d{4}-\d\d-\d\d", word) else None
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
+    return moment.astimezone()
+
+
+def _journals() -> dict[str, Path]:
+    """The journals of the repositories that the daemon knows, and of the current one."""
+    from pathlib import Path
+
+    from runplan.daemon.repositories import Repositories
+    from runplan.engine.context import open_context
+    from runplan.errors import RunplanError
+    from runplan.settings.load import environment
+    from runplan.settings.places import state_directory
+
+    found = {one.root: Path(one.common) / "runplan" for one in Repositories(state_directory(environment())).all()}
+    try:
+        with open_context(warn=lambda _: None) as at:
+            return found if at.state in found.values() else {**found, str(at.repository.root): at.state}
+    except RunplanError:  # not in a repository
+        return found

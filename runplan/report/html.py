@@ -1,0 +1,145 @@
+"""Turns a report into one HTML page without scripts or external resources; diffs are folded.
+
+It reads the Markdown that `report/text.py` writes. Everything else in a report is shown as text.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from runplan.report.text import SPAN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+LONGEST_DIFF = 200_000  #: characters shown of one commit
+_COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")
+_BORDER = re.compile(r"(?<!\\)\|")
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }}
+table {{ border-collapse: collapse; }}
+td, th {{ border: 1px solid #8884; padding: .2em .6em; text-align: left; vertical-align: top; }}
+pre {{ overflow-x: auto; background: #8881; padding: .6em; font-size: 13px; line-height: 1.35; }}
+section {{ border-top: 2px solid #8886; margin-top: 2em; }}
+summary {{ cursor: pointer; }}
+.add {{ color: #1a7f37; }}
+.del {{ color: #cf222e; }}
+:root {{ color-scheme: light dark; }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def commits_in(markdown: str) -> list[str]:
+    """The abbreviated ids of the commits that a report lists."""
+    found = (_COMMIT.match(line) for line in markdown.splitlines())
+    return list(dict.fromkeys(match[1] for match in found if match))
+
+
+def page(markdown: str, *, diffs: Mapping[str, str]) -> str:
+    """The page; a listed commit with a diff can be unfolded."""
+    lines = _plain(markdown).splitlines()
+    title = next((line[2:] for line in lines if line.startswith("# ")), "Report")
+    return _PAGE.format(title=escape(title), body="\n".join(_blocks(lines, diffs)))
+
+
+def _plain(text: str) -> str:
+    return text.removeprefix("\ufeff").encode("utf-8", "replace").decode("utf-8")
+
+
+def _blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
+    is_open = False
+    for kind, group in groupby(lines, key=_kind):
+        found = list(group)
+        match kind:
+            case "heading":
+                for line in found:
+                    marks, _, text = line.partition(" ")
+                    if marks == "##":
+                        yield ("</section>\n" if is_open else "") + "<section>"
+                        is_open = True
+                    yield f"<h{len(marks)}>{_inline(text)}</h{len(marks)}>"
+            case "row":
+                yield "<table>\n" + "\n".join(_rows(found)) + "\n</table>"
+            case "item":
+                yield "<ul>\n" + "\n".join(_item(line, diffs) for line in found) + "\n</ul>"
+            case "block":
+                yield f"<pre>{escape(chr(10).join(line[4:] for line in found))}</pre>"
+            case "text":
+                yield "\n".join(f"<p>{_inline(line)}</p>" for line in found)
+    if is_open:
+        yield "</section>"
+
+
+def _kind(line: str) -> str:
+    if not line.strip() or re.fullmatch(r"<!-- runplan: .* -->", line):
+        return ""
+    if re.match(r"#{1,6} ", line):
+        return "heading"
+    openings = {"|": "row", "- ": "item", "    ": "block"}
+    return next((kind for opening, kind in openings.items() if line.startswith(opening)), "text")
+
+
+def _rows(lines: list[str]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if re.fullmatch(r"[|: -]+", line):
+            continue
+        tag = "td" if number else "th"
+        cells = (_unescaped(cell.strip()) for cell in _BORDER.split(line)[1:-1])
+        yield "<tr>" + "".join(f"<{tag}>{_inline(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _unescaped(cell: str) -> str:
+    """The text of a table cell, whose pipes `text.cell` has escaped."""
+    return re.sub(r"(\\*)\\\|", lambda pipe: pipe[1][: len(pipe[1]) // 2] + "|", cell)
+
+
+def _item(line: str, diffs: Mapping[str, str]) -> str:
+    text = _inline(re.sub(r"^\\", "", line[2:]))
+    found = _COMMIT.match(line)
+    diff = diffs.get(found[1]) if found else None
+    if diff is None:
+        return f"<li>{text}</li>"
+    cut = "" if len(diff) <= LONGEST_DIFF else "\n[…] the whole diff: git show " + (found[1] if found else "")
+    shown = "\n".join(_coloured(one) for one in diff[:LONGEST_DIFF].splitlines())
+    return f"<li><details><summary>{text}</summary>\n<pre>{shown}{cut}</pre></details></li>"
+
+
+def _coloured(line: str) -> str:
+    kind = {"+": "add", "-": "del"}.get(line[:1])
+    return f'<span class="{kind}">{escape(line)}</span>' if kind else escape(line)
+
+
+def _inline(text: str) -> str:
+    """One line: code spans, a bold label at its beginning, and text whose `<` may be escaped already."""
+    label = re.match(r"\*\*([^*`<]+)\*\*", text)
+    start = f"<strong>{escape(label[1])}</strong>" if label else ""
+    pieces = SPAN.split(text[label.end() :] if label else text)
+    for at, piece in enumerate(pieces):
+        if at % 3 == 0:  # outside of code spans
+            pieces[at] = escape(piece.replace("&lt;", "<"))
+        elif at % 3 == 1:
+            fence = len(pieces[at + 1])
+            pieces[at] = f"<code>{escape(_unpadded(piece[fence:-fence]))}</code>"
+        else:
+            pieces[at] = ""
+    return start + "".join(pieces)
+
+
+def _unpadded(code: str) -> str:
+    return code[1:-1] if code.startswith(" ") and code.endswith(" ") and code.strip() else code

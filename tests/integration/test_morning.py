@@ -1,0 +1,94 @@
+"""The report over all repositories: landings, failures and waits since a moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec import to_builtins
+
+from runplan.cli.show.report import since
+from runplan.errors import UsageError
+from runplan.report.morning import morning_report, news_of, of_morning
+from runplan.run.rows import ScheduleRow
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
+from runplan.times import iso
+from tests.support.builders import NOW, record, started
+from tests.unit.test_summary import FAILED, LANDED, LEASED, ROBOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.run.events import Event
+
+TODAY = iso(NOW - timedelta(hours=8))
+
+
+def add(place: Path, run: str, plan: str, *events: Event, age: timedelta = timedelta(), **row: Any) -> None:
+    store = Store(place)
+    facts = [(type(one).__name__, to_builtins(one)) for one in (started(), *events)]
+    record(store, run, plan, *facts, now=NOW - age, **row)
+    store.close()
+
+
+def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    add(first, "r1", "plans/x.md", LEASED, ROBOT, LANDED, state="done", outcome="done")
+    add(first, "r2", "plans/y.md", LEASED, FAILED, state="failed", outcome="failed", reason="tests-failed")
+    add(second, "r3", "plans/z.md", LEASED, state="waiting", waiting_for="approval", age=timedelta(days=3))
+    add(second, "r4", "plans/old.md", LEASED, LANDED, state="done", outcome="done", age=timedelta(days=2))
+    fixed = {"zone": "UTC", "misfire": "run-once", "request": "{}", "anchor": TODAY, "made": TODAY}
+    Schedules(Store(second)).put(ScheduleRow(plan="plans/s.md", spec="4h", paused="phase 1 failed", **fixed))
+    news = news_of({"/src/a": first, "/src/b": second, "/src/none": tmp_path / "none"}, since=TODAY)
+    assert morning_report(news, since="today") == (
+        "# Report since today\n\n"
+        "Phases: 1 landed, 1 failed, 1 waiting for you; agents took 1m00s, 1,000 tokens, $0.50.\n\n"
+        "## /src/a\n\n"
+        "### X (plans/x.md)\n\n"
+        "- Landed: 1, `abcdef0`, 1m00s, 1,000 tokens, $0.50\n\n"
+        "### X (plans/y.md)\n\n"
+        "- Phase 1: failed, tests-failed at gate: `runplan retry plans/y.md`\n\n"
+        "## /src/b\n\n"
+        "### X (plans/z.md)\n\n"
+        "- Phase 1: waits for approval: `runplan diff plans/z.md`\n\n"
+        "- Schedule of `plans/s.md` is paused: phase 1 failed: `runplan resume plans/s.md`\n"
+    )
+    notice = of_morning(news)
+    assert notice is not None
+    assert (notice.kind, notice.command) == ("morning", "runplan report --since yesterday")
+    assert notice.title.startswith("runplan: Phases: 1 landed, 1 failed, 1 waiting for you")
+    assert notice.text == "Repositories: a, b."
+
+
+def test_a_day_without_news_has_no_notice(tmp_path: Path) -> None:
+    add(tmp_path / "a", "r1", "plans/x.md", LEASED, LANDED, state="done", age=timedelta(days=2))
+    assert of_morning(news_of({"/src/a": tmp_path / "a"}, since=TODAY)) is None
+
+
+def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_bytes(b"no journal at all, but long enough to be read as one")
+    news = news_of({"/src/a": tmp_path}, since=TODAY)
+    assert "## /src/a\n\nCannot be read: " in morning_report(news, since="today")
+
+
+@pytest.mark.parametrize(
+    ("word", "moment"),
+    [
+        ("today", datetime(2026, 11, 15)),
+        ("Yesterday", datetime(2026, 11, 14)),
+        ("2026-11-01", datetime(2026, 11, 1)),
+        ("2026-11-01 08:30", datetime(2026, 11, 1, 8, 30)),
+        ("8h", datetime(2026, 11, 15, 1, 30)),
+        ("1d12h", datetime(2026, 11, 13, 21, 30)),
+    ],
+)
+def test_the_words_of_since_mean_a_local_moment(word: str, moment: datetime) -> None:
+    assert since(word, now=datetime(2026, 11, 15, 9, 30).astimezone()) == moment.astimezone()
+
+
+@pytest.mark.parametrize("word", ["soon", "", "2026-13-45", "8 hours", "1"])
+def test_other_words_of_since_are_an_error(word: str) -> None:
+    with pytest.raises(UsageError, match="unknown moment; use today, yesterday, 8h"):
+        since(word, now=datetime.now(UTC))

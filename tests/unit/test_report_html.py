@@ -1,0 +1,86 @@
+"""The HTML report shows the Markdown report; nothing in a report or a diff becomes markup."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+
+from runplan.report.html import LONGEST_DIFF, commits_in, page
+from runplan.report.text import failure_section, phase_section, prepend
+from tests.unit.test_report import FAILURE, HOSTILE, PHASE
+
+REPORT = prepend(None, plan_title="Parser", sections=[failure_section(FAILURE), phase_section(PHASE)])
+
+
+class Reader(HTMLParser):
+    """The tags and the text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert tag == "meta" or all(name in ("class", "lang") for name, _ in attrs), attrs
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_shows_every_part_of_the_report() -> None:
+    read = Reader(page(REPORT, diffs={}))
+    assert read.open == []
+    assert (read.tags.count("section"), read.tags.count("table"), read.tags.count("details")) == (2, 1, 0)
+    for part in (
+        "Plan Report — Parser",
+        "Phase — 4a Read tables",
+        "Pipes a|b are kept",
+        "see x|y",
+        "1 failed, 11 passed",
+    ):
+        assert part in read.text
+    assert "runplan: run" not in read.text, "marks are not shown"
+
+
+def test_a_commit_with_a_diff_is_folded() -> None:
+    assert commits_in(REPORT) == ["abc1234", "def5678"]
+    made = page(REPORT, diffs={"abc1234": "--- a\n+<b>&amp;\n"})
+    assert "<details><summary><code>abc1234</code> Read rows</summary>" in made
+    assert '<span class="add">+&lt;b&gt;&amp;amp;</span>' in made
+    assert made.count("<details>") == 1
+
+
+def test_a_long_diff_is_cut_and_names_the_command() -> None:
+    made = page(REPORT, diffs={"abc1234": "x" * (LONGEST_DIFF + 1)})
+    assert "[…] the whole diff: git show abc1234" in made
+    assert len(made) < LONGEST_DIFF + 10_000
+
+
+@pytest.mark.parametrize("text", ["a\\|b", "a|b", "\\", "`a|b`"])
+def test_a_cell_reads_as_it_was_written(text: str) -> None:
+    item = replace(PHASE.items[0], evidence=text)
+    assert f"<td>{text}</td>".replace("`a|b`", "<code>a|b</code>") in page(
+        phase_section(replace(PHASE, items=(item,))), diffs={}
+    )
+
+
+@given(HOSTILE)
+def test_no_text_of_an_agent_becomes_markup(text: str) -> None:
+    item = replace(PHASE.items[0], text=text, evidence=f"<script>{text}")
+    commit = replace(PHASE.commits[0], subject=f'<img src="x">{text}')
+    section = phase_section(replace(PHASE, title=text, items=(item,), commits=(commit,)))
+    failure = failure_section(replace(FAILURE, detail=f"{text}</pre><script>"))
+    read = Reader(page(f"{text}\n{section}{failure}", diffs={"abc1234": f"+</pre>{text}<script>"}))
+    assert not {"script", "img", "link", "b"} & set(read.tags)
+    assert read.open == []

@@ -1,0 +1,136 @@
+"""The summary of a plan: the state of each phase, its figures, and the command for what did not happen."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from runplan.plan.model import parse
+from runplan.report.summary import PhaseSummary, Spent, attempted, summary_of, summary_section
+from runplan.run import events as e
+from runplan.run.rows import RunRow
+from tests.support.builders import waiting
+
+LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=True)
+ROBOT = e.DispatchEnded(
+    id="d", role="implement", ending="exited", code=0, agent="robot", phase="1", input_tokens=900, output_tokens=100,
+    usd=0.5, seconds=60.0,
+)  # fmt: skip
+BASE = e.BaselineKnown(key="k", tree="t", results=json.dumps({"passed": 10, "failed": None}))
+GATE = e.GateJudged(tree="t", answer="passed", code=0, line="12 passed, 0 failed", time=1)
+LANDED = e.Landed(id="r.1", phase="1", tip="f" * 40, code="abcdef0123" * 4)
+FAILED = e.PhaseFailed(phase="1", reason="tests-failed", step="gate", detail="x")
+
+
+def records(*events: e.Event, run: str = "r", lane: str = "") -> list[e.Recorded[Any]]:
+    return [
+        e.Recorded(seq=at, run=run, at=f"2026-01-0{at}T00:00:00Z", event=one, lane=lane)
+        for at, one in enumerate(events, 1)
+    ]
+
+
+def run(state: str, **fields: Any) -> RunRow:
+    given = {"id": "r", "plan": "plans/x.md", "started": "", "since": "", "attempt": 1, "landing": "cherry-pick"}
+    empty = dict.fromkeys(("phase", "step", "outcome", "reason", "waiting_for"))
+    return RunRow(**{**given, **empty, "state": state, **fields})
+
+
+def test_a_landed_phase_has_its_commit_tests_time_tokens_and_cost() -> None:
+    found = attempted(records(LEASED, BASE, ROBOT, GATE, LANDED))["1"]
+    assert (found.state, found.commit, found.attempts) == ("done", "abcdef0", 1)
+    assert (found.before, found.after) == ("10 passed, 0 failed", "12 passed, 0 failed")
+    assert found.spent == Spent(seconds=60.0, tokens=1000, usd=0.5)
+
+
+def test_only_agents_that_ended_since_the_moment_count() -> None:
+    events = records(LEASED, ROBOT, ROBOT, LANDED)
+    assert attempted(events, since="2026-01-03T00:00:00Z")["1"].spent.tokens == 1000
+
+
+def test_phases_side_by_side_are_kept_apart() -> None:
+    other = e.Leased(phase="2", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=True)
+    mixed = [
+        *records(LEASED, lane="a"),
+        *records(other, GATE, lane="b"),
+        *records(e.BaselineKnown(key="k", tree="t", results=""), lane="a"),
+    ]
+    found = attempted(mixed)
+    assert (found["1"].after, found["2"].after) == ("", "12 passed, 0 failed")
+
+
+def test_a_landing_without_an_attempt_is_an_undo() -> None:
+    assert attempted([*records(LEASED, LANDED), *records(LANDED, run="undo")])["1"].state == "undone"
+
+
+PLAN = parse(waiting("Phases 1 and 2.", own="3", others="1 2"), path="plans/x.md")
+
+
+@pytest.mark.parametrize(
+    ("events", "newest", "state", "why", "command"),
+    [
+        ((), None, "todo", "not started", "runplan start plans/x.md 1"),
+        ((LEASED, FAILED), run("failed"), "failed", "tests-failed at gate", "runplan retry plans/x.md"),
+        ((LEASED,), run("running", phase="1"), "running", "in progress", "runplan status plans/x.md"),
+        ((LEASED,), run("stopped", phase="1"), "stopped", "its run has ended", "runplan retry plans/x.md"),
+        (
+            (LEASED,),
+            run("waiting", phase="1", waiting_for="approval"),
+            "waiting",
+            "waits for approval",
+            "runplan diff plans/x.md",
+        ),
+        (
+            (LEASED,),
+            run("waiting", phase="1", waiting_for="checkout", about="a.txt is edited"),
+            "waiting",
+            "waits for checkout: a.txt is edited",
+            "runplan explain plans/x.md",
+        ),
+        (
+            (LEASED,),
+            run("waiting", phase="1", waiting_for="limit", about="claude's usage limit"),
+            "running",
+            "waits for limit: claude's usage limit",
+            "runplan status plans/x.md",
+        ),
+    ],
+)
+def test_a_phase_that_is_not_done_says_why_and_names_a_command(
+    events: tuple[e.Event, ...], newest: RunRow | None, state: str, why: str, command: str
+) -> None:
+    first = summary_of("plans/x.md", PLAN, newest, attempted(records(*events))).phases[0]
+    assert (first.state, first.why, first.command) == (state, why, command)
+
+
+def test_a_phase_with_open_dependencies_names_them() -> None:
+    assert summary_of("plans/x.md", PLAN, None, {}).phases[2].why == "after 1, 2"
+
+
+def test_without_the_plan_the_journal_is_summed_up() -> None:
+    gone = summary_of("plans/x.md", None, run("failed"), attempted(records(LEASED, FAILED)))
+    assert [(one.id, one.command) for one in gone.phases] == [("1", "runplan retry plans/x.md")]
+
+
+def test_the_section_lists_every_phase_and_what_is_not_done() -> None:
+    done = waiting("Phase 1.", own="2", others="1").replace(
+        "| 1 — Phase 1 | ⬚ | |".encode(), "| 1 — Phase 1 | ✅ | abc1234 |".encode()
+    )
+    found = attempted(records(LEASED, BASE, ROBOT, GATE, LANDED))
+    section = summary_section(summary_of("plans/x.md", parse(done, path="plans/x.md"), None, found))
+    assert "**Done:** 1 of 2 phases. Agents took 1m00s, 1,000 tokens, $0.50." in section
+    assert (
+        "| 1 Title 1 | done | `abc1234` | 10 passed, 0 failed → 12 passed, 0 failed | 1 | 1m00s | 1,000 | $0.50 |"
+        in section
+    )
+    assert section.endswith("**Not done:**\n\n- Phase 2 Title 2: not started: `runplan start plans/x.md 2`\n")
+
+
+@pytest.mark.parametrize(
+    ("spent", "cost"),
+    [(Spent(tokens=5, unpriced=True), "-"), (Spent(usd=0.07), "$0.07"), (Spent(usd=0.07, unpriced=True), "≥ $0.07")],
+)
+def test_a_cost_that_an_agent_does_not_report_is_no_zero(spent: Spent, cost: str) -> None:
+    assert spent.cost == cost
+    assert PhaseSummary(id="1", spent=spent).spent.plus(Spent()).cost == cost
