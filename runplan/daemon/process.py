@@ -27,14 +27,16 @@ from runplan.engine.repository import open_repository
 from runplan.errors import NotFound
 from runplan.git import remote
 from runplan.report.metrics import metrics_text, this_process
+from runplan.report.morning import news_of, of_morning
 from runplan.report.notices import of_settings
 from runplan.run.rows import UNFINISHED, Command
 from runplan.settings.load import variables
 from runplan.settings.places import socket_path, state_directory
+from runplan.settings.slots import next_daily
 from runplan.store.files import not_there
 from runplan.store.sqlite import Store
 from runplan.text import in_words
-from runplan.times import iso
+from runplan.times import iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -108,6 +110,7 @@ class DaemonProcess:
         with contextlib.closing(ControlServer(socket_path(self._env), self._answer, self._request_failed)) as server:
             self._log.info("started", version=__version__, pid=os.getpid(), socket=str(server.path))
             self._recall()
+            self._arm_morning()
             threading.Thread(target=server.serve_forever, args=(FOREVER_S,), name="socket", daemon=True).start()
             service.notify(self._env, service.READY)
             self._loop()
@@ -292,7 +295,7 @@ class DaemonProcess:
         )
 
     def _metrics(self) -> str:
-        states = {one.root: Path(one.common) / "runplan" for one in self._known.all()}
+        states = self._journals()
         process = this_process(
             version=__version__,
             uptime_s=time.monotonic() - self._began,
@@ -301,6 +304,9 @@ class DaemonProcess:
             queued=len(self._services.limit.waiting),
         )
         return metrics_text(states, now=SystemClock().now(), process=process)
+
+    def _journals(self) -> dict[str, Path]:
+        return {one.root: Path(one.common) / "runplan" for one in self._known.all()}
 
     # --- shutdown -----------------------------------------------------------------------------------------
 
@@ -383,6 +389,7 @@ class DaemonProcess:
                 daemon = self._settings.user.daemon
                 self._services.limit.resize(host=daemon.max_parallel, repository=daemon.max_parallel_repository)
                 self._observer.notifier = self._notifier()
+                self._arm_morning()
         roots = [str(root) for root in changed if root is not None]
         if changed:
             self._log.info("settings-changed", user=None in changed, repositories=roots)
@@ -394,6 +401,23 @@ class DaemonProcess:
 
     def _notifier(self) -> Notifier:
         return Notifier(self._settings.user.notify, self._log, env=self._env)
+
+    def _arm_morning(self) -> None:
+        """Send the morning report at its next time; a clock that jumps may call earlier."""
+        user, key = self._settings.user, "morning"
+        if not user.notify.morning:
+            self._services.timers.cancel(key)
+            return
+        due = next_daily(user.notify.morning, after=SystemClock().now(), zone=zone(user.run.timezone))
+
+        def report() -> None:
+            if SystemClock().now() >= due:
+                since = iso(due - timedelta(days=1))
+                if (notice := of_morning(news_of(self._journals(), since=since))) is not None:
+                    self._observer.notifier.send(notice)
+            self._arm_morning()
+
+        self._services.timers.at(key, due, lambda: self._tasks.put(report))
 
     def _settings_changed(self, root: str, error: str) -> None:
         if not error:

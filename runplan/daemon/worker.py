@@ -64,6 +64,10 @@ class Timers:
             call, DateTrigger(run_date=moment), id=key, replace_existing=True, misfire_grace_time=None, coalesce=True
         )
 
+    def cancel(self, key: str) -> None:
+        with contextlib.suppress(JobLookupError):
+            self._scheduler.remove_job(key)
+
     def fire_all(self) -> None:
         """Make all calls now: the clock was set, so their moments may be wrong. Each computes its next one."""
         for job in self._scheduler.get_jobs():

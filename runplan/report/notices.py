@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
     """One message to a person; fields that do not apply are empty."""
 
-    kind: str  #: done, failed, waiting
+    kind: str  #: done, failed, waiting, morning
     repository: str = ""  #: its root
     plan: str = ""
     run: str = ""

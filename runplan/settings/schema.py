@@ -15,7 +15,7 @@ from runplan import names
 Rule: TypeAlias = Callable[[Any], str]
 
 LANDINGS = ("cherry-pick", "pr", "direct")
-NOTICES = ("done", "failed", "waiting")
+NOTICES = ("done", "failed", "waiting", "morning")
 SANDBOXES = ("auto", "bwrap", "none")
 #: The roles that name an agent. Only the fallback may be empty.
 ROLES = ("implementer", "verifier", "planner", "fallback")
@@ -86,6 +86,10 @@ ref_prefix = must(lambda value: names.valid_ref(f"{value}x"), "{value!r} is not 
 forwardable = must(
     lambda name: not name.startswith(("GIT_", "RUNPLAN_")),
     "{value} cannot be passed on: runplan sets GIT_* and RUNPLAN_* itself",
+)
+time_of_day = must(
+    lambda value: not value or re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value),
+    "must be a time like 08:00, not {value!r}",
 )
 web_address = must(
     lambda value: not value or re.fullmatch(r"https?://[^\s/]+(?:/\S*)?", value),
@@ -239,6 +243,9 @@ class NotifySettings(Struct, frozen=True, kw_only=True):
     command: Annotated[str, about("notification command; details in $RUNPLAN_* and as JSON on its input")] = ""
     webhook: Annotated[str, about("address to which the same JSON is posted", web_address)] = ""
     desktop: Annotated[bool, about("show notifications on the desktop of this machine")] = False
+    morning: Annotated[str, about("time of the daily report in run.timezone, e.g. 08:00; empty: none", time_of_day)] = (
+        ""
+    )
     on: Annotated[tuple[str, ...], about("notify about these runs", each(one_of(*NOTICES)))] = NOTICES
 
 

@@ -148,6 +148,12 @@ def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: da
     return (slot for slot in moments if slot.at > after)
 
 
+def next_daily(time: str, *, after: datetime, zone: tzinfo) -> datetime:
+    """The next moment at which a clock in the zone shows the time, such as 08:00."""
+    hour, minute = time.split(":")
+    return next(slots_after(parse(f"{minute} {hour} * * *"), after=after, zone=zone, anchor=after, seed="")).at
+
+
 def jitter(seed: str) -> timedelta:
     """One to five minutes, always the same for the same seed."""
     from hashlib import sha256  # slow to import

@@ -369,6 +369,19 @@ def test_a_clock_jump_backwards_fires_nothing_twice(project: Project, wall: Wall
     assert (answers(project), project.landed()) == (["fired", "fired"], ["1", "2"])
 
 
+def test_the_morning_report_is_sent_once_a_day_and_only_with_news(project: Project, wall: Wall, tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    command = f'command = "echo $RUNPLAN_NOTICE: $RUNPLAN_TITLE >>{sent}"'
+    user_settings(project, f'[notify]\nmorning = "08:00"\n{command}\non = ["morning"]\n')
+    also_another(project)
+    assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
+    jump(project, wall, 24)
+    until(sent.exists)
+    jump_and_wait(project, wall, 24.1)
+    assert len(sent.read_text().splitlines()) == 1
+    assert sent.read_text().startswith("morning: runplan: Phases: 1 landed")
+
+
 def test_a_running_agent_survives_a_night_of_sleep(project: Project, wall: Wall, meanwhile: Meanwhile) -> None:
     """It may run for two hours by its own clock, which stood still; the slots of the night are recorded."""
     project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))

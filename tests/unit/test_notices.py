@@ -87,8 +87,9 @@ def test_programs_get_every_fact_by_name_and_in_plain_bytes() -> None:
     [
         ({"webhook": "example.org/x"}, "[notify] webhook: must begin with https:// or http:// and a host"),
         ({"webhook": "file:///etc/passwd"}, "[notify] webhook: must begin"),
-        ({"on": ["done", "faild"]}, "[notify] on: must be one of done, failed, waiting, not 'faild'"),
+        ({"on": ["done", "faild"]}, "[notify] on: must be one of done, failed, waiting, morning, not 'faild'"),
         ({"desktop": "yes"}, "[notify] desktop: "),
+        ({"morning": "8am"}, "[notify] morning: must be a time like 08:00, not '8am'"),
     ],
 )
 def test_notification_settings_without_effect_are_refused(table: dict[str, object], why: str) -> None:
@@ -101,4 +102,4 @@ def test_settings_choose_channels_and_events() -> None:
     table: dict[str, object] = {"command": "mail me", "webhook": "https://example.org/x?y", "desktop": True, "on": []}
     notify = settle([Layer(origin="runplan.toml", values={"notify": table})]).settings.notify
     assert (notify.command, notify.webhook, notify.desktop, notify.on) == (*list(table.values())[:3], ())
-    assert settle([]).settings.notify.on == ("done", "failed", "waiting")
+    assert settle([]).settings.notify.on == ("done", "failed", "waiting", "morning")
