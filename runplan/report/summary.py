@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.plan.formats import Status
+from runplan.plan.marks import Status
 from runplan.report.text import code, inline, row
 from runplan.run import events as e
 from runplan.run.rows import UNFINISHED
