@@ -13,7 +13,6 @@ from runplan.git.worktrees import Worktrees
 from runplan.run import events as e
 from runplan.settings.places import worktree_root
 from runplan.store.journal import recorded
-from runplan.supervise.files import directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +82,7 @@ def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, 
             dispatches.append((id_, run, (plan, phases.get((run, lane), "")), seq))
     for id_, run, phase, seq in dispatches:
         used_by = f"the run {run}" if run in unfinished else ""
-        yield directory_name(id_), (used_by, landed.get(phase, 0) > seq)
+        yield id_, (used_by, landed.get(phase, 0) > seq)
 
 
 def _made(at: RepositoryContext) -> Iterator[str]:

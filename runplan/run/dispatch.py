@@ -73,7 +73,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     grace_s: float = 5.0  #: between asking the process to end and killing it
     takes_messages: bool = False  #: its standard input stays open, and the file given there is its first message
     wrap_up_s: float = 120.0  #: time to finish after an agent was asked to wrap up
-    escalate_s: float = 10.0  #: between the steps that end an agent with a full context: SIGINT, SIGTERM, SIGKILL
     tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: likewise
     prompt: int = 0  #: characters of the prompt, for an estimate of the context

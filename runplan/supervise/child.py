@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import selectors
 import signal
 import subprocess
+import threading
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ class Child(Struct, frozen=True, kw_only=True):
     """A started process and the shim's ends of its pipes."""
 
     pid: int
-    stdin: int | None  #: None when it reads a file
+    stdin: StdinWriter | None  #: None when it reads a file
     out: int
     err: int
 
@@ -37,7 +38,6 @@ def start(launch: Launch, group: Cgroup | None) -> Child:
     with contextlib.ExitStack() as stack:
         if launch.takes_messages:
             stdin, to_it = os.pipe()
-            os.set_blocking(to_it, False)
         else:
             stdin, to_it = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC), None
         (out, out_end), (err, err_end) = _pipe(), _pipe()
@@ -55,7 +55,7 @@ def start(launch: Launch, group: Cgroup | None) -> Child:
             start_new_session=True,
         )
     agent.returncode = 0  # the shim waits for every child itself; Popen must not
-    return Child(pid=agent.pid, stdin=to_it, out=out, err=err)
+    return Child(pid=agent.pid, stdin=StdinWriter(to_it, launch) if to_it is not None else None, out=out, err=err)
 
 
 def _pipe() -> tuple[int, int]:
@@ -67,62 +67,26 @@ def _pipe() -> tuple[int, int]:
 
 
 class StdinWriter:
-    """Writes messages to an agent without blocking; the first one is its prompt."""
+    """Writes messages to an agent, the prompt first. A thread does it, because an agent may not read them."""
 
-    def __init__(self, pipe: int | None, launch: Launch, selector: selectors.BaseSelector) -> None:
-        self._pipe = pipe  #: None: the agent takes no messages, or its pipe is closed
-        self._format = agent_of(launch.reader).message if pipe is not None else None
-        self._selector = selector
-        self._rest = b""
-        self._is_last = False
-        if pipe is not None:
-            self._queue(Path(launch.stdin).read_text(encoding="utf-8", errors="replace"))
-            self.write()
+    def __init__(self, pipe: int, launch: Launch) -> None:
+        self._format = agent_of(launch.reader).message
+        self._messages: SimpleQueue[bytes] = SimpleQueue()
+        self.send(Path(launch.stdin).read_text(encoding="utf-8", errors="replace"))
+        threading.Thread(target=self._write, args=(pipe,), daemon=True).start()
 
-    def send_last(self, text: str) -> bool:
-        """Send a message and close the pipe after it; False when the agent cannot read it."""
-        if self._pipe is None or self._is_last:
-            return False
-        self._queue(text)
-        self._is_last = True
-        return self.write()
-
-    def write(self) -> bool:
-        """Write as much as the pipe takes; False when the agent does not read."""
-        if self._pipe is None:
-            return False
-        try:
-            while self._rest:
-                self._rest = self._rest[os.write(self._pipe, self._rest) :]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.close()
-            return False
-        if self._is_last and not self._rest:
-            self.close()
-        else:
-            self._watch()
-        return True
+    def send(self, text: str) -> None:
+        self._messages.put(self._format(text))
 
     def close(self) -> None:
-        if self._pipe is not None:
-            if self._pipe in self._selector.get_map():
-                self._selector.unregister(self._pipe)
-            os.close(self._pipe)
-            self._pipe = None
+        """Close the pipe after the messages that were sent."""
+        self._messages.put(b"")
 
-    def _queue(self, text: str) -> None:
-        assert self._format is not None
-        self._rest += self._format(text)
-
-    def _watch(self) -> None:
-        assert self._pipe is not None
-        watched = self._pipe in self._selector.get_map()
-        if self._rest and not watched:
-            self._selector.register(self._pipe, selectors.EVENT_WRITE, self)
-        elif watched and not self._rest:
-            self._selector.unregister(self._pipe)
+    def _write(self, pipe: int) -> None:
+        with contextlib.suppress(OSError), open(pipe, "wb") as stdin:
+            while message := self._messages.get():
+                stdin.write(message)
+                stdin.flush()
 
 
 class Signals:

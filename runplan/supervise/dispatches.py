@@ -27,7 +27,7 @@ from runplan.settings.load import environment
 from runplan.store.files import Anchor, lock_descriptor, make_below, publish, read_text
 from runplan.supervise import cgroups
 from runplan.supervise.cgroups import Cgroup
-from runplan.supervise.files import DispatchFiles, directory_name
+from runplan.supervise.files import DispatchFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -299,7 +299,7 @@ class Dispatches:
 
     def _files(self, dispatch: str) -> DispatchFiles:
         if dispatch not in self._known:
-            self._known[dispatch] = DispatchFiles(self._directory / directory_name(dispatch))
+            self._known[dispatch] = DispatchFiles(self._directory / dispatch)
         return self._known[dispatch]
 
 

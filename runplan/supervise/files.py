@@ -1,4 +1,4 @@
-"""The directory of one dispatch.
+"""The directory of one dispatch, named after its id.
 
 own/       the agent's return and private configuration
 lock       held by the shim while it lives
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 #: The largest record or log that is read whole. An exit record includes the end of the message.
 LARGEST = 64 * 1024 * 1024
 
-_LONGEST_NAME = 120
-
 T = TypeVar("T")
 
 
@@ -43,17 +40,6 @@ class ShimRecord(Struct, frozen=True, kw_only=True):
     identity: str = ""
     reader: str = ""  #: kind of agent whose output this is; "" for a command of the project
     cgroup: str = ""  #: path of the control group of the agent; "" for none
-
-
-def directory_name(dispatch: str) -> str:
-    """A unique file name for the id: the id itself where it is safe to use."""
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", dispatch)
-    if plain == dispatch and len(dispatch) <= _LONGEST_NAME and not dispatch.startswith("."):
-        return dispatch
-    import hashlib  # slow to import, and ids made by runplan are plain
-
-    # "~" is in no plain name, so the two kinds cannot collide.
-    return f"{plain[:_LONGEST_NAME].lstrip('.')}~{hashlib.sha256(dispatch.encode()).hexdigest()[:12]}"
 
 
 class DispatchFiles:

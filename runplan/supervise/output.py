@@ -11,13 +11,15 @@ from msgspec.structs import replace
 
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST, Redactor, overlap, redacted, redacted_end
-from runplan.run.usage import MESSAGE_TAIL, Finished, Folding, Retrying, Spent, ToolUsed, Trouble, Unread
+from runplan.run.dispatch import OWN
+from runplan.run.usage import MESSAGE_TAIL, Finished, Folding, Retrying, ToolUsed, Trouble, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
     from runplan.run.usage import AgentEvent, Tally
+    from runplan.supervise.files import DispatchFiles
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
@@ -182,35 +184,17 @@ def _without_secrets(event: AgentEvent, secrets: Collection[str]) -> AgentEvent:
 
 
 class AgentOutput:
-    """Everything one agent prints: standard output is logged and read for events, standard error is logged.
+    """Everything one agent prints: standard output is logged and read for events, standard error is logged."""
 
-    `finish_events` is called at the end for events that the agent reports in files.
-    """
-
-    def __init__(
-        self,
-        *,
-        out: Path,
-        err: Path,
-        cap: int,
-        read: Reader,
-        finish_events: Callable[[], tuple[AgentEvent, ...]] = tuple,
-        secrets: Collection[str] = (),
-    ) -> None:
-        self.events = EventCollector(read, secrets=secrets)
+    def __init__(self, kind: str, files: DispatchFiles, *, cap: int, secrets: Collection[str] = ()) -> None:
+        self.events = EventCollector(reader_of(kind), secrets=secrets)
+        self._finish_events = partial(agent_of(kind).finish, files.directory / OWN) if kind else tuple
         self._lines = LineSplitter(self.events.read_line)
-        self._out = CappedLog(out, cap=cap, secrets=secrets)
-        self._err = CappedLog(err, cap=cap, secrets=secrets)
+        self._out = CappedLog(files.out, cap=cap, secrets=secrets)
+        self._err = CappedLog(files.err, cap=cap, secrets=secrets)
         self._secrets = secrets
         self._error_size = ERROR_TAIL + overlap(secrets)
         self._error = b""
-        self._finish_events = finish_events
-
-    @classmethod
-    def of(cls, kind: str, *, out: Path, err: Path, cap: int, own: Path, secrets: Collection[str]) -> AgentOutput:
-        """The output of this kind of agent; `own` is the directory with its files."""
-        finish = partial(agent_of(kind).finish, own) if kind else tuple
-        return cls(out=out, err=err, cap=cap, read=reader_of(kind), finish_events=finish, secrets=secrets)
 
     def take_out(self, chunk: bytes) -> None:
         self._out.write(chunk)
@@ -219,11 +203,6 @@ class AgentOutput:
     def take_err(self, chunk: bytes) -> None:
         self._err.write(chunk)
         self._error = (self._error + chunk[-self._error_size :])[-self._error_size :]
-
-    def check_usage(self) -> None:
-        """Take usage from the agent's own files: unlike its output they cannot quote usage of others."""
-        with contextlib.suppress(*MISREAD, OSError):
-            self.events.add(tuple(each for each in self._finish_events() if isinstance(each, Spent)))
 
     def finish(self) -> None:
         self._lines.finish()

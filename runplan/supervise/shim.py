@@ -7,7 +7,6 @@ the agent and to exit; a second SIGTERM makes it kill at once.
 
 from __future__ import annotations
 
-import itertools
 import os
 import selectors
 import signal
@@ -24,29 +23,25 @@ from runplan.agents.context import WRAP_UP, reached
 from runplan.agents.sandbox import is_sandboxed
 from runplan.checks.secrets import secret_values
 from runplan.errors import is_shortage, refused_by_system
-from runplan.run.dispatch import OWN, Ending, Outcome
+from runplan.run.dispatch import Ending, Outcome
 from runplan.supervise import cgroups
-from runplan.supervise.child import PIPE_SIZE, Signals, StdinWriter, start
+from runplan.supervise.child import PIPE_SIZE, Signals, start
 from runplan.supervise.files import ShimRecord
 from runplan.supervise.output import AgentOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from runplan.processes import Process
     from runplan.run.dispatch import Launch
-    from runplan.run.usage import Tally, Usage
+    from runplan.run.usage import Tally
     from runplan.supervise.cgroups import Cgroup
     from runplan.supervise.child import Child
     from runplan.supervise.files import DispatchFiles
 
 CHUNK = 256 * 1024
-
-#: Time between SIGTERM and SIGKILL for processes that an agent leaves behind.
-LEFTOVER_GRACE_S = 1.0
-
-#: The kernel refuses to sleep for much longer at once.
-LONGEST_SLEEP_S = 86_400.0
+LEFTOVER_GRACE_S = 1.0  #: between SIGTERM and SIGKILL for processes that an agent leaves behind
+LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
 
 
 def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> bool:
@@ -67,14 +62,7 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool)
 
 
 def _run(launch: Launch, files: DispatchFiles, signals: Signals, group: Cgroup | None, *, subreaper: bool) -> Outcome:
-    output = AgentOutput.of(
-        launch.reader,
-        out=files.out,
-        err=files.err,
-        cap=launch.log_cap,
-        own=files.directory / OWN,
-        secrets=secret_values(launch.env),
-    )
+    output = AgentOutput(launch.reader, files, cap=launch.log_cap, secrets=secret_values(launch.env))
     started = time.monotonic()  # before the start: from there on the agent can stop the shim
     try:
         child = start(launch, group)
@@ -83,7 +71,7 @@ def _run(launch: Launch, files: DispatchFiles, signals: Signals, group: Cgroup |
         message = f"cannot start {launch.argv[0]!r}: {why}"
         return Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
     groups = [group] if group else []
-    return _Supervision(launch, files, child, output, signals, groups, started, subreaper=subreaper).run()
+    return _Supervision(launch, child, output, signals, groups, started, subreaper=subreaper).run()
 
 
 class _Supervision:
@@ -92,7 +80,6 @@ class _Supervision:
     def __init__(
         self,
         launch: Launch,
-        files: DispatchFiles,
         child: Child,
         output: AgentOutput,
         signals: Signals,
@@ -102,28 +89,25 @@ class _Supervision:
         subreaper: bool,
     ) -> None:
         self._launch = launch
-        self._files = files
         self._agent = child.pid
+        self._stdin = child.stdin
         self._output = output
         self._signals = signals
         self._groups = groups
         self._subreaper = subreaper
         self._status: int | None = None
         self._ending: Ending | None = None
-        self._steps: Iterator[Step] = iter(())
-        self._step_due = 0.0  #: when the next step of the escalation is taken
-        self._answered = 1  #: requests to end that are no reason to escalate: the first one
+        self._kill_at = 0.0  #: when an agent that was asked to end is killed
         self._waiting = ""  #: the provider it waited for when it was asked to end
         self._wrap_up_by = 0.0  #: deadline of an agent that was asked to wrap up; 0: it was not
-        self._excused: tuple[Usage, float] | None = None  #: usage and deadline of one that may just be ending
         self._started = started
+        self._wall = started + launch.wall_s
         self._last_output = time.monotonic()
         self._sample: Activity | None = None  #: taken in the middle of the current silence
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
         self._selector.register(child.out, selectors.EVENT_READ, output.take_out)
         self._selector.register(child.err, selectors.EVENT_READ, output.take_err)
-        self._stdin = StdinWriter(child.stdin, launch, self._selector)
 
     def run(self) -> Outcome:
         while self._status is None:
@@ -132,18 +116,21 @@ class _Supervision:
                 if key.data is None:
                     self._signals.clear()
                     self._reap()
-                elif key.data is self._stdin:
-                    self._stdin.write()
                 else:
                     self._read(key)
             if self._tally.finished is not None:
-                self._stdin.close()  # an agent that reads messages waits for more when it has finished
+                self._close_stdin()  # an agent that reads messages waits for more when it has finished
             if self._status is None:
                 self._check(time.monotonic())
-        self._stdin.close()
+        self._close_stdin()
         self._drain()
         leftovers = self._end_leftovers()
         return self._outcome(os.waitstatus_to_exitcode(self._status), leftovers)
+
+    def _close_stdin(self) -> None:
+        if self._stdin:
+            self._stdin.close()
+            self._stdin = None
 
     @property
     def _tally(self) -> Tally:
@@ -179,13 +166,9 @@ class _Supervision:
     # --- limits -------------------------------------------------------------------------------------
 
     def _deadlines(self) -> list[float]:
-        if self._ending:
-            return [self._step_due]
-        if self._wrap_up_by:
-            return [self._wrap_up_by]
-        deadlines = [self._started + self._launch.wall_s]
-        if self._excused:
-            deadlines.append(self._excused[1])
+        if self._ending or self._wrap_up_by:
+            return [self._kill_at or self._wrap_up_by]
+        deadlines = [self._wall]
         if self._launch.silence_s:
             share = 1.0 if self._is_sampled() else 0.5
             deadlines.append(self._last_output + share * self._launch.silence_s)
@@ -193,16 +176,17 @@ class _Supervision:
 
     def _check(self, now: float) -> None:
         if self._ending:
-            if now >= self._step_due or self._signals.requests > self._answered:
-                self._signals.requests = self._answered
-                self._escalate(now)
+            if now >= self._kill_at or self._signals.requests > 1:
+                self._signals.requests = 1
+                self._kill_at = now + processes.KILLED_S
+                self._signal(signal.SIGKILL)
         elif 0 < self._wrap_up_by <= now:
             self._stop(Ending.CONTEXT, now)
-        elif now >= self._started + self._launch.wall_s:
+        elif now >= self._wall:
             self._stop(Ending.TIMEOUT, now)
         elif self._signals.requests:
             self._stop(Ending.ENDED, now)
-        elif exceeded := self._exceeded(now):
+        elif exceeded := self._exceeded():
             self._enforce(exceeded, now)
         elif not self._wrap_up_by and self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
             self._check_silence(now)
@@ -211,32 +195,24 @@ class _Supervision:
         """Stop the agent. One with a full context that reads messages is asked to wrap up first."""
         if exceeded is Ending.CONTEXT and self._wrap_up_by:
             return
-        if exceeded is Ending.CONTEXT and self._stdin.send_last(WRAP_UP):
-            self._wrap_up_by = min(now + self._launch.wrap_up_s, self._started + self._launch.wall_s)
+        if exceeded is Ending.CONTEXT and self._stdin:
+            self._stdin.send(WRAP_UP)
+            self._close_stdin()
+            self._wrap_up_by = min(now + self._launch.wrap_up_s, self._wall)
         else:
             self._stop(exceeded, now)
 
-    def _exceeded(self, now: float) -> Ending | None:
-        """The limit that ends the agent. One whose last answer may have been its final one gets a grace to exit."""
-        tally, over = self._tally, self._limit_reached()
-        if over is None or tally.finished is None or not tally.finished.ok:
-            self._excused = None
-            return over
-        self._excused = self._excused or (tally.usage, now + self._launch.grace_s)
-        usage, deadline = self._excused
-        if tally.usage == usage and now < deadline:
-            return None
-        self._output.check_usage()
-        return self._limit_reached()
-
-    def _limit_reached(self) -> Ending | None:
+    def _exceeded(self) -> Ending | None:
+        """The limit that ends the agent."""
         tally, launch = self._tally, self._launch
-        if tally.finished is not None and tally.finished.ok and not tally.finished.so_far:
+        finished = tally.finished if tally.finished and tally.finished.ok else None
+        if finished and not finished.so_far:
             return None  # finished work is not discarded for its cost
         used = used_by(launch, tally, sure=True)
         if 0 < launch.tokens <= used.input_tokens + used.output_tokens or 0 < launch.usd <= used.usd:
             return Ending.BUDGET
-        return Ending.CONTEXT if reached(launch.hand_over_at, tally, launch) else None
+        # An agent that may have finished is not replaced: aider applies an answer after it has reported the usage.
+        return Ending.CONTEXT if not finished and reached(launch.hand_over_at, tally, launch) else None
 
     def _check_silence(self, now: float) -> None:
         """Compare the activity in the middle and at the end of the silence: work is a sign of life."""
@@ -254,19 +230,16 @@ class _Supervision:
     # --- the end ------------------------------------------------------------------------------------
 
     def _stop(self, ending: Ending, now: float) -> None:
+        """Ask the agent to end by the signal on which its kind ends cleanly; it is killed after the grace."""
         self._ending = ending
         self._waiting = self._tally.waiting
-        self._answered = 0 if ending is Ending.CONTEXT else 1
-        stop_signal = agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM
-        self._steps = escalation(ending, self._launch, stop_signal)
-        self._escalate(now)
+        self._kill_at = now + self._launch.grace_s
+        self._signal(agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM)
 
-    def _escalate(self, now: float) -> None:
-        step = next(self._steps)
-        self._step_due = now + step.seconds
+    def _signal(self, number: signal.Signals) -> None:
         for process in self._family():
-            if step.signal is signal.SIGKILL or self._gets(process, step.signal):
-                processes.send(process, step.signal)
+            if number is signal.SIGKILL or self._gets(process, number):
+                processes.send(process, number)
 
     def _gets(self, process: Process, number: signal.Signals) -> bool:
         if process.pid == self._agent and is_sandboxed(self._launch.argv):
@@ -291,7 +264,7 @@ class _Supervision:
                 self._status = status
 
     def _end_leftovers(self) -> int:
-        grace_s = self._launch.grace_s if self._ending is None else self._step_due - time.monotonic()
+        grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
         return cgroups.end(self._groups, self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
 
     def _leftovers(self) -> list[Process]:
@@ -316,25 +289,6 @@ class _Supervision:
             ended_at=time.time(),
             seconds=round(time.monotonic() - self._started, 3),
         )
-
-
-class Step(Struct, frozen=True):
-    """One step of the escalation that ends an agent."""
-
-    signal: signal.Signals
-    seconds: float  #: until the next step
-
-
-def escalation(ending: Ending, launch: Launch, stop_signal: signal.Signals) -> Iterator[Step]:
-    """The steps that end an agent; the last one repeats. `stop_signal` ends this kind of agent cleanly.
-
-    A full context is not urgent, and an interrupt preserves the most work, so every kind gets one first.
-    """
-    if ending is Ending.CONTEXT:
-        asked = [Step(signal.SIGINT, launch.escalate_s), Step(signal.SIGTERM, launch.escalate_s)]
-    else:
-        asked = [Step(stop_signal, launch.grace_s)]
-    return itertools.chain(asked, itertools.repeat(Step(signal.SIGKILL, processes.KILLED_S)))
 
 
 #: CPU time that counts as work: at least this much, and this share of the time. Agents that wait for their provider

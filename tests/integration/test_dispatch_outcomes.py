@@ -173,15 +173,6 @@ def test_a_dispatch_never_started_says_so_and_leaves_nothing(on: Stage) -> None:
     assert not (on.path / "dispatch" / "r0.1.1.implement.1").exists()
 
 
-def test_ids_of_any_letters_get_directories_of_their_own(on: Stage) -> None:
-    odd = ["a/b", "a_b", "..", ".", "../x", "é", "x" * 500]
-
-    paths = [on.dispatches.directory(dispatch) for dispatch in odd]
-
-    assert len(set(paths)) == len(odd)
-    assert {path.parent for path in paths} == {on.path / "dispatch"}
-
-
 def test_modules_of_the_repository_are_not_taken_for_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

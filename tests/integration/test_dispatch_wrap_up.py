@@ -1,4 +1,4 @@
-"""An agent with a full context is asked to wrap up if it takes messages, then interrupted, terminated and killed."""
+"""An agent with a full context is asked to wrap up if it takes messages, then asked to end, and killed."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def test_an_agent_is_asked_to_wrap_up_once(on: Stage) -> None:
     assert on.outcome(takes_messages(on, more)).message == "More: "
 
 
-def test_an_agent_that_does_not_wrap_up_is_interrupted_terminated_and_killed(on: Stage) -> None:
-    dispatch = takes_messages(on, f"{DEAF}fill(130_000); heard(){STAYS}", wrap_up_s=0.1, escalate_s=0.2)
+def test_an_agent_that_does_not_wrap_up_is_interrupted_and_killed(on: Stage) -> None:
+    dispatch = takes_messages(on, f"{DEAF}fill(130_000); heard(){STAYS}", wrap_up_s=0.1, grace_s=0.2)
     outcome = on.outcome(dispatch)
 
     assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
-    assert signals(on) == ["SIGINT", "SIGTERM"]
+    assert signals(on) == ["SIGINT"]
 
 
 def test_an_agent_that_wraps_up_may_be_silent_also_after_a_compaction(on: Stage) -> None:
@@ -197,30 +197,11 @@ def test_the_shim_asks_its_agent_to_wrap_up_without_a_runner(on: Stage) -> None:
 TOLD = """print('runplan:tell {"context":130000,"window":200000}', flush=True)"""
 
 
-def test_an_agent_that_takes_no_messages_is_interrupted_at_once(on: Stage) -> None:
-    outcome = on.outcome(on.python(f"import time\n{TOLD}{STAYS}", reader="script", hand_over_at=60))
-
-    assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGINT)
-
-
-def test_after_an_interrupt_it_is_asked_and_then_killed(on: Stage) -> None:
-    dispatch = on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, escalate_s=0.2)
-    outcome = on.outcome(dispatch)
+def test_an_agent_that_takes_no_messages_is_asked_to_end_and_then_killed(on: Stage) -> None:
+    outcome = on.outcome(on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, grace_s=0.2))
 
     assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
-    assert signals(on) == ["SIGINT", "SIGTERM"]
-
-
-def test_a_stop_shortens_the_way_down(on: Stage) -> None:
-    """Each request is one step; otherwise a run that is stopped would be waited for twice ten seconds."""
-    dispatch = on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, escalate_s=60)
-    until(lambda: (on.path / "signals").exists())
-    began = time.monotonic()
-    on.dispatches.end([dispatch], grace_s=0.3)
-
-    assert isinstance(on.dispatches.standing(dispatch), Outcome)
-    assert signals(on) == ["SIGINT", "SIGTERM"]
-    assert time.monotonic() - began < 5
+    assert signals(on) == ["SIGTERM"]
 
 
 def test_an_interrupt_reaches_the_agents_own_session_and_the_rest_is_ended_after_it(on: Stage) -> None:
@@ -231,15 +212,14 @@ import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-I", "-S", "-c", {child!r}])
 while not os.path.exists("ready"): time.sleep(0.005)
 print(child.pid, file=open("child", "w"))
-{TOLD}
 try:
     while True: time.sleep(0.01)
 except KeyboardInterrupt:
     sys.exit(7)
 """
-    outcome = on.outcome(on.python(program, reader="script", hand_over_at=60))
+    outcome = on.outcome(on.python(program, reader="codex", wall_s=1.5))
 
-    assert (outcome.ending, outcome.code, outcome.leftovers) == (Ending.CONTEXT, 7, 1)
+    assert (outcome.ending, outcome.code, outcome.leftovers) == (Ending.TIMEOUT, 7, 1)
     assert signals(on) == ["SIGTERM"]
     assert gone(pid_in(on.path / "child"))
 

@@ -17,7 +17,6 @@ from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from runplan.run.dispatch import Outcome
     from runplan.run.usage import AgentEvent
@@ -243,31 +242,6 @@ def test_dollars_on_the_line_below_the_tokens_are_read() -> None:
     ]
     used = outcome_of("aider", lines).tally.usage
     assert used == Usage(input_tokens=10_000, output_tokens=1_000, usd=0.25)
-
-
-@pytest.mark.parametrize(
-    ("books", "reported"),
-    [
-        pytest.param(
-            '{"event": "launched", "properties": {}}\n'
-            '{"event": "message_send_starting", "properties": {}}\n'
-            '{"event": "message_send", "properties": {"prompt_tokens": 5, "completion_tokens": 2, "cost": 0.5}}\n'
-            '{"event": "message_send", "properties": {"prompt_tokens": 7, "completion_tokens": 1, "cost": "x"}}\n'
-            '{"event": "message_send", "prop',
-            (Spent(usage=Usage(input_tokens=12, output_tokens=3, usd=0.5), total=True),),
-            id="whole but for the last",
-        ),
-        pytest.param('{"event": "message_send_starting", "properties": {}}\n', (), id="no answer yet"),
-        pytest.param("message_send [] \x00\n[]\n", (), id="rubbish"),
-        pytest.param(None, (), id="none"),
-    ],
-)
-def test_the_usage_of_aider_is_read_from_its_own_record(
-    tmp_path: Path, books: str | None, reported: tuple[AgentEvent, ...]
-) -> None:
-    if books is not None:
-        (tmp_path / "analytics.jsonl").write_text(books, encoding="utf-8")
-    assert agent_of("aider").finish(tmp_path) == reported
 
 
 def claudes(**result: object) -> Outcome:

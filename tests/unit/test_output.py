@@ -11,6 +11,7 @@ from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST
 from runplan.run.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
 from runplan.run.usage import MESSAGE_TAIL, MOST_TOOLS, Finished, Retrying, Trouble, TroubleKind
+from runplan.supervise.files import DispatchFiles
 from runplan.supervise.output import (
     ERROR_TAIL,
     LOG_TAIL,
@@ -105,7 +106,7 @@ def test_a_line_that_fails_in_its_reader_counts_as_unread(error: type[Exception]
 
 
 def test_the_end_of_standard_error_is_kept_apart_and_bounded(tmp_path: Path) -> None:
-    output = AgentOutput(out=tmp_path / "out", err=tmp_path / "err", cap=100, read=agent_of("command").read)
+    output = AgentOutput("command", DispatchFiles(tmp_path), cap=100)
     for _ in range(3):
         output.take_err(b"x" * ERROR_TAIL)
     output.take_err("the end ä".encode())
@@ -126,22 +127,16 @@ def test_a_full_log_still_updates_the_time_of_the_last_output(tmp_path: Path) ->
 
 
 def test_a_report_in_a_file_is_read_at_the_end_and_may_fail(tmp_path: Path) -> None:
-    def reported() -> tuple[AgentEvent, ...]:
-        return (Message(text="from a file", final=True),)
-
-    def broken() -> tuple[AgentEvent, ...]:
-        raise ValueError("broken")
-
+    (tmp_path / "own").mkdir()
     messages = []
-    for rest in (reported, broken):
-        output = AgentOutput(
-            out=tmp_path / "out", err=tmp_path / "err", cap=100, read=agent_of("command").read, finish_events=rest
-        )
+    for report in ('{"info": {"exit_status": "Submitted", "submission": "from a file"}}', "{"):
+        (tmp_path / "own/trajectory.json").write_text(report)
+        output = AgentOutput("mini", DispatchFiles(tmp_path), cap=100)
         output.take_out(b"line\n")
         output.finish()
         messages.append(output.events.message)
 
-    assert messages == ["from a file", "line\n"]
+    assert messages == ["from a file", ""]
 
 
 @pytest.mark.parametrize(
@@ -197,18 +192,12 @@ def test_recorded_events_are_redacted(tmp_path: Path) -> None:
         Finished(ok=False, words=f"bad key {SECRET}"),
         Retrying(words=f"with {SECRET}"),
     ]
-    output = AgentOutput(
-        out=tmp_path / "out",
-        err=tmp_path / "err",
-        cap=1000,
-        read=lambda line: tuple(reported) if line == b"x" else (),
-        secrets=(SECRET,),
-    )
-    output.take_out(b"x\n")
+    events = EventCollector(lambda _: tuple(reported), secrets=(SECRET,))
+    events.read_line(b"x")
+    output = AgentOutput("command", DispatchFiles(tmp_path), cap=1000, secrets=(SECRET,))
     output.take_err(SECRET.encode() + b"." * (ERROR_TAIL - 9))
     output.finish()
 
-    events = output.events
     assert events.message == "it is [redacted], you know"
     assert SECRET[-9:] not in repr((events.tools, events.tally, output.error))
     assert events.tally.troubles == (Trouble(kind=TroubleKind.AUTH, words="bad key [redacted]", resets=3.0),)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from runplan.agents.adapter import ProviderAgent, at, count, money, provider_keys, record, text, under_home
+from runplan.agents.adapter import ProviderAgent, provider_keys, under_home
 from runplan.agents.endings import trouble
 from runplan.agents.environment import AGENT_EMAIL, AGENT_NAME
 from runplan.names import DIFF_FILE
 from runplan.run.usage import Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
-from runplan.store.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,10 +35,6 @@ _TOKENS = re.compile(
 )
 _COST_LINE = re.compile(_COST + rb"\s*")  #: on a line of its own after long statistics of the cache
 _MOST_TOKENS = 20_000_000  #: in one answer; no context window is larger
-#: Its own record. Text of its model, which could quote such lines, is not in it.
-ANALYTICS = "analytics.jsonl"
-LARGEST_ANALYTICS = 16 * 1024 * 1024
-_ANSWER = "message_send"
 _ERROR = re.compile(rb"litellm\.\w{1,60}(?:Error|Exception|Timeout)\b")
 #: The usual form of an error of its library: its own name for it, then the provider's.
 _LIBRARY_ERROR = re.compile(rb"litellm\.\w{1,60}: (?:litellm\.)?\w{1,60}(?:Error|Exception|Timeout)(?: -|:)")
@@ -55,8 +50,13 @@ class Aider(ProviderAgent):
 
     def argv(self, task: Task) -> tuple[str, ...]:
         role = () if task.writes else ("--dry-run", "--read", DIFF_FILE)
-        files = ("--message-file", str(task.prompt), "--analytics-log", str(task.own / ANALYTICS))
-        return (*self.command(task.table), *files, *_BASE, *role, *task.options("--model"))
+        return (
+            *self.command(task.table),
+            *("--message-file", str(task.prompt)),
+            *_BASE,
+            *role,
+            *task.options("--model"),
+        )
 
     def files(self, task: Task) -> dict[Path, str]:
         """Without an identity it would write one into the repository's configuration."""
@@ -90,17 +90,6 @@ class Aider(ProviderAgent):
         if line.startswith(b"Retrying in "):
             return (Retrying(words=_text(line[:400])),)
         return (Message(text=_text(line) + "\n"),)
-
-    def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
-        """The total cost by its own record."""
-        lines = (read_text(directory / ANALYTICS, largest=LARGEST_ANALYTICS) or "").splitlines()
-        entries = [record(line.encode()) for line in lines if _ANSWER in line]
-        answers = [at(entry, "properties") for entry in entries if text(entry, "event") == _ANSWER]
-        if not answers:
-            return ()
-        sent, received = (sum(count(each, name) for each in answers) for name in ("prompt_tokens", "completion_tokens"))
-        usd = sum(money(each, "cost") for each in answers)
-        return (Spent(usage=Usage(input_tokens=sent, output_tokens=received, usd=usd), total=True),)
 
 
 AGENT = Aider()

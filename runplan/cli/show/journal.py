@@ -141,7 +141,7 @@ def _short(value: object) -> str:
 
 def _print_transcripts(store: Store, run: RunRow, dispatches: Path, *, follow: bool) -> None:
     """Print the transcript of the newest agent of the run; with `follow`, also of those after it."""
-    from runplan.supervise.files import DispatchFiles, directory_name
+    from runplan.supervise.files import DispatchFiles
 
     shown: set[str] = set()
     while True:
@@ -151,7 +151,7 @@ def _print_transcripts(store: Store, run: RunRow, dispatches: Path, *, follow: b
             raise NotFound(f"no agent has worked on {run.plan} in the run {run.id} yet")
         for one in started if shown else started[-1:]:
             print(f"== {one['role']} by {one['agent']}, phase {one['phase']}", flush=True)
-            _print_log(DispatchFiles(dispatches / directory_name(str(one["id"]))), follow=follow)
+            _print_log(DispatchFiles(dispatches / str(one["id"])), follow=follow)
         shown |= {str(one["id"]) for one in started}
         if not continues:
             return
