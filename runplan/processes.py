@@ -19,6 +19,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
+    from pathlib import Path
 
 #: Every process of a dispatch has this variable. Its value is the dispatch id.
 MARK = "RUNPLAN_DISPATCH"
@@ -156,6 +157,15 @@ def marked(dispatch: str) -> list[Process]:
     import psutil
 
     return _alive(pid for pid in psutil.pids() if _has_mark(pid, dispatch))
+
+
+def marked_inside(directory: Path) -> list[int]:
+    """Processes of any dispatch that work in the directory."""
+    import psutil
+
+    found = psutil.process_iter(["cwd"])
+    inside = (one.pid for one in found if f"{one.info['cwd']}/".startswith(f"{directory}/"))
+    return [pid for pid in inside if variable(pid, MARK)]
 
 
 def family(dispatch: str, *, root: int, leader: int) -> list[Process]:

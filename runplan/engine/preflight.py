@@ -152,11 +152,10 @@ def phase_to_undo(at: RepositoryContext, plan: Plan, wanted: str, *, unfinished:
 
 def _require_free_worktree(at: RepositoryContext, slug: str) -> None:
     """Refuse a worktree in which an agent still works whose run is unknown, because the journal was deleted."""
-    from runplan.git.removal import processes_inside
-    from runplan.processes import MARK, variable
+    from runplan.processes import marked_inside
 
     place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
-    agents = [str(pid) for pid in processes_inside(place.resolve()) if variable(pid, MARK)] if place.is_dir() else []
+    agents = list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []
     if agents:
         raise RefusedEarly(
             f"an agent of an unknown run still works in {place}; wait for it, or end it: kill {' '.join(agents)}"

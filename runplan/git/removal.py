@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ from msgspec import Struct
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.lane import KEEPER
 from runplan.git.objects import changes, identity_env
-from runplan.git.repository import Checkouts, refs_snapshot
+from runplan.git.repository import Checkouts, refs_snapshot, remove_stale_lock
 from runplan.git.trailers import PLAN, read_trailers
 from runplan.git.workspace import KEEP, delete_tree
 from runplan.gitfacts import is_agent
@@ -22,14 +21,14 @@ from runplan.store.files import first_line, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
 
     from runplan.git.command import Git
     from runplan.git.workspace import Workspace
     from runplan.git.worktrees import Worktrees
     from runplan.gitfacts import Oid
 
-_LOCKED_S = 1.0  #: no git of ours locks a ref for as long
-_KEPT_S = 3600.0  #: nor takes as long to copy objects
+_KEPT_S = 3600.0  #: no copy of objects takes as long
 
 
 class Removed(Struct, frozen=True, kw_only=True):
@@ -63,8 +62,6 @@ class Removal:
         lane = self._worktrees.lane(name)
         what = str(lane.path)
         with self._worktrees.lock():
-            if inside := processes_inside(lane.path):
-                return Kept(what=what, why=f"process {inside[0]} is running in it")
             if dry_run:
                 uncommitted = lane.is_orphan or (lane.exists and not lane.is_disposable and not lane.state().clean)
                 return Removed(what=what, parked=PARKED if uncommitted else "")
@@ -92,17 +89,11 @@ class Removal:
         return Removed(what=ref, parked=parked)
 
     def remove_stale_locks(self, refs: Collection[str]) -> None:
-        """Delete locks on our refs that killed git processes left; a lock that a process has open stays.
-
-        Other runs lock packed refs and parked refs as well, each time for some milliseconds.
-        """
+        """Delete locks on our refs that killed git processes left."""
         ours, theirs = self._workspace.path, self._workspace.common_dir
-        shared = [lock for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock")) if lock.exists()]
-        if shared:
-            time.sleep(_LOCKED_S)
-        for lock in (*shared, *(place / f"{ref}.lock" for place in (ours, theirs) for ref in refs)):
-            if lock.exists() and not _is_open(lock):
-                lock.unlink(missing_ok=True)
+        named = (place / f"{ref}.lock" for place in (ours, theirs) for ref in refs)
+        for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock"), *named):
+            remove_stale_lock(lock)
 
     def landed(self, refs: Mapping[str, Oid], *, worktree: Path) -> None:
         """Delete refs whose landing was observed; files that gates left in the worktree are not kept."""
@@ -217,25 +208,6 @@ def _result(what: str, remove: Callable[[], Removed | Kept]) -> Removed | Kept:
         return remove()
     except GitFailed as error:
         return Kept(what=what, why=f"cannot read its content: {error}")
-
-
-def _is_open(path: Path) -> bool:
-    """Whether any process of this user has the file open."""
-    import psutil  # 33 ms
-
-    name = str(path.resolve())
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):  # ended meanwhile, or of another user
-            if any(file.path == name for file in process.open_files()):
-                return True
-    return False
-
-
-def processes_inside(path: Path) -> tuple[int, ...]:
-    import psutil
-
-    found = psutil.process_iter(["cwd"])
-    return tuple(one.pid for one in found if one.info["cwd"] and Path(one.info["cwd"]).is_relative_to(path))
 
 
 def is_on_target(git: Git, tip: Oid, target: str) -> bool:

@@ -239,7 +239,7 @@ def read_line(path: Path) -> str:
     return os.fsdecode(read_file(path) or b"").strip()
 
 
-def remove_stale_lock(lock: Path, *, since_ns: int, content: Collection[str] | None = None) -> None:
+def remove_stale_lock(lock: Path, *, since_ns: int = 0, content: Collection[str] | None = None) -> None:
     """Remove a lock file that a killed git of ours left: made since then, with such content, and not changing."""
     with suppress(FileNotFoundError, NotADirectoryError):
         found = lock.lstat()

@@ -212,8 +212,10 @@ def land(action: Land, state: RunState, context: RunContext) -> Iterator[e.Event
             case Landed() as seen:
                 context.worktrees.end_delivery()
                 yield _landed(phase, started, seen)
-            case Pending(why=why):
+            case Pending(why=why, until=until):
                 yield e.LandingHeld(id=name, why=why)
+                if until:
+                    yield e.Paused(kind="checkout", until=until, words=why)
             case Refused(reason=reason):
                 if isinstance(reason, TargetMoved):
                     yield _moved(context, name, reason.tip)

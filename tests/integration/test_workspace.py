@@ -531,14 +531,6 @@ def test_a_worktree_with_a_repository_inside_is_kept(place: Place) -> None:
     assert "inner" in answer.why
 
 
-def test_a_worktree_that_a_process_works_in_is_kept(place: Place) -> None:
-    tree = place.lease()
-    with subprocess.Popen(["cat"], cwd=tree.path, stdin=subprocess.PIPE) as process:
-        assert place.removal.worktree("run") == Kept(what=str(tree.path), why=f"process {process.pid} is running in it")
-        process.communicate()
-    assert isinstance(place.removal.worktree("run"), Removed)
-
-
 def test_a_removed_worktree_leaves_nothing_and_may_be_removed_twice(place: Place) -> None:
     tree = place.lease()
     for _ in range(2):

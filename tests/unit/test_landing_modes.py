@@ -24,10 +24,6 @@ def run_settings(**run: Any) -> RunSettings:
     return settle([Layer(origin="runplan.toml", values={"run": run})]).settings.run
 
 
-def test_every_word_of_the_command_line_is_a_mode() -> None:
-    assert set(modes.MODES) == set(LANDINGS)
-
-
 @pytest.mark.parametrize(
     ("mode", "ref", "uses_remote"),
     [("cherry-pick", "refs/heads/trunk", False), ("direct", "refs/remotes/up/trunk", True)],

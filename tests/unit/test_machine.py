@@ -186,6 +186,15 @@ def test_a_held_landing_waits_until_it_is_resumed() -> None:
     assert decide(landing(held, e.RunResumed(mode="finish", wanted="", auto=True))).actions == (a.Land(),)
 
 
+def test_a_held_landing_with_a_time_wakes_then_and_lands_again() -> None:
+    held = e.LandingHeld(id="l", why="checks are running")
+    until = "2026-01-01T00:00:00Z"
+    paused = (held, e.Paused(kind="checkout", until=until, words=held.why))
+    waiting = decide(landing(*paused))
+    assert (waiting.waiting, waiting.wake) == ("checkout", until)
+    assert decide(landing(*paused, e.Woke(kind="checkout"))).actions == (a.Land(),)
+
+
 def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> None:
     refused: list[e.Event] = [
         e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2"),
