@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.checks import testfiles
+from runplan.checks.guarded import weakened
 from runplan.checks.secrets import holds_secret, named_like_secret, redacted, secrets_in
-from runplan.checks.testcommand import weakened
 from runplan.globs import covers, literal, matches
 from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from runplan.checks.testcommand import Read
+    from runplan.checks.guarded import Read
     from runplan.gitfacts import Untracked
 
 #: An untracked file larger than this is not committed for an agent.

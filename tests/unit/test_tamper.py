@@ -187,7 +187,7 @@ def test_an_allowed_change_is_still_checked_for_scope_and_secrets() -> None:
 def test_a_file_that_the_test_command_runs_is_named_with_its_line_and_the_remedy() -> None:
     before, after = {"Makefile": "x:\n\ntest:\n\tpytest\n"}, {"Makefile": "x:\n\ntest:\n\ttrue\n"}
     (one,) = found = examine_command("make test", a_permit("Mend the Makefile."), before=before.get, after=after.get)
-    assert str(one) == "Makefile:4: the recipe of `test`, which the test command runs, was changed"
+    assert str(one) == "Makefile:4: `test`, which the test command runs, was changed"
     assert remedy(found) == "; if the plan means it, add to the phase: Allows: Makefile"
     assert examine_command("make test", a_permit(allows=("Makefile",)), before=before.get, after=after.get) == ()
 
