@@ -32,7 +32,7 @@ from runplan.report.notices import of_settings
 from runplan.run.rows import UNFINISHED, Command
 from runplan.settings.load import variables
 from runplan.settings.places import socket_path, state_directory
-from runplan.settings.slots import next_daily
+from runplan.settings.schedule import next_daily
 from runplan.store.files import not_there
 from runplan.store.sqlite import Store
 from runplan.text import in_words

@@ -27,7 +27,7 @@ from runplan.run.events import RunResumed
 from runplan.run.requests import refused
 from runplan.run.rows import WaitRow
 from runplan.run.state import awaiting
-from runplan.settings.slots import what_is_due
+from runplan.settings.schedule import what_is_due
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso

@@ -14,7 +14,7 @@ from runplan.run import events as e
 from runplan.run.events import to_json
 from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
 from runplan.run.rows import ScheduleRow, WaitRow
-from runplan.settings.slots import what_is_due
+from runplan.settings.schedule import what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from runplan.engine.runs import Deferred
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
 from runplan.run.requests import Answer, read_request
 from runplan.run.rows import FiringRow
-from runplan.settings.schedule import Interval, parse
-from runplan.settings.slots import what_is_due
+from runplan.settings.schedule import Interval, parse, what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from runplan.engine.runs import ActiveRuns
     from runplan.run.requests import RunRequest
     from runplan.run.rows import ScheduleRow
-    from runplan.settings.slots import Slot
+    from runplan.settings.schedule import Slot
     from runplan.store.schedules import Schedules
 
 
@@ -82,10 +81,8 @@ def _settle(
             recorded.append(firing)
         return fresh
 
-    for slot in found.missed:
-        answer(slot, "missed", "it was not fired in time")
-    if found.through is not None:
-        answer(found.through, "missed", "with all earlier slots that are not listed")
+    if found.missed is not None:
+        answer(found.missed, "missed", "it was not fired in time, nor those before it")
     if found.fire is not None and not schedules.is_answered(row.plan, _key(found.fire), before=iso(now)):
         answer(found.fire, *newest())
     return recorded

@@ -221,7 +221,7 @@ def _answer(run: RunRow, work: Work | None, seen: Seen, now: datetime) -> dict[s
 
 def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:
     """The schedule of a plan; `next` is null when this machine cannot compute it."""
-    from runplan.settings.slots import is_due, upcoming
+    from runplan.settings.schedule import is_due, upcoming
 
     following = upcoming(row, now)
     return {

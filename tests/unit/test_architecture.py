@@ -24,7 +24,7 @@ ORDER = (
 PURE_PACKAGES = ("plan", "run", "checks")
 PURE_MODULES = (
     *("runplan.settings.schema", "runplan.settings.options"),
-    *("runplan.settings.schedule", "runplan.settings.slots"),
+    "runplan.settings.schedule",
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
     *("runplan.agents.context", "runplan.report.text", "runplan.report.index", "runplan.report.html"),
     *("runplan.report.notices", "runplan.daemon.servicefiles", "runplan.errors", "runplan.names"),

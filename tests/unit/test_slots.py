@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.settings.schedule import parse
-from runplan.settings.slots import JITTER_FROM_S, JITTER_TO_S, Slot, jitter, slots_after
+from runplan.settings.schedule import JITTER_FROM_S, JITTER_TO_S, Slot, delay_of, parse, slots_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -257,11 +256,12 @@ def test_an_odd_minute_and_a_cron_line_are_taken_literally(spec: str) -> None:
 
 
 def test_jitter_keeps_schedules_apart() -> None:
-    assert len({jitter(f"plans/{number}.md") for number in range(50)}) > 35
+    assert len({delay_of(parse("day at 9am"), f"plans/{number}.md") for number in range(50)}) > 35
 
 
 def test_a_slot_whose_jitter_is_not_over_is_still_to_come() -> None:
-    (slot,) = following("day at 9am", at("2026-01-01 09:00") + jitter("x") - timedelta(seconds=1), 1)
+    fires = at("2026-01-01 09:00") + delay_of(parse("day at 9am"), "x")
+    (slot,) = following("day at 9am", fires - timedelta(seconds=1), 1)
     assert slot.key == "2026-01-01T09:00"
     (later,) = following("day at 9am", slot.at, 1)
     assert later.key == "2026-01-02T09:00"

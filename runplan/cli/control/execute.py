@@ -19,7 +19,8 @@ from runplan.run.events import Approved, Rejected
 from runplan.run.requests import BY_PERSON, Answer, start_arguments
 from runplan.run.rows import Command
 from runplan.run.state import awaiting
-from runplan.text import command
+from runplan.settings.schedule import delay_of, parse
+from runplan.text import command, in_words
 from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
         first = parse_iso(answer.scheduled).astimezone(zone(at.settings.run.timezone))
         instead = f" instead of every {answer.instead}" if answer.instead else ""
         progress.say(f"runplan: Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}")
+        if delay := delay_of(parse(timing.every), plan):
+            later = in_words(delay.total_seconds())
+            progress.say(f"runplan: It starts {later} after the time, because many programs start on the hour")
         if not timing.now:
             return Exit.DONE
     if answer.declined and not answer.owner:

@@ -440,8 +440,8 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
     else:
         moment = datetime.fromisoformat(schedule["next"])
         when = f"next {clock(moment, zone, now=now)} (in {in_words((moment - now).total_seconds())})"
-    if schedule["paused"]:
-        return f"{schedule['spec']}, paused: {schedule['paused']}; otherwise {when}"
+    if why := schedule["paused"]:
+        return f"{schedule['spec']}, {why if why.startswith('paused') else f'paused: {why}'}; otherwise {when}"
     return f"{schedule['spec']}, {'due now, then ' if schedule['due'] else ''}{when}"
 
 
