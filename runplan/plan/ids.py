@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ class Named(Struct, frozen=True):
     unit: str  #: the word before the id in lower case, one of UNITS; "" for none
 
 
+@lru_cache(maxsize=4096)  # a plan is read again at each phase, and half of the time goes into this
 def read_name(text: str) -> Named | None:
     """The id and title a text begins with; None when it begins with no id."""
     text = _unwrapped(_without_link(_unwrapped(text.strip())))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -42,6 +43,7 @@ _HASH = re.compile(r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40}
 WRITTEN = {Status.DONE: "✅ Done", Status.TODO: "⬚"}
 
 
+@lru_cache(maxsize=1024)
 def read_mark(text: str) -> Mark:
     """The status in a cell or a status line; the first glyph decides, else the first word."""
     glyph = _GLYPH.search(text)
