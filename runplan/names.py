@@ -15,6 +15,7 @@ HEADS = "refs/heads/"
 CANDIDATES = "refs/runplan/candidate/"  #: commits that are about to land
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
 DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
+REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not completed
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
 _NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
@@ -104,6 +105,11 @@ def parked_under(slug: str, phase: str) -> str:
     """The prefix of the refs that keep unlanded work of a phase."""
     words = (re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "unnamed" for name in (slug, phase))
     return f"{PARKED}{'/'.join(words)}/"
+
+
+def requires_ref(slug: str) -> str:
+    """The ref with which a parent holds the end of a plan."""
+    return f"{REQUIRES}{slug}"
 
 
 def base_ref(run: str, lane: str = "") -> str:

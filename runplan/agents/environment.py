@@ -13,7 +13,6 @@ from runplan.processes import MARK
 from runplan.run.dispatch import Role
 from runplan.run.reasons import variables
 from runplan.settings.load import OURS
-from runplan.settings.schema import DISPATCHED_ROLES
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -149,7 +148,7 @@ def _sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str
 
 def _used(agents: AgentsSettings) -> tuple[str, ...]:
     """The agents that a run may start."""
-    return tuple(dict.fromkeys(name for role in DISPATCHED_ROLES if (name := getattr(agents, role))))
+    return tuple(dict.fromkeys(name for _, name in agents.dispatched))
 
 
 def _names(agents: AgentsSettings, name: str, caller: Mapping[str, str]) -> tuple[str, ...]:

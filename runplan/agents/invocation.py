@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,6 @@ from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
 from runplan.run.dispatch import OWN, RETURN, WRITERS
 from runplan.run.reasons import Reason
-from runplan.settings.schema import DISPATCHED_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,6 +117,12 @@ class Agents:
         if self._sandbox and self._is_sandboxed(self._settings.sandbox):
             argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=directory / OWN)
         return argv, env
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the variables of the caller that tests and setup get."""
+        given = sorted(allowed(self._caller, keep=self._checks).items())
+        return sha256(repr(given).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
         return task_environment(dispatch=dispatch, role=role, plan=self._plan, phase=phase, run=self._run)
@@ -239,14 +245,13 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
 
     Returns a warning for the user, or "".
     """
-    used = {role: name for role in DISPATCHED_ROLES if (name := getattr(agents, role))}
-    for role, name in used.items():
+    for role, name in agents.dispatched:
         _require_program(agents.agent(name), role, root, caller)
         if in_dollars and unwatched(agents.agent(name)):
             raise RefusedEarly(
                 f"agents.{role}: {name} reports no dollars, and [limits] are in dollars; {unwatched_remedy(name)}"
             )
-    own = {f"agents.{name}.sandbox": mode for name in used.values() if (mode := agents.agent(name).sandbox)}
+    own = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
     return sandboxes.require({"agents.sandbox": agents.sandbox} | own, caller)
 
 

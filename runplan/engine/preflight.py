@@ -24,7 +24,6 @@ from runplan.landing.recovery import BOX
 from runplan.processes import alive
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
-from runplan.settings.schema import DISPATCHED_ROLES
 from runplan.steps.read_plan import reading
 from runplan.steps.undo import NotUndoable, landing_to_undo
 from runplan.steps.work import refused
@@ -237,9 +236,9 @@ def require_agents(at: RepositoryContext) -> str:
     in_dollars = at.settings.limits.in_dollars
     warning = invocation.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
     copied = {posixpath.normpath(name) for name in run.copy}
-    for role in DISPATCHED_ROLES:
-        table = agents.agent(name) if (name := getattr(agents, role)) else None
-        for file in map(posixpath.normpath, invocation.worktree_files(table) if table and not run.setup else ()):
+    for role, name in agents.dispatched:
+        table = agents.agent(name)
+        for file in map(posixpath.normpath, invocation.worktree_files(table) if not run.setup else ()):
             if file not in copied and not _is_on(at, file):
                 raise RefusedEarly(
                     f"{Reason.AGENT_MISSING}: agents.{role}: {file} is not on {at.target_name}, so no worktree has it; "

@@ -81,6 +81,9 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             setup=run.setup,
             clean=run.clean,
             parallel=run.parallel,
+            gates=at.settings.check_groups,
+            sign_off=at.settings.run.sign_off,
+            verifiers=at.settings.agents.judges,
             settings=record(at.settings),
             settings_file=file_hash(file.content if file is not None else None),
         )

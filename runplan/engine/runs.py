@@ -105,8 +105,7 @@ class ActiveRuns:
         if does_other_work(state, request.started):
             active.journal.append(e.StopRequested(by="a new start"))
             return Deferred()
-        assert state.started is not None
-        active.journal.append(resumed(request.started, state.started))
+        active.journal.append(resumed(request.started))
         return None
 
     def _acquire(self, request: RunRequest) -> Answer | Deferred:
@@ -380,17 +379,12 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
     return elsewhere or (asked.mode == "phase" and other)
 
 
-def resumed(asked: e.RunStarted, started: e.RunStarted) -> e.RunResumed:
-    """The event that resumes a run, with the options of now and the settings it began with."""
+def resumed(asked: e.RunStarted) -> e.RunResumed:
+    """The event that resumes a run with the options of now; it keeps the settings it began with."""
     return e.RunResumed(
         mode=asked.mode,
         wanted=asked.wanted,
         auto=asked.auto,
-        max_fix_cycles=started.max_fix_cycles,
-        test_command=started.test_command,
-        setup=started.setup,
-        clean=started.clean,
-        parallel=started.parallel,
         daemon=asked.daemon,
         needs=asked.needs,
     )

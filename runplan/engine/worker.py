@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from runplan.engine.runs import ActiveRuns
 from runplan.errors import Fenced, RunplanError
-from runplan.run.decide import decide
+from runplan.run.decide import ANSWERED, decide
 from runplan.run.requests import Answer
 from runplan.run.state import running
 from runplan.text import in_words
@@ -243,7 +243,7 @@ class ForegroundWorker(RepositoryWorker):
             stop.clear()
             return True
         with stop.at_once():
-            if decision.waiting == "approval" and (answer := self._ask(state)) is not None:
+            if decision.waiting in ANSWERED and (answer := self._ask(state)) is not None:
                 return runs.record(self._plan, answer)
             if not decision.wake:
                 return False

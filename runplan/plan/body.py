@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WHOLE_PHASE = "P"
 
 _LABEL = re.compile(
-    r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}(Touches|Allows|Depends(?: on)?|Dependencies|Execution)"
+    r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}(Touches|Allows|Depends(?: on)?|Dependencies|Execution|Sign-off)"
     r"(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z",
     re.IGNORECASE | re.DOTALL,
 )
@@ -242,3 +242,9 @@ def read_execution(body: Body) -> tuple[str, str]:
     if word not in ("worktree", "direct", "delegate"):
         return "worktree", value
     return f"delegate {rest.strip()}".strip() if word == "delegate" else word, ""
+
+
+def read_sign_off(body: Body) -> tuple[str, ...]:
+    """The demand of a line `Sign-off: required`; empty without one."""
+    _, value = body.labels.get("sign-off", (-1, ""))
+    return (f"Sign-off: {value}",) if value.strip("`*. \t").lower().startswith(("required", "yes")) else ()

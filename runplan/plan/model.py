@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
-from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths
+from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths, read_sign_off
 from runplan.plan.dependencies import Depends, Phases, Quote, read_depends
 from runplan.plan.frontmatter import FrontMatter
 from runplan.plan.ids import key
@@ -152,7 +152,7 @@ def _drafts(lines: Lines, reading: Reading) -> Iterator[_Draft]:
             allows=read_paths(body, "allows"),
             execution=execution,
             items=items,
-            sign_off=sign_off,
+            sign_off=(*read_sign_off(body), *sign_off),
         )
         strange = Quote(body.labels["execution"][0] + 1, unknown) if unknown else None
         yield _Draft(phase=phase, depends=depends, execution=strange)

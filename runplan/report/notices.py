@@ -113,13 +113,13 @@ def of_stopped_owner(owner: str, *, repository: str, plan: str, run: str) -> Not
 
 def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
     """The notice of a run that waits for a person; None for other waits."""
-    verb = {"approval": "diff", "checkout": "explain"}.get(decision.waiting)
+    verb = {"approval": "diff", "sign-off": "diff", "checkout": "explain"}.get(decision.waiting)
     if verb is None or (decision.waiting == "checkout" and state.waits > 1):
         return None  # one notice is enough for a checkout that is looked at again and again
     waits = awaiting(state)
     phase = waits.read.phase if waits else ""
-    approve, reject = command("runplan", "approve", plan), command("runplan", "reject", plan)
-    answers = f" Land it: {approve}; reject it: {reject} -m REASON." if decision.waiting == "approval" else ""
+    approve, reject = command("runplan", "approve", plan, phase), command("runplan", "reject", plan)
+    answers = "" if decision.waiting == "checkout" else f" Land it: {approve}; reject it: {reject} -m REASON."
     return Notice(
         kind="waiting",
         repository=repository,

@@ -22,6 +22,9 @@ class Start(Action, frozen=True, kw_only=True):
 
     role: str  #: a Role
     cycle: int
+    gates: tuple[str, ...] = ()  #: names of the checks to run at the same time
+    agent: str = ""  #: the verifier whose turn it is
+    scope: str = ""  #: "final": the verifier judges all phases of the plan
     tree: str = ""  #: the tree that a gate or verifier judges, or that failed before a fix
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again
@@ -52,11 +55,11 @@ class TakeWork(Action, frozen=True, kw_only=True):
 
 
 class JudgeBaseline(Action, frozen=True, kw_only=True):
-    pass
+    """Read the results of the checks on the base."""
 
 
 class JudgeGate(Action, frozen=True, kw_only=True):
-    """Read the results of the checks on the candidate; without a command, record that they were skipped."""
+    """Read the results of the checks on the candidate; without any, record that they were skipped."""
 
     tree: str
 

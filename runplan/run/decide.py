@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.globs import literal
+from runplan.globs import literal, matches
 from runplan.plan.marks import Status
 from runplan.plan.tracker import missing
 from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
+from runplan.run.events import TESTS
 from runplan.run.reasons import (
     Reason,
     conflicting,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from runplan.run.events import DispatchEnded, Paused, RunStarted
     from runplan.run.state import Lane, PhaseRun, RunState
 
+ANSWERED = ("approval", "sign-off")  #: waits that `approve` and `reject` end
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_LOST = 3  #: lost processes in a row
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
@@ -62,7 +64,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     actions: tuple[a.Action, ...] = ()
     why: str
-    waiting: str = ""  #: approval, checkout, paused, key: for a person; slot, limit, overloaded, …: for a time
+    waiting: str = ""  #: approval, sign-off, checkout, paused, key: for a person; slot, limit, …: for a time
     about: str = ""  #: the cause of the wait
     wake: str = ""  #: when the wait ends, UTC ISO-8601; "" when only a person can end it
 
@@ -168,9 +170,9 @@ def _while_running(state: RunState, phase: PhaseRun) -> Decision:
 
 def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.read.choice == "all-done":
-        return _land(state, phase)
+        return _land(state, started, phase)
     if phase.read.choice == "undo":
-        return _undo(state, phase)
+        return _undo(state, started, phase)
     if phase.lost >= MAX_LOST:
         return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace")
     if phase.lease is None:
@@ -186,7 +188,7 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     return _prove(state, started, phase)
 
 
-def _undo(state: RunState, phase: PhaseRun) -> Decision:
+def _undo(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     """Undo needs no approval and no gate."""
     if phase.conflict is not None:
         detail = f"later work on the target changes the same lines as phase {phase.read.phase}, in {conflicting(phase)}"
@@ -195,14 +197,16 @@ def _undo(state: RunState, phase: PhaseRun) -> Decision:
         return _fail(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
     if phase.candidate is None:
         return _do(a.BuildUndo(), f"phase {phase.read.phase} is to be reverted")
-    return _land(state, phase)
+    return _land(state, started, phase)
 
 
 def _prepare(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
     """The baseline and run.setup, which come before any work on `tree`."""
-    if started.test_command and phase.baseline is None:
-        start = a.Start(role="baseline", cycle=phase.cycle, tree=tree)
-        return _set_up(started, phase, tree) or _do(start, "the tests run on the base first, to know old failures")
+    for group in started.gates:
+        if unknown := tuple(name for name in group if name not in phase.known):
+            start = a.Start(role="baseline", gates=unknown, cycle=phase.cycle, tree=tree)
+            why = f"{_run(unknown)} on the base first, to know old failures"
+            return _set_up(started, phase, tree) or _do(start, why)
     if started.setup and not phase.set_up:
         return _set_up(started, phase, tree)
     return None
@@ -231,9 +235,9 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     """What follows from the end of a process."""
     match ended.role:
         case "baseline":
-            return _do(a.JudgeBaseline(), "the tests on the base have ended")
+            return _do(a.JudgeBaseline(), "the checks on the base have ended")
         case "gate":
-            return _do(a.JudgeGate(tree=phase.candidate.tree if phase.candidate else ""), "the tests have ended")
+            return _do(a.JudgeGate(tree=phase.candidate.tree if phase.candidate else ""), "the checks have ended")
         case "setup":
             return _fail(Reason.SETUP_FAILED, "setup", describe_ending(ended))
         case _:
@@ -268,8 +272,9 @@ def _once_more(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     how = describe_ending(ended)
     before = next((one for one in phase.again if (one.role, one.cycle) == (ended.role, phase.cycle)), None)
     if before is None:
-        tree = phase.candidate.tree if phase.candidate else ""
-        start = a.Start(role="verify", cycle=phase.cycle, tree=tree) if ended.role == "verify" else _writer(phase)
+        start = _writer(phase)
+        if ended.role == "verify" and phase.newest is not None:
+            start = replace(_verifier(phase, phase.newest.agent), scope=phase.newest.scope)
         return _do(replace(start, again=how), f"{how}; it is tried once more")
     detail = f"{how}; it was tried once more after {before.again}"
     if ended.kind == "crashed" and phase.unsolved is not None:
@@ -306,32 +311,68 @@ def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     tree = phase.candidate.tree
     if tree == phase.failed_tree:
         return _fail(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.complaint}")
-    if started.test_command and phase.baseline is None:  # the target moved: its own failures have to be known
-        return _prepare(started, phase, phase.candidate.onto_tree) or _gate(state, started, phase, tree)
-    return _gate(state, started, phase, tree)
+    # When the target moved, its own failures have to be known.
+    return _prepare(started, phase, phase.candidate.onto_tree) or _gate(state, started, phase, tree)
 
 
 def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> Decision:
-    last = phase.gates[-1] if phase.gates else None
-    run = a.Start(role="gate", cycle=phase.cycle, tree=tree)
-    if last is None and not started.test_command:
+    if not started.gates and not phase.gates:
         return _do(a.JudgeGate(tree=tree), "there is no test command; that is recorded")
-    if last is None:
-        return _set_up(started, phase, tree) or _do(run, "the tests run on the exact tree")
-    if last.answer == "unfinished" and last.code is None:
-        return _fail(Reason.TESTS_UNFINISHED, "gate", last.line)
-    if last.answer == "unfinished":  # it exited without its summary, so the work may have broken it
-        return _fix(started, phase, Reason.TESTS_UNFINISHED, last.line)
-    if last.answer == "failed" and last.time < GATE_RUNS:
-        return _set_up(started, phase, tree) or _do(run, "the tests failed; they run once more, in case one is flaky")
-    if last.answer == "failed":
-        return _fix(started, phase, Reason.TESTS_FAILED, f"the checks failed: {last.line}")
-    if phase.verdict is None:
-        verify = a.Start(role="verify", cycle=phase.cycle, tree=tree)
-        return _do(verify, "an independent verifier judges the exact tree")
-    if not phase.verdict.passed:
+    for group in started.gates:
+        if decision := _gates_of(group, started, phase, tree):
+            return decision
+    return _verify(state, started, phase)
+
+
+def _gates_of(group: tuple[str, ...], started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
+    """What is due for the gates of one group; None when all of them passed."""
+    judged = [phase.judged[name] for name in group if name in phase.judged]
+    if new := tuple(name for name in group if name not in phase.judged):
+        start = a.Start(role="gate", gates=new, cycle=phase.cycle, tree=tree)
+        return _set_up(started, phase, tree) or _do(start, f"{_run(new)} on the exact tree")
+    for gate in judged:
+        if gate.answer == "unfinished" and gate.code is None:
+            return _fail(Reason.TESTS_UNFINISHED, "gate", _of_gate(gate.name, gate.line))
+        if gate.answer == "unfinished":  # it exited without its summary, so the work may have broken it
+            return _fix(started, phase, Reason.TESTS_UNFINISHED, _of_gate(gate.name, gate.line))
+    failed = [gate for gate in judged if gate.answer == "failed"]
+    if again := tuple(gate.name for gate in failed if gate.time < GATE_RUNS):
+        start = a.Start(role="gate", gates=again, cycle=phase.cycle, tree=tree)
+        return _set_up(started, phase, tree) or _do(start, f"{_run(again)} once more, in case the failure is flaky")
+    if failed:
+        detail = "; ".join(_of_gate(gate.name, f"the checks failed: {gate.line}") for gate in failed)
+        return _fix(started, phase, Reason.TESTS_FAILED, detail)
+    return None
+
+
+def _run(names: Sequence[str]) -> str:
+    """`the tests run`, `lint and types run`."""
+    if tuple(names) == (TESTS,):
+        return "the tests run"
+    return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"
+
+
+def _of_gate(name: str, line: str) -> str:
+    return line if name == TESTS else f"{name}: {line}"
+
+
+def _verify(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
+    """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
+    if phase.verdict is not None and not phase.verdict.passed:
         return _fix(started, phase, Reason.VERIFICATION_FAILED, phase.verdict.why)
-    return _land(state, phase)
+    verifiers = started.verifiers or ("",)
+    given = sum(not verdict.scope for verdict in phase.verdicts)
+    if given < len(verifiers):
+        return _do(_verifier(phase, verifiers[given]), "an independent verifier judges the exact tree")
+    if phase.is_last and given == len(phase.verdicts):
+        verify = replace(_verifier(phase, verifiers[0]), scope="final")
+        return _do(verify, "the plan ends with this phase; a verifier judges all phases together")
+    return _land(state, started, phase)
+
+
+def _verifier(phase: PhaseRun, agent: str) -> a.Start:
+    assert phase.candidate is not None
+    return a.Start(role="verify", agent=agent, cycle=phase.cycle, tree=phase.candidate.tree)
 
 
 def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> Decision:
@@ -347,16 +388,27 @@ def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> D
     return _do(a.RebuildBranch(onto=built.onto, start=start, conflict=False, complaint=detail, tree=built.tree), why)
 
 
-def _land(state: RunState, phase: PhaseRun) -> Decision:
+def _land(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     tree = phase.candidate.tree if phase.candidate else ""
     if phase.held:
         return Decision(why=f"the landing waits: {phase.held}", waiting="checkout", about=phase.held)
-    if not state.auto and tree and phase.approved != tree:
-        if phase.asked == tree:
-            why = f"phase {phase.read.phase} passed all checks and needs your approval"
-            return Decision(why=why, waiting="approval")
-        return _do(a.Ask(), "without `auto` a person approves each landing")
-    return _do(a.Land(), "all checks passed; code, tracker and report land together")
+    signed = needs_sign_off(started, phase)
+    if (state.auto and not signed) or not tree or phase.approved == tree:
+        return _do(a.Land(), "all checks passed; code, tracker and report land together")
+    if phase.asked != tree:
+        asks = "a person signs the phase off" if signed else "without `auto` a person approves each landing"
+        return _do(a.Ask(), asks)
+    proven = f"phase {phase.read.phase} passed all checks and needs your"
+    if signed:
+        what = f": {'; '.join(phase.read.sign_off)}" if phase.read.sign_off else ""
+        return Decision(why=f"{proven} sign-off{what}", waiting="sign-off")
+    return Decision(why=f"{proven} approval", waiting="approval")
+
+
+def needs_sign_off(started: RunStarted, phase: PhaseRun) -> bool:
+    """Whether a person has to see the result, also with `auto`: the plan says so, or files of the interface changed."""
+    changed = phase.work.files if phase.work else ()
+    return bool(phase.read.sign_off) or any(matches(pattern, path) for pattern in started.sign_off for path in changed)
 
 
 # --- phases side by side ------------------------------------------------------------------------------

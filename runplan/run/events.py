@@ -14,6 +14,7 @@ from runplan.text import bounded, plain
 if TYPE_CHECKING:
     from runplan.run.rows import EventRow
 
+TESTS = "tests"  #: the check that runs tests.command
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
 
@@ -43,6 +44,9 @@ class RunStarted(Event, frozen=True, kw_only=True):
     daemon: bool = False  #: worked by the daemon, which resumes it after a restart
     needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
     parallel: int = 1  #: how many phases may run side by side
+    gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
+    verifiers: tuple[str, ...] = ()  #: all of them must pass a phase
+    sign_off: tuple[str, ...] = ()  #: patterns of files whose changes a person signs off
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
     settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
     settings_file: str = ""  #: hash of the repository's settings file on the target; "" for none
@@ -75,11 +79,6 @@ class RunResumed(Event, frozen=True, kw_only=True):
     mode: str
     wanted: str
     auto: bool
-    max_fix_cycles: int = 2
-    test_command: str = ""
-    setup: str = ""
-    clean: str = "ignored"
-    parallel: int = 1
     daemon: bool = False  #: the daemon was asked, and resumes it after a restart
     needs: tuple[str, ...] = ()
 
@@ -95,6 +94,7 @@ class PlanRead(Event, frozen=True, kw_only=True):
     items: Rows = ()
     touches: tuple[str, ...] = ()
     allows: tuple[str, ...] = ()
+    sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
     detail: str = ""
 
 
@@ -172,12 +172,24 @@ class Leased(Event, frozen=True, kw_only=True):
     parked: str = ""  #: the ref that keeps the work of an earlier attempt
 
 
+class Evidence(Struct, frozen=True, kw_only=True):
+    """The record of a check that ran; its argv is in the event of its dispatch."""
+
+    dispatch: str
+    environment: str  #: digest of its variables
+    seconds: float
+    file: str  #: its output, below runplan's directory in the git directory
+    sha256: str  #: of that file
+
+
 class BaselineKnown(Event, frozen=True, kw_only=True):
-    """The checks on the base: run now, or cached for this tree."""
+    """The result of a check on the base."""
 
     key: str
-    tree: str  #: the tree they ran on
+    tree: str  #: the tree it ran on
     results: str  #: JSON of the results
+    name: str = TESTS
+    ran: Evidence | None = None  #: None: known from an earlier run of the same check
 
 
 class DispatchStarted(Event, frozen=True, kw_only=True):
@@ -199,6 +211,10 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     phase: str = ""  #: of an agent's
     despite: str = ""  #: a usage limit that a person does not wait for
     at: str = ""  #: UTC ISO-8601
+    gates: tuple[str, ...] = ()  #: names of the checks that it runs
+    argv: tuple[str, ...] = ()  #: of a command of the project
+    environment: str = ""  #: digest of the variables of such a command
+    scope: str = ""  #: of a verifier: "final" for all phases, "" for one
 
 
 class DispatchEnded(Event, frozen=True, kw_only=True):
@@ -296,6 +312,12 @@ class GateJudged(Event, frozen=True, kw_only=True):
     line: str  #: one line for people
     time: int  #: 1, or 2 for the second run
     output: str = ""  #: the end of its output, for the fixer
+    name: str = TESTS
+    failures: tuple[str, ...] = ()  #: names of the tests that decide
+    rerun: str = ""  #: the command that runs only the failed tests again
+    differences: tuple[tuple[str, int, tuple[str, ...]], ...] = ()  #: to the base: kind, count and first names
+    flaky: tuple[str, ...] = ()  #: names of the tests that passed only when they ran again
+    ran: Evidence | None = None  #: None: skipped, or known from an earlier run of the same check
 
 
 class VerdictGiven(Event, frozen=True, kw_only=True):
@@ -304,6 +326,7 @@ class VerdictGiven(Event, frozen=True, kw_only=True):
     passed: bool
     items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
     agent: str
+    scope: str = ""  #: "final" for all phases of the plan, "" for one
     pristine: bool = False  #: the verifier left no file behind, not even an ignored one
     why: str = ""  #: why it did not pass, in one line
 
@@ -332,6 +355,12 @@ class CleanedUp(Event, frozen=True, kw_only=True):
 
 
 # --- approval and landing -----------------------------------------------------------------------------
+
+
+class FinalVerificationDue(Event, frozen=True, kw_only=True):
+    """The plan ends with this phase: before it lands, a verifier judges all phases together."""
+
+    tree: str
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True):

@@ -26,8 +26,9 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     prepared: str = ""  #: the tree that run.setup was the last to run on
     first: str = ""  #: the first dispatch of an agent
     authors: tuple[str, ...] = ()  #: the agents that have written
-    baseline: e.BaselineKnown | None = None
+    baselines: tuple[e.BaselineKnown, ...] = ()  #: on the base, or on the target that the candidate is on
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
+    newest: e.DispatchStarted | None = None  #: the last one
     dispatch: e.DispatchStarted | None = None  #: its end is not recorded yet
     ended: e.DispatchEnded | None = None  #: ended, and not yet judged
     again: tuple[e.DispatchStarted, ...] = ()  #: repetitions after a crash
@@ -37,10 +38,12 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     handovers: tuple[e.HandedOver, ...] = ()
     failed_tree: str = ""  #: the tree that the fixer has to fix
     complaint: str = ""  #: what is wrong with it
+    cycles: tuple[str, ...] = ()  #: why each fix cycle began, with the failed items
     work: e.WorkTaken | None = None
     candidate: e.CandidateBuilt | None = None
     gates: tuple[e.GateJudged, ...] = ()  #: on the candidate's tree
-    verdict: e.VerdictGiven | None = None
+    verdicts: tuple[e.VerdictGiven, ...] = ()  #: on the candidate's patch, one of each verifier
+    is_last: bool = False  #: a run of all phases ends with it
     conflict: e.CandidateConflicted | None = None
     unsolved: e.CandidateConflicted | None = None  #: the conflict that the fixer has to solve
     parked: str = ""  #: the ref that keeps the work as it was before that conflict
@@ -57,6 +60,20 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     cleaned: bool = False
 
+    @property
+    def verdict(self) -> e.VerdictGiven | None:
+        """The newest verdict."""
+        return self.verdicts[-1] if self.verdicts else None
+
+    @property
+    def known(self) -> dict[str, e.BaselineKnown]:
+        return {one.name: one for one in self.baselines}
+
+    @property
+    def judged(self) -> dict[str, e.GateJudged]:
+        """The newest judgement of each gate on the candidate's tree."""
+        return {gate.name: gate for gate in self.gates}
+
 
 def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
     """The attempt after one more event."""
@@ -64,7 +81,7 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.Leased():
             return replace(phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh)
         case e.BaselineKnown():
-            return replace(phase, baseline=event, ended=None)
+            return replace(phase, baselines=(*phase.baselines, event), ended=None)
         case e.DispatchStarted():
             return _started(phase, event)
         case e.DispatchEnded():
@@ -83,7 +100,7 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.GateJudged():
             return replace(phase, gates=(*phase.gates, event), ended=None)
         case e.VerdictGiven():
-            return replace(phase, verdict=event, ended=None)
+            return replace(phase, verdicts=(*phase.verdicts, event), ended=None)
         case _:
             return _after_work(phase, event)
 
@@ -98,6 +115,8 @@ def _after_work(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return replace(phase, refusal=(Reason.ALREADY_ON_TARGET, "the target already holds every change"))
         case e.BranchRebuilt():
             return _rebuilt(phase, event)
+        case e.FinalVerificationDue():
+            return replace(phase, is_last=True)
         case e.ApprovalAsked():
             return replace(phase, asked=event.tree)
         case e.Approved():
@@ -124,19 +143,23 @@ def _after_work(phase: PhaseRun, event: e.Event) -> PhaseRun:
 
 
 def _to_fix(phase: PhaseRun, *, tree: str, complaint: str, cycle: int) -> PhaseRun:
+    if cycle != phase.cycle:
+        items = phase.verdict.items if phase.verdict is not None and not phase.verdict.passed else ()
+        failed = "".join(f"\n  {item}: {evidence}" for item, passed, evidence in items if not passed)
+        phase = replace(phase, cycles=(*phase.cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}"))
     return replace(phase, cycle=cycle, failed_tree=tree, complaint=complaint, work=None, candidate=None)
 
 
 def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
     if event.conflict:
-        phase = replace(phase, rebuilt=phase.rebuilt + 1, gates=(), verdict=None, parked=event.parked)
+        phase = replace(phase, rebuilt=phase.rebuilt + 1, gates=(), verdicts=(), parked=event.parked)
         phase = replace(phase, unsolved=phase.conflict)
     phase = replace(phase, base=event.base, base_tree=event.base_tree, conflict=None)
     return _to_fix(phase, tree=event.tree, complaint=event.complaint, cycle=phase.cycle + 1)
 
 
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
-    phase = replace(phase, dispatch=event, first=phase.first or (event.id if event.agent else ""))
+    phase = replace(phase, newest=event, dispatch=event, first=phase.first or (event.id if event.agent else ""))
     if event.again:
         warnings = (*phase.warnings, f"{event.again}; it was tried once more")
         phase = replace(phase, again=(*phase.again, event), ended=None, warnings=warnings)
@@ -166,15 +189,14 @@ def _authors(phase: PhaseRun, event: e.DispatchEnded) -> tuple[str, ...]:
 
 def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
     """A verdict stays valid for another tree when the patch is the same; gates and baselines do not."""
-    keeps_verdict = phase.verdict is not None and phase.verdict.patch == event.patch
     return replace(
         phase,
         candidate=event,
         conflict=None,
         unsolved=None,
-        baseline=phase.baseline if phase.baseline and phase.baseline.tree == event.onto_tree else None,
-        gates=phase.gates if phase.gates and phase.gates[-1].tree == event.tree else (),
-        verdict=phase.verdict if keeps_verdict else None,
+        baselines=tuple(one for one in phase.baselines if one.tree == event.onto_tree),
+        gates=tuple(gate for gate in phase.gates if gate.tree == event.tree),
+        verdicts=tuple(one for one in phase.verdicts if one.patch == event.patch),
         asked="",
         approved=phase.approved if phase.approved == event.tree else "",
     )
@@ -353,7 +375,7 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.Continued():
             return replace(state, halted="", missing=())
         case e.Paused():
-            before = state.waits if event.kind in ("checkout", "unreachable") else 0
+            before = state.waits if event.kind in ("checkout", "unreachable", "parent") else 0
             return replace(state, pause=event, waits=before + 1)
         case e.IssueShared():
             return replace(state, warnings=(*state.warnings, event.words))
@@ -384,15 +406,10 @@ def _counted(state: RunState, event: e.Event) -> RunState:
 
 
 def _resumed(state: RunState, event: e.RunResumed) -> RunState:
-    """The new options hold from now on; proofs by other checks are dropped."""
+    """The new options hold from now on; the settings stay."""
     assert state.started is not None
-    was = state.started
-    now = ("mode", "wanted", "max_fix_cycles", "test_command", "setup", "clean", "parallel")
-    started = replace(handed_over(was, event), **{name: getattr(event, name) for name in now})
+    started = replace(handed_over(state.started, event), mode=event.mode, wanted=event.wanted)
     phase = replace(state.phase, held="", asked="") if state.phase else None
-    checks = (was.test_command, was.setup, was.clean)
-    if phase is not None and checks != (started.test_command, started.setup, started.clean):
-        phase = replace(phase, baseline=None, gates=(), set_up=False, prepared="")
     state = replace(state, pause=None, waits=0, halted="", missing=())
     return replace(state, started=started, auto=event.auto, phase=phase, tidy=False)
 

@@ -14,11 +14,14 @@ from runplan.settings.places import repository_file, user_file
 from runplan.settings.schema import (
     AGENT_KEYS,
     BY_PATH,
+    GATE_KEYS,
     KEYS,
     ROLES,
     SECTIONS,
+    TESTS,
     USER_SECTIONS,
     AgentTable,
+    GateTable,
     Settings,
     nearest,
 )
@@ -40,7 +43,7 @@ OURS = frozenset(
 _USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in USER_SECTIONS)
 _VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
 _AGENT_MODULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
-_AGENT_KEYS = {key.name: key for key in AGENT_KEYS}
+_TABLE_KEYS = {"agents": {key.name: key for key in AGENT_KEYS}, "gates": {key.name: key for key in GATE_KEYS}}
 
 
 class Layer(Struct, frozen=True, kw_only=True):
@@ -222,8 +225,10 @@ class _Merge:
                 if not isinstance(table, dict):
                     raise layer.error("", section, f"must be a table; write [{section}] above its keys")
                 for name, value in table.items():
-                    if section == "agents" and isinstance(value, dict):
-                        self._add_agent(layer, name, value)
+                    if section in _TABLE_KEYS and isinstance(value, dict):
+                        self._add_table(layer, section, name, value)
+                    elif section == "gates":
+                        raise layer.error(section, name, f'must be a table; write [gates.{name}] above command = "..."')
                     else:
                         self._put(layer, section, self._key(layer, section, name), value)
         return self
@@ -241,17 +246,20 @@ class _Merge:
         hint = f"it belongs to [{home}]" if home else f"did you mean {nearest(name, valid)!r}?"
         raise layer.error(section, name, f"unknown key; {hint}")
 
-    def _add_agent(self, layer: Layer, agent: str, table: dict[str, object]) -> None:
-        section = f"agents.{agent}"
-        if agent in ROLES:
-            raise layer.error(section, "", f'is a role, not an agent; write {agent} = "NAME" under [agents]')
-        for name, value in table.items():
-            if name not in _AGENT_KEYS:
-                hint = nearest(name, tuple(_AGENT_KEYS))
-                raise layer.error(section, name, f"unknown key; did you mean {hint!r}?")
-            if name == "kind" and value not in self._kinds:
-                raise layer.error(section, name, f"must be one of {', '.join(self._kinds)}, not {value!r}")
-            self._put(layer, section, _AGENT_KEYS[name], value)
+    def _add_table(self, layer: Layer, kind: str, name: str, table: dict[str, object]) -> None:
+        section, keys = f"{kind}.{name}", _TABLE_KEYS[kind]
+        if kind == "agents" and name in ROLES:
+            raise layer.error(section, "", f'is a role, not an agent; write {name} = "NAME" under [agents]')
+        if kind == "gates" and (name == TESTS or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name)):
+            raise layer.error(section, "", "must have a name of small letters, digits, - and _, other than tests")
+        for key, value in table.items():
+            if key not in keys:
+                raise layer.error(section, key, f"unknown key; did you mean {nearest(key, tuple(keys))!r}?")
+            if key == "kind" and value not in self._kinds:
+                raise layer.error(section, key, f"must be one of {', '.join(self._kinds)}, not {value!r}")
+            self._put(layer, section, keys[key], value)
+        if kind == "gates" and "command" not in self._typed.get(section, {}):
+            raise layer.error(section, "", 'needs command = "..."')
 
     def _put(self, layer: Layer, section: str, key: Key, value: object) -> None:
         try:
@@ -263,17 +271,21 @@ class _Merge:
         self._typed.setdefault(section, {})[key.field] = typed
 
     def result(self) -> LoadedSettings:
-        tables = {
-            section.removeprefix("agents."): self._table(section) for section in self._typed if section not in SECTIONS
-        }
-        given = self._typed | {"agents": self._typed.get("agents", {}) | {"tables": tables}}
+        agents = {section.removeprefix("agents."): self._table(section) for section in self._tables("agents")}
+        gates = {section.removeprefix("gates."): GateTable(**self._typed[section]) for section in self._tables("gates")}
+        given = self._typed | {"agents": self._typed.get("agents", {}) | {"tables": agents}, "gates": {"tables": gates}}
         settings = Settings(
             **{section.name: section.type(**given.get(section.name, {})) for section in fields(Settings)}
         )
         for role in ROLES:
-            self._check_role(role, settings.agents)
+            self._check_role(role, getattr(settings.agents, role), settings.agents)
+        for name in settings.agents.verifiers:
+            self._check_role("verifiers", name, settings.agents)
         origins = {path: layer.origin for path, layer in self._sources.items()}
         return LoadedSettings(settings=settings, values=self._values, origins=origins)
+
+    def _tables(self, kind: str) -> list[str]:
+        return [section for section in self._typed if section.startswith(f"{kind}.")]
 
     def _table(self, section: str) -> AgentTable:
         name = section.removeprefix("agents.")
@@ -286,9 +298,8 @@ class _Merge:
             raise layer.error(section, "", wrong)
         return table
 
-    def _check_role(self, role: str, agents: AgentsSettings) -> None:
+    def _check_role(self, role: str, name: str, agents: AgentsSettings) -> None:
         """A role must name an agent that can be dispatched."""
-        name: str = getattr(agents, role)
         layer = self._sources[f"agents.{role}"]
         if name in agents.tables or (role == "fallback" and not name):
             return

@@ -19,8 +19,9 @@ NOTICES = ("done", "failed", "waiting", "morning")
 SANDBOXES = ("auto", "bwrap", "none")
 #: The roles that name an agent. Only the fallback may be empty.
 ROLES = ("implementer", "verifier", "planner", "fallback")
-#: The roles whose agents a run may dispatch.
-DISPATCHED_ROLES = ("implementer", "verifier", "fallback")
+
+#: The name of the gate that runs tests.command.
+TESTS = "tests"
 
 #: The files of a repository's settings. The first that exists is read.
 FILES = ("runplan.toml", "config/runplan.toml")
@@ -91,6 +92,13 @@ time_of_day = must(
     lambda value: not value or re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value),
     "must be a time like 08:00, not {value!r}",
 )
+file_pattern = must(
+    lambda value: re.fullmatch(r"[\w*?][\w./*?-]*", value) and ".." not in value,
+    "must be a path inside the worktree, with * and ?, not {value!r}",
+)
+names_tests = must(
+    lambda value: not value or "{tests}" in value, "must contain {{tests}}, which the names of the failed tests replace"
+)
 web_address = must(
     lambda value: not value or re.fullmatch(r"https?://[^\s/]+(?:/\S*)?", value),
     "must begin with https:// or http:// and a host",
@@ -125,6 +133,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
             one_of("ignored", "untracked"),
         ),
     ] = "ignored"
+    sign_off: Annotated[tuple[str, ...], about('a person signs off changes of these files, e.g. ["web/**"]')] = ()
     timezone: Annotated[str, about("time zone of schedules, e.g. Europe/Berlin", known_zone)] = "UTC"
     misfire: Annotated[
         str, about("after downtime: run missed schedules once (run-once) or skip them", one_of("run-once", "skip"))
@@ -153,12 +162,25 @@ class AgentTable(Struct, frozen=True, kw_only=True):
 class AgentsSettings(Struct, frozen=True, kw_only=True):
     implementer: Annotated[str, about("does the work: a built-in kind or an [agents.<name>]", not_empty)] = "claude"
     verifier: Annotated[str, about("judges the work, preferably another agent", not_empty)] = "codex"
+    verifiers: Annotated[tuple[str, ...], about("several verifiers instead; all of them must pass")] = ()
     planner: Annotated[str, about("writes plans", not_empty)] = "claude"
     fallback: Annotated[str, about("replaces an agent during its usage limit; empty: wait for the reset")] = ""
     sandbox: Annotated[
         str, about("bubblewrap for agents and checks: auto (if it works), bwrap (required), none", one_of(*SANDBOXES))
     ] = "auto"
     tables: dict[str, AgentTable] = {}
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The verifiers, in the order in which they judge."""
+        return self.verifiers or (self.verifier,)
+
+    @property
+    def dispatched(self) -> tuple[tuple[str, str], ...]:
+        """The agents that a run may start, each with the setting that names it."""
+        judging = "verifiers" if self.verifiers else "verifier"
+        named = (("implementer", self.implementer), *((judging, name) for name in self.judges))
+        return (*named, *([("fallback", self.fallback)] if self.fallback else []))
 
     def sandbox_of(self, name: str) -> str:
         return self.agent(name).sandbox or self.sandbox
@@ -173,7 +195,28 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     timeout_s: Annotated[float, about("a test command that runs longer has failed", not_zero)] = 1800.0
     allow_red_baseline: Annotated[bool, about("start although the tests already fail before any work")] = False
     summary: Annotated[str, about("regular expression in the output of a finished run; empty: none", pattern)] = ""
+    junit: Annotated[
+        tuple[str, ...],
+        about(
+            'JUnit files that the tests write, e.g. ["reports/*.xml"]; read instead of the output', each(file_pattern)
+        ),
+    ] = ()
     env: Annotated[tuple[str, ...], about("your variables that tests and run.setup see, e.g. JAVA_HOME")] = ()
+    rerun: Annotated[
+        str, about("command that repeats failed tests, e.g. pytest {tests}; empty: as the runner allows", names_tests)
+    ] = ""
+
+
+class GateTable(Struct, frozen=True, kw_only=True):
+    """A further command that has to pass on every candidate: the table [gates.<name>]."""
+
+    command: Annotated[str, about("command that has to pass, e.g. ruff check", not_empty)]
+    timeout_s: Annotated[float, about("a gate that runs longer has failed", not_zero)] = 1800.0
+    parallel: Annotated[bool, about("run at the same time as the other gates that say so")] = False
+
+
+class GatesSettings(Struct, frozen=True, kw_only=True):
+    tables: dict[str, GateTable] = {}
 
 
 def _tokens(scope: str) -> Meta:
@@ -253,10 +296,24 @@ class Settings(Struct, frozen=True, kw_only=True):
     run: RunSettings = RunSettings()
     agents: AgentsSettings = AgentsSettings()
     tests: CheckSettings = CheckSettings()
+    gates: GatesSettings = GatesSettings()
     limits: LimitSettings = LimitSettings()
     daemon: DaemonSettings = DaemonSettings()
     paths: PathSettings = PathSettings()
     notify: NotifySettings = NotifySettings()
+
+    @property
+    def checks(self) -> dict[str, GateTable]:
+        """Every command that has to pass, by name; the test command first."""
+        tests = {TESTS: GateTable(command=self.tests.command, timeout_s=self.tests.timeout_s)}
+        return (tests if self.tests.command else {}) | self.gates.tables
+
+    @property
+    def check_groups(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the checks; those of one group run at the same time."""
+        alone = tuple((name,) for name, table in self.checks.items() if not table.parallel)
+        together = tuple(name for name, table in self.checks.items() if table.parallel)
+        return (*alone, together) if together else alone
 
 
 # --- keys --------------------------------------------------------------------------------------------------
@@ -345,6 +402,7 @@ KEYS = tuple(key for section in fields(Settings) for key in keys_of(section.name
 BY_PATH = {key.path: key for key in KEYS}
 SECTIONS = Settings.__struct_fields__
 AGENT_KEYS = keys_of("agents.*", AgentTable)
+GATE_KEYS = keys_of("gates.*", GateTable)
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}

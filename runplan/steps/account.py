@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.report import text as report
-from runplan.run.events import IssueShared, PhaseFailed, RunEnded
+from runplan.run.events import TESTS, IssueShared, PhaseFailed, RunEnded
 from runplan.run.reasons import Reason
 from runplan.settings.schema import FILES
 from runplan.steps.context import phase_of
@@ -14,10 +14,12 @@ from runplan.text import command
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from runplan.run.events import BaselineKnown, GateJudged
     from runplan.run.state import PhaseRun, RunState
+    from runplan.settings.schema import GateTable
     from runplan.steps.context import RunContext
     from runplan.store.sqlite import Store
 
@@ -47,7 +49,7 @@ def phase_account(state: RunState, context: RunContext) -> report.PhaseAccount:
             report.ItemLine(id=item, text=texts.get(item, ""), passed=passed, evidence=evidence)
             for item, passed, evidence in phase.verdict.items
         ),
-        gates=tuple(_gates(phase, context.settings.tests.command)),
+        gates=tuple(_gates(phase, context.settings.checks)),
         verdict=report.VerdictLine(
             verifier=phase.verdict.agent, tree=phase.verdict.tree, landed_tree=phase.candidate.tree
         ),
@@ -74,20 +76,25 @@ def _commit_line(context: RunContext, oid: str) -> report.CommitLine:
     return report.CommitLine(short=oid[:SHORT], subject=context.agents.redacted(subject))
 
 
-def _gates(phase: PhaseRun, command: str) -> Iterator[report.GateLine]:
-    if phase.baseline is not None and phase.baseline.results:
-        before = json.loads(phase.baseline.results)
-        counted = f"{before['passed']} passed, {before['failed'] or 0} failed" if before["passed"] is not None else ""
-        yield report.GateLine(
-            name="Baseline",
-            command=command,
-            exit_code=before["exit_code"],
-            tree=phase.baseline.tree,
-            result=counted or ("passed" if before["exit_code"] == 0 else "failed"),
-        )
+def _gates(phase: PhaseRun, checks: Mapping[str, GateTable]) -> Iterator[report.GateLine]:
+    for known in phase.baselines:
+        if known.results:
+            before = json.loads(known.results)
+            counts = f"{before['passed']} passed, {before['failed'] or 0} failed"
+            plain = "passed" if before["exit_code"] == 0 else "failed"
+            result = counts if before["passed"] is not None else plain
+            yield _gate("Baseline", known, checks, code=before["exit_code"], result=result)
     for gate in phase.gates:
         if gate.answer != "skipped":
-            yield report.GateLine(name="Gate", command=command, exit_code=gate.code, tree=gate.tree, result=gate.line)
+            yield _gate("Gate", gate, checks, code=gate.code, result=gate.line)
+
+
+def _gate(
+    word: str, check: BaselineKnown | GateJudged, checks: Mapping[str, GateTable], *, code: int | None, result: str
+) -> report.GateLine:
+    name = word if check.name == TESTS else f"{word} {check.name}"
+    command = checks[check.name].command
+    return report.GateLine(name=name, command=command, exit_code=code, tree=check.tree, result=result)
 
 
 def _settings_warning(state: RunState, context: RunContext) -> Iterator[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.agents.endings import AgentEnding
-    from runplan.run.actions import Sleep
+    from runplan.run.actions import Sleep, Start
     from runplan.run.events import Event, Recorded
     from runplan.run.state import PhaseRun, RunState
     from runplan.settings.schema import AgentsSettings
@@ -157,9 +157,9 @@ class Chosen(Struct, frozen=True, kw_only=True):
     despite: str = ""  #: a usage limit that a person overrides
 
 
-def choose(role: str, phase: PhaseRun, context: RunContext) -> Chosen | Paused | WorkRefused:
+def choose(action: Start, phase: PhaseRun, context: RunContext) -> Chosen | Paused | WorkRefused:
     """The agent of the role, or its fallback; a wait when all of them have reached a usage limit."""
-    names = _candidates(role, phase, context.settings.agents)
+    names = _candidates(action, phase, context.settings.agents)
     limits = _limits(context)
     overridden = _overridden(context, limits)
     free = next((name for name in names if name not in limits or name in overridden), None)
@@ -167,19 +167,20 @@ def choose(role: str, phase: PhaseRun, context: RunContext) -> Chosen | Paused |
         first = min((limits[name].event for name in names), key=lambda limit: limit.until)
         return Paused(kind="limit", until=first.until, agent=first.agent, words=first.words)
     despite = f"usage limit until {limits[free].event.until}" if free in overridden else ""
-    may = allowance(context, role=role, phase=phase.read.phase)
+    may = allowance(context, role=action.role, phase=phase.read.phase)
     return Chosen(agent=free, left=may, despite=despite) if isinstance(may, Left) else may
 
 
-def _candidates(role: str, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
+def _candidates(action: Start, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
     """The agents for the role by preference; none verifies its own work unless the settings say so."""
-    if role != "verify":
+    verifier = action.agent or agents.judges[0]
+    if action.role != "verify":
         names = [agents.implementer, agents.fallback]
-    elif agents.verifier == agents.implementer or agents.verifier not in phase.authors:
-        names = [agents.verifier, *({agents.fallback} - set(phase.authors))]
+    elif verifier == agents.implementer or verifier not in phase.authors:
+        names = [verifier, *({agents.fallback} - set(phase.authors))]
     else:  # the verifier stood in for the implementer, which now verifies in its place
         names = [name for name in (agents.fallback, agents.implementer) if name not in phase.authors]
-    return list(dict.fromkeys(name for name in names if name)) or [agents.verifier]
+    return list(dict.fromkeys(name for name in names if name)) or [verifier]
 
 
 def _limits(context: RunContext) -> dict[str, Recorded[AgentLimited]]:

@@ -74,7 +74,7 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[Event]:
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
-        evidence=evidence(action.reason, state, context),
+        evidence="\n".join((*phase.cycles, evidence(action.reason, state, context))),
         dispatch=f"{context.mark}.{state.dispatches}" if phase.first else "",
         rejected=phase.rejected or "",
     )

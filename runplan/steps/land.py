@@ -20,6 +20,7 @@ from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.steps.account import SHORT, failure_sections, phase_account, undo_account
 from runplan.steps.context import phase_of
+from runplan.steps.final import before_the_end, is_complete_with
 from runplan.text import command
 from runplan.times import iso
 
@@ -87,8 +88,8 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
     )
 
 
-def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.WorkRefused | e.LandingHeld:
-    """Plan, report and index as they land, made from the target's texts; or why they cannot be made."""
+def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Event:
+    """Plan, report and index as they land, made from the target's texts; or what prevents the landing."""
     phase = phase_of(state)
     text = context.objects.blob(onto, context.plan)
     if text is None:
@@ -108,14 +109,16 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Wo
         text = tracker.reopen(text, path=context.plan)
         sections.append(report.undo_section(undo_account(state, context)))
         return _files(context, onto, plan.title, text, sections, is_done=False)
+    if row is not None and (refusal := _refusal(state, context, plan, row)):
+        return refusal
+    if first := before_the_end(state, context, plan):
+        return first
     if row is not None:
-        if refusal := _refusal(state, context, plan, row):
-            return refusal
         assert phase.candidate is not None
         short = phase.candidate.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
         sections = [*sections, report.phase_section(phase_account(state, context))]
-    is_done = all(other.status is Status.DONE for other in plan.phases if other.id != phase.read.phase)
+    is_done = is_complete_with(plan, phase.read.phase)
     if is_done:
         text = tracker.complete(text, path=context.plan, completed=context.iso())
     return _files(context, onto, plan.title, text, sections, is_done=is_done)

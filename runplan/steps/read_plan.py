@@ -79,6 +79,7 @@ def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
         items=tuple((item.id, item.text) for item in phase.items),
         touches=phase.touches,
         allows=phase.allows,
+        sign_off=phase.sign_off,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,9 +12,11 @@ from runplan.errors import RunplanError, Unreachable
 from runplan.gitfacts import committing_as
 from runplan.names import DIFF_FILE, as_utf8
 from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
-from runplan.run.events import BaselineKnown, DispatchEnded, DispatchStarted, Landed, PhaseFailed
+from runplan.run.events import DispatchEnded, DispatchStarted, Landed, PhaseFailed
 from runplan.steps.budget import Chosen, choose
 from runplan.steps.context import phase_of
+from runplan.steps.final import final_brief, final_changes, plan_base
+from runplan.steps.gates import already_known, command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,33 +31,22 @@ FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatc
 AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})
 
 
-def already_done(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:  # noqa: ARG001
-    """A baseline is known when the same checks passed on the same code before."""
-    if action.role != "baseline":
-        return ()
-    key = baseline_key(context, action.tree)
-    known = context.store.baseline(key)
-    return () if known is None else (BaselineKnown(key=key, tree=action.tree, results=known),)
-
-
-def baseline_key(context: RunContext, tree: str) -> str:
-    """Names the code of a tree, without bookkeeping, and the checks that run on it."""
-    checks = (context.settings.run.setup, context.settings.tests.command, context.settings.tests.summary)
-    return json.dumps([context.candidates.code_key(tree, context.bookkeeping), *checks])
+def already_done(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
+    return already_known(action, state, context) if action.gates else ()
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
     _end_previous(state, context)
     name = f"{context.mark}.{state.dispatches + 1}"
-    chosen = choose(action.role, phase, context) if action.role in AGENT_ROLES else None
+    chosen = choose(action, phase, context) if action.role in AGENT_ROLES else None
     if not isinstance(chosen, Chosen | None):
         yield chosen
         return
     writes = action.role in WRITERS
     path = _attach(phase, context) if writes else _worktree(phase, context)
     arguments = (action, phase, context, name, path)
-    diff = _diff(phase, context) if action.role == Role.VERIFY else ""
+    diff = _diff(action, phase, context) if action.role == Role.VERIFY else ""
     launch = _agent(*arguments, chosen, diff) if chosen else _command(*arguments)
     started = DispatchStarted(
         id=name,
@@ -69,6 +59,10 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
         again=action.again,
         seconds=launch.wall_s,
         at=context.iso(),
+        gates=action.gates,
+        argv=() if chosen else launch.argv,
+        environment="" if chosen else context.agents.digest,
+        scope=action.scope,
     )
     yield _of_agent(started, phase, context, chosen) if chosen else started
     if not writes:
@@ -201,14 +195,10 @@ def _agent(
 
 
 def _command(action: Start, phase: PhaseRun, context: RunContext, id: str, path: Path) -> Launch:
-    settings = context.settings
+    directory = context.dispatches.directory(id)
+    line, wall_s = command_line(action, phase, context, directory)
     argv, env = context.agents.command(
-        settings.run.setup if action.role == "setup" else settings.tests.command,
-        dispatch=id,
-        role=Role(action.role),
-        phase=phase.read.phase,
-        directory=context.dispatches.directory(id),
-        worktree=path,
+        line, dispatch=id, role=Role(action.role), phase=phase.read.phase, directory=directory, worktree=path
     )
     return Launch(
         id=id,
@@ -217,7 +207,7 @@ def _command(action: Start, phase: PhaseRun, context: RunContext, id: str, path:
         env=env | committing_as(id),
         stdin="",
         reader="",
-        wall_s=settings.tests.timeout_s,
+        wall_s=wall_s,
         silence_s=0,
         files=((FINGERPRINT, context.fingerprints.take()),),
     )
@@ -245,18 +235,23 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
         output = phase.gates[-1].output if phase.gates else ""
         return prompts.fix_prompt(template, brief, failed=_failed(phase), why=action.complaint, output=output) + note
     assert phase.work is not None
+    checks = context.settings.checks
     gates = tuple(
-        prompts.GateEvidence(command=command, exit_code=gate.code, tree=gate.tree, result=gate.line)
+        prompts.GateEvidence(command=checks[gate.name].command, exit_code=gate.code, tree=gate.tree, result=gate.line)
         for gate in phase.gates
         if gate.answer != "skipped"
     )
-    return prompts.verify_prompt(template, brief, diff=diff, changed=phase.work.files, gates=gates)
+    changed = phase.work.files
+    if action.scope:
+        brief, changed = final_brief(brief, phase, context), final_changes(phase, context)
+    return prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates)
 
 
-def _diff(phase: PhaseRun, context: RunContext) -> str:
+def _diff(action: Start, phase: PhaseRun, context: RunContext) -> str:
     """The change that a verifier judges; an agent without a shell reads it in its worktree."""
     assert phase.candidate is not None
-    return context.candidates.diff(phase.candidate.onto, phase.candidate.commits[-1])
+    base = plan_base(phase, context) if action.scope else phase.candidate.onto
+    return context.candidates.diff(base, phase.candidate.commits[-1])
 
 
 def _rejections(phase: str, context: RunContext) -> list[str]:

@@ -260,7 +260,7 @@ WORDS = {
     "nothing to approve": Bad(
         code=3,
         words=("approve", "X"),
-        says="no change of plans/X.md waits for approval; see: runplan status plans/X.md",
+        says="no change of plans/X.md waits for your answer; see: runplan status plans/X.md",
     ),
     "nothing to report": Bad(
         code=3,

@@ -138,7 +138,7 @@ def test_a_flaky_test_is_run_again_and_reported(project: Project, tmp_path: Path
     ran = project.start("auto")
     assert ran.code == 0, ran.err
     report = project.show("main:reports/plan-x.md")
-    assert "it failed the first time, so something is flaky" in report
+    assert "flaky, passed when run again: t.py::new" in report
     assert "these tests failed before the work, too" in report
     assert "- Baseline: " in report
 

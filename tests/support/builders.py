@@ -15,7 +15,7 @@ from runplan.times import iso
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from runplan.run.state import RunState
+    from runplan.run.state import PhaseRun, RunState
     from runplan.settings.load import Layer, LoadedSettings
     from runplan.store.sqlite import Store
 
@@ -130,7 +130,13 @@ def started(
         max_fix_cycles=2,
         test_command=test_command,
         setup=setup,
+        gates=(("tests",),) if test_command else (),
     )
+
+
+def _checked(phase: PhaseRun | None) -> tuple[str, ...]:
+    """The checks of the dispatch that ended."""
+    return (phase.newest.gates if phase and phase.newest and phase.ended else ()) or ("tests",)
 
 
 class Chance:
@@ -154,7 +160,7 @@ class Chance:
                 return [self._lease(state)]
             case a.Start(role=role, cycle=cycle, tree=tree, complaint=complaint, again=again):
                 if role == "baseline" and self._choose(["new", "known"]) == "known":
-                    return [e.BaselineKnown(key="k", tree=tree, results="")]
+                    return [e.BaselineKnown(key="k", tree=tree, results="", name=name) for name in action.gates]
                 return [
                     e.DispatchStarted(
                         id=self._new("d"),
@@ -164,6 +170,8 @@ class Chance:
                         tree=tree,
                         complaint=complaint,
                         again=again,
+                        gates=action.gates,
+                        scope=action.scope,
                     )
                 ]
             case a.Await(id=name, role=role):
@@ -221,15 +229,19 @@ class Chance:
                 if self._choose(["fine", "fine", "red"]) == "red":
                     return [e.WorkRefused(reason="baseline-red", detail="x")]
                 tree = phase.candidate.onto_tree if phase and phase.candidate else "t0"
-                return [e.BaselineKnown(key="k", tree=tree, results="")]
+                return [e.BaselineKnown(key="k", tree=tree, results="", name=name) for name in _checked(phase)]
             case a.JudgeGate(tree=tree):
-                run = len(phase.gates) + 1 if phase else 1
-                answer = self._choose(["passed", "passed", "failed", "unfinished"])
-                return [e.GateJudged(tree=tree, answer=answer, code=0, line="x", time=run)]
+                return [self._gate(name, tree, phase) for name in _checked(phase)]
             case a.JudgeVerdict():
                 return [self._verdict(state)]
             case _:
                 return self._land(action, state)
+
+    def _gate(self, name: str, tree: str, phase: PhaseRun | None) -> e.Event:
+        before = phase.judged.get(name) if phase else None
+        answer = self._choose(["passed", "passed", "failed", "unfinished"])
+        time = before.time + 1 if before else 1
+        return e.GateJudged(tree=tree, answer=answer, code=0, line="x", time=time, name=name)
 
     def _verdict(self, state: RunState) -> e.Event:
         assert state.phase is not None
@@ -248,6 +260,7 @@ class Chance:
                     passed=passed,
                     items=(("W1", passed, "seen"),),
                     agent="robot",
+                    scope=state.phase.newest.scope if state.phase.newest else "",
                 )
 
     def _land(self, action: a.Action, state: RunState) -> list[e.Event]:
@@ -304,6 +317,8 @@ class Chance:
         assert phase is not None
         begun = phase.landing or e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2")
         before: list[e.Event] = [] if phase.landing else [begun]
+        if before and phase.candidate and not phase.is_last and self._choose(["more", "last"]) == "last":
+            return [e.FinalVerificationDue(tree=phase.candidate.tree)]
         match self._choose(["landed", "landed", "held", "moved", "refused", "crash"]):
             case "landed":
                 self._marked = phase.candidate is None

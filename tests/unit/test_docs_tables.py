@@ -43,7 +43,7 @@ def test_the_reserved_reasons_are_those_that_nothing_uses() -> None:
 
 def test_what_a_run_can_wait_for_is_what_the_page_lists() -> None:
     waits = rows(read("docs/reference.md"), "#### Waits")
-    listed = [name for first, _ in waits for name in re.findall(r"`([a-z]+)`", first)]
+    listed = [name for first, _ in waits for name in re.findall(r"`([a-z-]+)`", first)]
     assert sorted(listed) == sorted({word for file in sources() for word in waited_for(ast.parse(file.read_bytes()))})
 
 

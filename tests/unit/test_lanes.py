@@ -201,7 +201,7 @@ def test_a_stop_overrides_the_wait_of_a_run(kind: str) -> None:
 
 
 def test_a_run_of_the_next_phase_begins_nothing_after_its_lanes() -> None:
-    facts = [*two_lanes(parallel=3), e.RunResumed(mode="next", wanted="", auto=True, test_command="", parallel=3)]
+    facts = [*two_lanes(parallel=3), e.RunResumed(mode="next", wanted="", auto=True)]
     done = [fact for n in ("1", "2") for fact in in_lane(n, read(f"p{n}"), e.RunEnded(outcome="done"))]
 
     assert a.ReadPlan() not in decide(fold(facts)).actions
@@ -321,9 +321,7 @@ def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, 
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            new_facts: list[e.Fact] = [
-                e.RunResumed(mode="finish", wanted="", auto=True, test_command=checks, parallel=3)
-            ]
+            new_facts: list[e.Fact] = [e.RunResumed(mode="finish", wanted="", auto=True)]
         elif not decision.actions:
             break
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
 from runplan.run.decide import MAX_MOVES, decide
@@ -23,9 +24,7 @@ def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            events.append(
-                e.RunResumed(mode=begun.mode, wanted="", auto=True, test_command=begun.test_command, setup=begun.setup)
-            )
+            events.append(e.RunResumed(mode=begun.mode, wanted="", auto=True))
             state = apply(state, events[-1])
             continue
         if not decision.actions:
@@ -283,7 +282,7 @@ def test_used_handovers_still_count_after_a_resume(used: int) -> None:
     state = handed_over(*(f"t{number}" for number in range(used)))
     full = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind="context")
     begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
-    for event in (e.RunResumed(mode="next", wanted="", auto=True, test_command=""), begun, full):
+    for event in (e.RunResumed(mode="next", wanted="", auto=True), begun, full):
         state = apply(state, event)
     (action,) = decide(state).actions
     assert isinstance(action, a.HandOver if used < 3 else a.Fail)
@@ -332,14 +331,103 @@ def test_a_fixer_of_work_on_a_moved_target_begins_with_the_tree_that_failed() ->
     assert (action.onto, action.start, action.tree, action.conflict) == ("c9", "c10", "t10", False)
 
 
-def test_a_resume_with_other_checks_runs_all_checks_again() -> None:
-    green = e.GateJudged(tree="t1", answer="passed", code=0, line="", time=1)
-    before = proven_by(*IMPLEMENTED, *ran("setup", "t1"), *ran("gate", "t1"), green)
-    assert due(before) == ("verify", "t1")
-    same = e.RunResumed(mode="finish", wanted="", auto=True, test_command="make test", setup="make deps")
-    assert due(apply(before, same)) == ("verify", "t1")
-    other = e.RunResumed(mode="finish", wanted="", auto=True, test_command="make check", setup="make deps")
-    assert due(apply(before, other)) == ("setup", "t0")
+GROUPS = (("tests",), ("lint", "types"))
+
+
+def gated(*more: e.Event, verifiers: tuple[str, ...] = ("codex",)) -> RunState:
+    """A candidate that has to pass three gates, two of them side by side."""
+    begun = replace(started(), gates=GROUPS, verifiers=verifiers)
+    known = [e.BaselineKnown(key="k", tree="t0", results="", name=name) for name in ("tests", "lint", "types")]
+    read = e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),))
+    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False)
+    return fold([begun, read, leased, *known, *IMPLEMENTED[-2:], *more])
+
+
+def judged(name: str, answer: str = "passed", time: int = 1) -> e.GateJudged:
+    return e.GateJudged(tree="t1", answer=answer, code=0, line=f"{name} line", time=time, name=name)
+
+
+def verdict(agent: str, *, passed: bool = True, scope: str = "") -> e.VerdictGiven:
+    return e.VerdictGiven(tree="t1", patch="p", passed=passed, items=(), agent=agent, scope=scope, why="not proven: W1")
+
+
+@pytest.mark.parametrize(
+    ("events", "role", "names"),
+    [
+        ([], "gate", ("tests",)),
+        ([judged("tests")], "gate", ("lint", "types")),
+        ([judged("tests"), judged("lint")], "gate", ("types",)),
+        ([judged("tests"), judged("lint", "failed"), judged("types", "failed")], "gate", ("lint", "types")),
+        ([judged("tests"), judged("lint", "failed"), judged("types")], "gate", ("lint",)),
+        ([judged("tests"), judged("lint", "failed", 2), judged("types")], "fix", ()),
+        ([judged("tests"), judged("lint"), judged("types")], "verify", ()),
+    ],
+)
+def test_every_gate_has_to_pass_and_a_red_one_runs_once_more(
+    events: list[e.Event], role: str, names: tuple[str, ...]
+) -> None:
+    (action,) = decide(gated(*events)).actions
+    assert isinstance(action, a.Start)
+    assert (action.role, action.gates) == (role, names)
+
+
+def test_a_failed_gate_is_named_in_the_complaint() -> None:
+    (action,) = decide(gated(judged("tests"), judged("lint", "failed", 2), judged("types"))).actions
+    assert isinstance(action, a.Start)
+    assert action.complaint == "lint: the checks failed: lint line"
+
+
+def test_all_verifiers_pass_one_after_the_other_before_it_lands() -> None:
+    green = [judged(name) for name in ("tests", "lint", "types")]
+
+    def after(*given: e.Event) -> a.Action:
+        return decide(gated(*green, *given, verifiers=("codex", "gemini"))).actions[0]
+
+    first, second = after(), after(verdict("codex"))
+    assert isinstance(first, a.Start)
+    assert isinstance(second, a.Start)
+    assert (first.agent, second.agent) == ("codex", "gemini")
+    assert after(verdict("codex"), verdict("gemini")) == a.Land()
+    failed = after(verdict("codex"), verdict("gemini", passed=False))
+    assert isinstance(failed, a.Start)
+    assert failed.role == "fix"
+
+
+def test_the_last_phase_is_verified_together_with_all_others_before_it_lands() -> None:
+    last = [*(judged(name) for name in ("tests", "lint", "types")), verdict("codex"), e.FinalVerificationDue(tree="t1")]
+    (action,) = decide(gated(*last)).actions
+    assert isinstance(action, a.Start)
+    assert (action.role, action.scope, action.tree) == ("verify", "final", "t1")
+    assert decide(gated(*last, verdict("codex", scope="final"))).actions == (a.Land(),)
+    (failed,) = decide(gated(*last, verdict("codex", scope="final", passed=False))).actions
+    assert isinstance(failed, a.Start)
+    assert failed.role == "fix"
+
+
+@pytest.mark.parametrize(
+    ("in_plan", "patterns", "waits"), [(("look",), (), True), ((), ("w*",), True), ((), ("x",), False)]
+)
+def test_a_phase_with_an_interface_waits_for_its_sign_off_also_with_auto(
+    in_plan: tuple[str, ...], patterns: tuple[str, ...], waits: bool
+) -> None:
+    state = landing()
+    assert state.phase is not None
+    assert state.phase.work is not None
+    assert state.started is not None
+    phase = replace(
+        state.phase,
+        read=replace(state.phase.read, sign_off=in_plan),
+        work=replace(state.phase.work, files=("web.html",)),
+    )
+    state = replace(state, phase=phase, started=replace(state.started, sign_off=patterns))
+    if not waits:
+        assert decide(state).actions == (a.Land(),)
+        return
+    assert decide(state).actions == (a.Ask(),)
+    asked = apply(state, e.ApprovalAsked(tree="t1"))
+    assert decide(asked).waiting == "sign-off"
+    assert decide(apply(asked, e.Approved(tree="t0"))).waiting == ""
+    assert decide(apply(asked, e.Approved(tree="t1"))).actions == (a.Land(),)
 
 
 def test_a_verifier_that_did_not_end_well_gives_no_verdict() -> None:

@@ -16,18 +16,19 @@ from runplan.cli.terminal import warn
 from runplan.cli.verb import Verb, plan_argument
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
 from runplan.errors import Exit, NotFound
-from runplan.run.decide import decide
+from runplan.run.decide import ANSWERED, decide
 from runplan.run.events import Approved, Rejected
 from runplan.run.requests import RunRequest
-from runplan.run.state import awaiting, open_states
+from runplan.run.state import open_states
 from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from runplan.engine.context import RepositoryContext
     from runplan.run.state import PhaseRun, RunState
+    from runplan.settings.schema import GateTable
 
 SHORT = 12  #: digits of an id
 _COMMAND_NOT_FOUND = 127
@@ -37,8 +38,7 @@ _COMMAND_NOT_FOUND = 127
 
 
 def _diff_arguments(parser: argparse.ArgumentParser) -> None:
-    plan_argument(parser)
-    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; without it, the first that waits")
+    _phase_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -73,28 +73,31 @@ def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any
         "tree": candidate.tree,
         "onto": candidate.onto,
         "target": state.started.target,
-        **_evidence(phase, state.started.test_command),
+        **_evidence(phase, at.for_run(state.started).settings.checks),
         "diff": at.diff(candidate.onto, candidate.commits[-1]).decode("utf-8", "backslashreplace"),
     }
 
 
-def _waiting(state: RunState, wanted: str | None) -> tuple[PhaseRun, str] | None:
-    """The first phase whose candidate waits for a person, and for what."""
+def _waiting(
+    state: RunState, wanted: str | None, *, waits: Sequence[str] = (*ANSWERED, "checkout"), built: bool = True
+) -> tuple[PhaseRun, str] | None:
+    """The first phase that waits for one of these, and for what; `built`: with a candidate only."""
     for _, strand in open_states(state):
         phase, waiting = strand.phase, decide(strand).waiting
-        if phase is None or phase.candidate is None or waiting not in ("approval", "checkout"):
+        if phase is None or (built and phase.candidate is None) or waiting not in waits:
             continue
         if wanted in (None, phase.read.phase):
             return phase, waiting
     return None
 
 
-def _evidence(phase: PhaseRun, test_command: str) -> dict[str, Any]:
+def _evidence(phase: PhaseRun, checks: Mapping[str, GateTable]) -> dict[str, Any]:
     texts, verdict = dict(phase.read.items), phase.verdict
     return {
         "gates": [
             {
-                "command": "" if gate.answer == "skipped" else test_command,
+                "name": gate.name,
+                "command": checks[gate.name].command if gate.name in checks else "",
                 "exit_code": gate.code,
                 "tree": gate.tree,
                 "result": gate.line,
@@ -132,7 +135,7 @@ def _text(view: dict[str, Any]) -> str:
     if view["findings"]:
         lines += ["", "Findings:", *(f"  {line}" for line in view["findings"])]
     helps = f"what it waits for: {command('runplan', 'explain', plan)}"
-    if view["waiting_for"] == "approval":
+    if view["waiting_for"] in ANSWERED:
         approve, reject = command("runplan", "approve", plan), command("runplan", "reject", plan)
         helps = f"to land it: {approve}; to refuse it: {reject} -m REASON"
     return "\n".join([*lines, "", view["diff"], helps, ""])
@@ -167,33 +170,41 @@ def _paged(pager: str, text: str, env: dict[str, str]) -> bool:
 # --- approve, reject --------------------------------------------------------------------------------------
 
 
+def _phase_argument(parser: argparse.ArgumentParser) -> None:
+    plan_argument(parser)
+    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; without it, the first that waits")
+
+
 def _run_approve(args: argparse.Namespace) -> Exit:
-    return _answer("approve", args.plan, lambda tree: Approved(tree=tree), waits=("approval",))
+    return _answer("approve", args, lambda tree: Approved(tree=tree), waits=ANSWERED)
 
 
 def _reject_arguments(parser: argparse.ArgumentParser) -> None:
-    plan_argument(parser)
+    _phase_argument(parser)
     parser.add_argument("-m", dest="why", default="", metavar="REASON", help="why, for the report and the next agent")
 
 
 def _run_reject(args: argparse.Namespace) -> Exit:
-    waits = ("approval", "checkout")
-    return _answer("reject", args.plan, lambda tree: Rejected(tree=tree, why=args.why), waits=waits)
+    waits = (*ANSWERED, "checkout")
+    return _answer("reject", args, lambda tree: Rejected(tree=tree, why=args.why), waits=waits)
 
 
-def _answer(verb: str, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]) -> Exit:
+def _answer(
+    verb: str, args: argparse.Namespace, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]
+) -> Exit:
     """Record the answer to the change that waits for one of `waits`, and continue the run as it was started."""
     refuse_under_agent(verb)
     with open_context() as at:
-        path = plan_path(at, plan_word)
-        found = prepare.unfinished(at, path)
-        if found is None or found[0].waiting_for not in waits:
+        path = plan_path(at, args.plan)
+        run = prepare.unfinished(at, path)
+        found = _waiting(run[1], args.phase, waits=waits, built=False) if run is not None else None
+        if run is None or found is None:
             status = command("runplan", "status", path)
-            raise NotFound(f"no change of {path} waits for {' or '.join(waits)}; see: {status}")
-        _, state = found
+            raise NotFound(f"no change of {path} waits for your answer; see: {status}")
+        (_, state), (phase, _) = run, found
         assert state.started is not None
-        phase, tree = awaiting(state), ""
-        if phase is not None and phase.candidate is not None:
+        tree = ""
+        if phase.candidate is not None:
             tree, commit = phase.candidate.tree, phase.candidate.commits[-1]
             named = f"commit {commit[:SHORT]}, tree {tree[:SHORT]}"
             word = "approving" if verb == "approve" else "rejecting"
@@ -214,7 +225,10 @@ VERBS = {
     ),
     "approve": Verb(
         run=_run_approve,
-        EXAMPLES="  runplan approve plans/X.md      land the change that was shown, then continue the run",
+        arguments=_phase_argument,
+        EXAMPLES="""\
+  runplan approve plans/X.md      land the change that was shown, then continue the run
+  runplan approve X 2             sign off one of several phases that wait""",
     ),
     "reject": Verb(
         run=_run_reject,

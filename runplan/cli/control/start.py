@@ -114,7 +114,7 @@ def _dry_run(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> str
         f"plan        {started.plan} ({plan.title})",
         f"target      {started.target}, landing by {started.landing}",
         f"pauses      {'none' if started.auto else 'before each landing'}",
-        f"agents      {agents.implementer} implements, {agents.verifier} verifies",
+        f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {started.test_command or 'none'}",
         "",
         *(_describe(at, started, phase) for phase in _due(plan, started)),

@@ -15,7 +15,6 @@ from runplan.checks import testcommand
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.gitfacts import read_person
 from runplan.settings.load import kinds
-from runplan.settings.schema import DISPATCHED_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,11 +65,10 @@ def is_writable(path: Path) -> bool:
 
 def role_agents(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[RoleAgent, ...]:
     """For each role of a run, whether the program of its agent can be found."""
-    return tuple(_role_agent(root, agents, role, env) for role in DISPATCHED_ROLES if getattr(agents, role))
+    return tuple(_role_agent(root, agents, role, name, env) for role, name in agents.dispatched)
 
 
-def _role_agent(root: Path, agents: AgentsSettings, role: str, env: Mapping[str, str]) -> RoleAgent:
-    name: str = getattr(agents, role)
+def _role_agent(root: Path, agents: AgentsSettings, role: str, name: str, env: Mapping[str, str]) -> RoleAgent:
     agent = agents.agent(name)
     file = own_file(agent)
     if agent.kind == "script" or (file and not (root / file).is_file()):

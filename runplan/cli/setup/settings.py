@@ -104,12 +104,21 @@ def _summary(facts: Facts, path: Path) -> str:
 
 _COLUMN = 34  # where the reasons begin
 
-_EXAMPLE = """
+_EXAMPLES = {
+    "agents": """
 # Any command can be an agent; name it above.
 # [agents.local]
 # kind = "command"
 # argv = ["python3", "tools/agent.py"]
-"""
+""",
+    "tests": """
+# Further commands that have to pass on every change; those with parallel = true run at the same time.
+# [gates.lint]
+# command = "ruff check"
+# timeout = "30m"
+# parallel = true
+""",
+}
 
 _DEFAULTS_HEAD = """\
 # Every setting of runplan with its default. Copy the lines that you want to change into runplan.toml.
@@ -146,9 +155,9 @@ def init_text(values: Mapping[str, object], *, agents_note: str = "") -> str:
 def _document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
     parts = [head]
     for section in SECTIONS:
-        if section not in USER_SECTIONS:
-            note, example = (agents_note, _EXAMPLE) if section == "agents" else ("", "")
-            parts.append(f"[{section}]\n{note}{_lines(section, values)}{example}")
+        if section not in USER_SECTIONS and (lines := _lines(section, values)):
+            note = agents_note if section == "agents" else ""
+            parts.append(f"[{section}]\n{note}{lines}{_EXAMPLES.get(section, '')}")
     return "\n".join(parts)
 
 

@@ -257,7 +257,7 @@ def _failure(failure: e.PhaseFailed, ended: e.RunEnded, logs: Path) -> list[str]
 
 def _answers(plan: str, outcome: Outcome) -> list[str]:
     diff, approve, reject, retry = (command("runplan", verb, plan) for verb in ("diff", "approve", "reject", "retry"))
-    if outcome.decision.waiting == "approval":
+    if outcome.decision.waiting in ("approval", "sign-off"):
         return [f"see it: {diff}", f"land it: {approve}; reject it: {reject}"]
     if outcome.decision.wake:
         return [f"it continues by itself; to continue at once: {retry}"]

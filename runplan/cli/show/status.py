@@ -404,7 +404,7 @@ def _help(view: dict[str, Any], wake: str) -> list[str]:
     """The command that a waiting or interrupted run needs."""
     run, plan = view["run"], view["plan"]
     match run["waiting_for"]:
-        case "approval":
+        case "approval" | "sign-off":
             return [f"See it: {command('runplan', 'diff', plan)}. Land it: {command('runplan', 'approve', plan)}"]
         case "key":
             return [f"{run['about']}. From a shell that has it: {command('runplan', 'resume', plan)}"]

@@ -1,0 +1,86 @@
+"""The end of a plan: one verification across all phases, and the wait for a parent's permission."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.checks.completion import parent_gate
+from runplan.names import requires_ref
+from runplan.plan.model import Status, parse
+from runplan.run.events import FinalVerificationDue, Landed, LandingStarted, Paused
+from runplan.steps.context import phase_of
+from runplan.text import command
+from runplan.times import iso
+
+if TYPE_CHECKING:
+    from runplan.agents.prompts import Brief
+    from runplan.plan.model import Plan
+    from runplan.run.events import Event, Rows
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.steps.context import RunContext
+
+
+def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | None:
+    """What has to happen before the landing that completes the plan; None when it may land."""
+    phase = phase_of(state)
+    if phase.read.choice == "undo" or not is_complete_with(plan, phase.read.phase):
+        return None
+    ref = requires_ref(context.slug)
+    is_required = context.worktrees.published(ref)
+    gate = parent_gate(is_complete=plan.complete, is_required=is_required, is_fulfilled=False, attempts=state.waits)
+    if gate.attempt:
+        until = context.clock.now() + timedelta(minutes=gate.wait_minutes)
+        words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
+        return Paused(kind="parent", until=iso(until), words=words)
+    is_finish = bool(context.lane) or (state.started is not None and state.started.mode == "finish")
+    if not is_finish or phase.candidate is None or phase.is_last or plan_base(phase, context) == phase.candidate.onto:
+        return None
+    return FinalVerificationDue(tree=phase.candidate.tree)
+
+
+def is_complete_with(plan: Plan, phase: str) -> bool:
+    return all(other.status is Status.DONE for other in plan.phases if other.id != phase)
+
+
+def plan_base(phase: PhaseRun, context: RunContext) -> str:
+    """The target before the first phase of the plan landed, as far as the journal knows."""
+    assert phase.candidate is not None
+    landed = {one.event.id for one in context.store.facts(Landed, plan=context.plan)}
+    begun = (one.event for one in context.store.facts(LandingStarted, plan=context.plan))
+    first = next((event.old for event in begun if event.id in landed), "")
+    is_there = first and context.objects.tip(first) is not None
+    return first if is_there else phase.candidate.onto
+
+
+# --- the verification -----------------------------------------------------------------------------------
+
+
+def final_items(phase: PhaseRun, context: RunContext) -> Rows:
+    """One item for each phase of the plan."""
+    return tuple(
+        (f"phase-{row.id}", f"everything that phase {row.id} ({row.title}) asks for holds in this tree")
+        for row in _plan(phase, context)[0].phases
+    )
+
+
+def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> Brief:
+    """The whole plan instead of one phase."""
+    plan, text = _plan(phase, context)
+    items = final_items(phase, context)
+    return replace(brief, phase="all", title=plan.title, text=text, items=items, touches=())
+
+
+def final_changes(phase: PhaseRun, context: RunContext) -> tuple[str, ...]:
+    """The files that differ from the time before the plan."""
+    assert phase.candidate is not None
+    base, head = plan_base(phase, context), phase.candidate.commits[-1]
+    return tuple(change.path for change in context.candidates.changes(base, head))
+
+
+def _plan(phase: PhaseRun, context: RunContext) -> tuple[Plan, str]:
+    assert phase.candidate is not None
+    text = context.objects.blob(phase.candidate.onto, context.plan) or b""
+    return parse(text, path=context.plan), text.decode("utf-8", "replace")

@@ -1,0 +1,274 @@
+"""The checks of the project on an exact tree: what runs, what is known already, and how a result is judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import sha256
+from shlex import join, quote
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.checks import results
+from runplan.checks.results import MOST_NOTED
+from runplan.run.dispatch import OWN
+from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
+from runplan.run.reasons import Reason
+from runplan.steps.context import phase_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from runplan.run.actions import JudgeBaseline, JudgeGate, Start
+    from runplan.run.events import Event
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.steps.context import RunContext
+
+
+OUTPUT_READ = 1024 * 1024  #: bytes at the end of a check's output that are read
+OUTPUT_SENT = 6000  #: characters of it that the fixer gets
+JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
+JUNIT_FILES = 500
+NAMED = 3  #: failing tests named in one line
+SKIPPED = "Tests: skipped — no test infrastructure"
+
+_EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
+
+
+# --- what runs ------------------------------------------------------------------------------------------
+
+
+def command_line(action: Start, phase: PhaseRun, context: RunContext, directory: Path) -> tuple[str, float]:
+    """The command of a setup or of some checks, and its time limit in seconds."""
+    if action.role == "setup":
+        return context.settings.run.setup, context.settings.tests.timeout_s
+    checks = context.settings.checks
+    lines = {name: _line(name, phase, context) for name in action.gates}
+    wall_s = max(checks[name].timeout_s for name in action.gates)
+    return (*lines.values(),)[0] if len(lines) == 1 else side_by_side(lines, directory / OWN), wall_s
+
+
+def _line(name: str, phase: PhaseRun, context: RunContext) -> str:
+    tests, line = context.settings.tests, _rerun(name, phase) or context.settings.checks[name].command
+    stale = f"rm -f -- {' '.join(tests.junit)}\n" if name == TESTS and tests.junit else ""
+    return stale + line
+
+
+def _rerun(name: str, phase: PhaseRun) -> str:
+    """The command that runs only the failed tests again; "" when all have to run."""
+    before = phase.judged.get(name)
+    return before.rerun if before is not None and before.answer == "failed" else ""
+
+
+def _rerun_command(name: str, now: results.Results, judged: results.Comparison, context: RunContext) -> str:
+    """How to run only the failed tests again; all run again when tests are missing or a failure has no name."""
+    tests, failed = context.settings.tests, judged.regressed
+    if name != TESTS or judged.missing or not failed or len(now.failures) < (now.failed or 0):
+        return ""
+    if tests.rerun:
+        return tests.rerun.replace("{tests}", join(failed))
+    return results.rerun_command(tests.command, replace(now, failures=frozenset(failed)))
+
+
+def side_by_side(lines: Mapping[str, str], folder: Path) -> str:
+    """A shell script that runs the commands at the same time and prints their exit codes; their output is in files.
+
+    One process tree under one shim: a phase has one dispatch at a time, and it ends as a whole.
+    """
+    starts, waits = [], []
+    for number, (name, line) in enumerate(lines.items()):
+        log = quote(str(folder / f"{name}.log"))
+        starts.append(f"/bin/sh -c {quote(f'exec 2>&1{chr(10)}{line}')} </dev/null >{log} & gate{number}=$!")
+        waits.append(f"wait $gate{number}; code=$?; echo {name} $code; test $code -eq 0 || failed=1")
+    return "\n".join([*starts, *waits, "exit ${failed:-0}"])
+
+
+# --- what is known --------------------------------------------------------------------------------------
+
+
+def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
+    """The checks that passed before on the same code, with the same command and environment: they do not run again."""
+    phase = phase_of(state)
+    known = {name: _known(context, name, action.tree) for name in action.gates}
+    found = {name: text for name, text in known.items() if text is not None}
+    if action.role == "baseline":
+        return tuple(
+            BaselineKnown(key=check_key(context, name, action.tree), tree=action.tree, results=text, name=name)
+            for name, text in found.items()
+        )
+    return tuple(
+        _judged(name, results.from_text(text), phase, context, tree=action.tree) for name, text in found.items()
+    )
+
+
+def check_key(context: RunContext, name: str, tree: str) -> str:
+    """Names the code of a tree, without bookkeeping, and everything that decides how a check runs on it."""
+    settings = context.settings
+    code = context.candidates.code_key(tree, context.bookkeeping)
+    summary = settings.tests.summary if name == TESTS else ""
+    junit = settings.tests.junit if name == TESTS else ()
+    command = settings.checks[name].command
+    return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
+
+
+def _known(context: RunContext, name: str, tree: str) -> str | None:
+    return context.store.baseline(check_key(context, name, tree))
+
+
+def _remember(context: RunContext, key: str, found: results.Results) -> None:
+    """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
+    if not found.red and found.finished:
+        context.store.keep_baseline(key, results.to_text(found), at=context.iso())
+
+
+# --- how a result is judged -----------------------------------------------------------------------------
+
+
+class Ran(Struct, frozen=True, kw_only=True):
+    """One check of the dispatch that ended."""
+
+    results: results.Results
+    output: str
+    evidence: Evidence
+
+
+def judge_baseline(action: JudgeBaseline, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
+    for name, ran in _ran(phase, context):
+        fault = results.baseline_fault(ran.results)
+        if fault and not context.settings.tests.allow_red_baseline:
+            command = context.settings.checks[name].command
+            yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` on the base: {fault}")
+            return
+        key = check_key(context, name, tree)
+        _remember(context, key, ran.results)
+        yield BaselineKnown(
+            key=key,
+            tree=tree,
+            results=results.to_text(results.without_passes(ran.results)),
+            name=name,
+            ran=ran.evidence,
+        )
+
+
+def judge_gate(action: JudgeGate, state: RunState, context: RunContext) -> Iterator[Event]:
+    phase = phase_of(state)
+    if phase.ended is None:
+        yield GateJudged(tree=action.tree, answer="skipped", code=None, line=SKIPPED, time=1)
+        return
+    for name, ran in _ran(phase, context):
+        partly = bool(_rerun(name, phase))
+        judged = _judged(name, ran.results, phase, context, tree=action.tree, partly=partly)
+        if judged.answer == "passed" and not partly:  # the baseline of the next phase
+            _remember(context, check_key(context, name, action.tree), ran.results)
+        tail = "" if judged.answer == "passed" else ran.output[-OUTPUT_SENT:]
+        yield replace(judged, output=tail, ran=ran.evidence)
+
+
+def _judged(
+    name: str, now: results.Results, phase: PhaseRun, context: RunContext, *, tree: str, partly: bool = False
+) -> GateJudged:
+    """The judgement of one check; `partly`: only the tests that failed before ran."""
+    before = phase.judged.get(name)
+    judged = results.compare(
+        None if partly else _baseline(name, phase, context),
+        now,
+        allow_red_baseline=context.settings.tests.allow_red_baseline,
+        allows=phase.read.allows,
+        changed=phase.work.files if phase.work else (),
+    )
+    answer, line = _described(judged, now)
+    flaky = (before.failures or (name,)) if before is not None and answer == "passed" else ()
+    if flaky:
+        line = f"{line}; flaky, passed when run again: {', '.join(flaky)}"
+    return GateJudged(
+        tree=tree,
+        answer=answer,
+        code=now.exit_code,
+        line=line,
+        time=before.time + 1 if before else 1,
+        name=name,
+        failures=judged.names[:MOST_NOTED] if answer == "failed" else (),
+        rerun="" if before or answer != "failed" else _rerun_command(name, now, judged, context),
+        differences=judged.noted(),
+        flaky=flaky,
+    )
+
+
+def _baseline(name: str, phase: PhaseRun, context: RunContext) -> results.Results | None:
+    """The result on the base; the store has it with the names of all tests, the event without."""
+    known = phase.known.get(name)
+    if known is None or not known.results:
+        return None
+    return results.from_text(context.store.baseline(known.key) or known.results)
+
+
+def _described(judged: results.Comparison, now: results.Results) -> tuple[str, str]:
+    match judged.kind:
+        case results.GateKind.GREEN:
+            return "passed", now.line
+        case results.GateKind.PRE_EXISTING:
+            return "passed", f"{now.line}; these tests failed before the work, too"
+        case results.GateKind.REGRESSED | results.GateKind.MISSING:
+            names = ", ".join(name.split()[0] for name in judged.names[:NAMED])
+            return "failed", f"{judged.why}: {names}" if names else judged.why
+        case results.GateKind.UNFINISHED:
+            return "unfinished", judged.why
+        case results.GateKind.BASELINE_RED:
+            return "failed", f"the checks on the base: {judged.why}"
+
+
+def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, Ran]]:
+    """The checks of the dispatch that ended, each with its own output and exit code."""
+    ended, started = phase.ended, phase.newest
+    assert ended is not None
+    assert started is not None
+    directory = context.dispatches.directory(ended.id)
+    alone = len(started.gates) == 1
+    printed = dict(_EXIT.findall(_content(directory / "out.log").decode("utf-8", "replace")))
+    for name in started.gates:
+        path = directory / "out.log" if alone else directory / OWN / f"{name}.log"
+        own = ended.code if ended.ending == "exited" else None
+        code = own if alone else int(printed[name]) if name in printed else None
+        content = _content(path)
+        output = content[-OUTPUT_READ:].decode("utf-8", "replace")
+        yield (
+            name,
+            Ran(
+                results=_results(name, output, code, phase, context),
+                output=output,
+                evidence=Evidence(
+                    dispatch=ended.id,
+                    environment=started.environment,
+                    seconds=ended.seconds,
+                    file=path.relative_to(directory.parent.parent).as_posix(),
+                    sha256=sha256(content).hexdigest(),
+                ),
+            ),
+        )
+
+
+def _results(name: str, output: str, code: int | None, phase: PhaseRun, context: RunContext) -> results.Results:
+    tests = context.settings.tests
+    if name != TESTS:
+        return results.read_results(output, exit_code=code)
+    junit = _junit(phase, context) if tests.junit else None
+    return results.read_results(output, exit_code=code, summary_pattern=tests.summary, junit=junit)
+
+
+def _junit(phase: PhaseRun, context: RunContext) -> list[str]:
+    assert phase.lease is not None
+    worktree = context.worktrees.path(phase.lease.worktree)
+    files = sorted(path for pattern in context.settings.tests.junit for path in worktree.glob(pattern))
+    return [_content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files[:JUNIT_FILES]]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # a check may have removed its own output
+        return b""

@@ -1,0 +1,135 @@
+"""Gates: every one of them passes on the exact tree, its run is on record, and nothing known runs twice."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.cli import Project, a_project, fix, verify, work
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNTED = "echo $RUNPLAN_ROLE >>{place}/ran; test ! -e bad.txt"
+TWO = """\
+[tests]
+command = "true"
+[gates.lint]
+command = "touch {place}/lint; for i in $(seq 200); do test -e {place}/types && break; sleep 0.05; done; {lint}"
+parallel = true
+[gates.types]
+command = "touch {place}/types; for i in $(seq 200); do test -e {place}/lint && exit 0; sleep 0.05; done; exit 9"
+parallel = true
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1")
+
+
+def gates(project: Project) -> list[dict[str, Any]]:
+    return [body for kind, body in project.events() if kind == "GateJudged"]
+
+
+def test_a_gate_is_recorded_with_argv_environment_time_code_output_and_tree(project: Project) -> None:
+    project.settings('[tests]\ncommand = "echo three; exit 0"\n')
+    assert project.start("1", "auto").code == 0
+    (gate,) = gates(project)
+    ran = gate["ran"]
+    (begun,) = [body for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "gate"]
+    assert begun["id"] == ran["dispatch"]
+    assert begun["argv"][-1].endswith("echo three; exit 0")
+    assert begun["environment"] == ran["environment"] != ""
+    assert (gate["code"], gate["tree"], ran["seconds"] > 0) == (0, begun["tree"], True)
+    output = (project.path / ".git/runplan" / ran["file"]).read_bytes()
+    assert output == b"three\n"
+    assert ran["sha256"] == hashlib.sha256(output).hexdigest()
+
+
+def test_gates_that_say_so_run_at_the_same_time_and_all_have_to_pass(project: Project, tmp_path: Path) -> None:
+    """Each of them waits for the other, on the base and on the candidate."""
+    lint = "grep -q 1 1.txt 2>/dev/null && test ! -e good.txt && echo untidy && exit 1; exit 0"
+    project.settings(TWO.format(place=tmp_path, lint=lint))
+    project.agent(work() + fix('write = "good.txt"\ntext = "x\\n"', 'commit = "Tidy"'))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    answers = [(gate["name"], gate["answer"]) for gate in gates(project)]
+    assert answers[:3] == [("tests", "passed"), ("lint", "failed"), ("types", "passed")]
+    assert answers[-2:] == [("lint", "passed"), ("types", "passed")]
+    (fixer,) = [body for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "fix"]
+    assert "lint: the checks failed" in fixer["complaint"]
+    assert "Gate lint: " in project.show("main:reports/plan-x.md")
+
+
+def test_a_check_does_not_run_again_on_the_same_tree_with_the_same_command_and_environment(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.settings(f'[tests]\ncommand = "{COUNTED.format(place=tmp_path)}"\nenv = ["FLAVOUR"]\n')
+    project.agent(work() + verify("fail = ['W1']", "exit = 0") + fix("exit = 1") + work(phase="2"))
+    count = tmp_path / "ran"
+    assert project.start("1", "auto", FLAVOUR="a").last == "runplan: failed: agent-failed"
+    assert count.read_text() == "baseline\ngate\n"
+    assert project.start("1", "auto", FLAVOUR="a").code == 1, "the same work again"
+    assert count.read_text() == "baseline\ngate\n"
+    project.start("1", "auto", FLAVOUR="b")
+    assert count.read_text() == "baseline\ngate\nbaseline\ngate\n"
+
+
+def test_a_check_sees_no_key_of_its_caller(project: Project, tmp_path: Path) -> None:
+    keys = {"GH_TOKEN": "ghp_x", "ANTHROPIC_API_KEY": "sk-x", "OPENAI_API_KEY": "sk-y", "DATABASE_URL": "mine"}
+    project.settings(
+        f'[tests]\ncommand = "env >{tmp_path}/seen"\nenv = ["GH_TOKEN", "DATABASE_URL"]\n'
+        f'[gates.one]\ncommand = "env >{tmp_path}/one"\nparallel = true\n'
+        f'[gates.two]\ncommand = "env >{tmp_path}/two"\nparallel = true\n'
+    )
+    assert project.start("1", "auto", **keys).code == 0
+    for name in ("seen", "one", "two"):
+        seen = (tmp_path / name).read_text()
+        assert "DATABASE_URL=mine" in seen
+        assert not [key for key in keys if key != "DATABASE_URL" and f"{key}=" in seen]
+
+
+FLAKY = """\
+if test -e 1.txt && ! test -e {place}/once; then touch {place}/once
+    echo "=== short test summary info ==="; echo "FAILED t.py::test_a - x"; echo "=== 1 failed, 1 passed in 0.01s ==="
+    exit 1
+fi
+echo "=== 2 passed in 0.01s ==="
+"""
+
+
+@pytest.mark.parametrize("rerun", ["", "echo {tests} >>PLACE/again; echo '=== 1 passed in 0.01s ==='"])
+def test_a_test_that_passes_when_run_again_is_flaky(project: Project, tmp_path: Path, rerun: str) -> None:
+    project.repo.commit("A check", **{"check.sh": FLAKY.format(place=tmp_path)})
+    project.settings(f'[tests]\ncommand = "sh check.sh"\nrerun = "{rerun.replace("PLACE", str(tmp_path))}"\n')
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert [gate["answer"] for gate in gates(project)] == ["failed", "passed"]
+    assert gates(project)[1]["flaky"] == ["t.py::test_a"]
+    assert "flaky, passed when run again: t.py::test_a" in project.show("main:reports/plan-x.md")
+    if rerun:
+        assert (tmp_path / "again").read_text() == "t.py::test_a\n", "only the failed test ran again"
+
+
+def test_a_gate_that_is_red_before_any_work_is_refused(project: Project) -> None:
+    project.settings('[gates.lint]\ncommand = "exit 3"\n')
+    ran = project.start("1", "auto")
+    assert "`exit 3` on the base: exit code 3" in ran.err
+    assert ran.code == 2, ran.err
+    assert project.dispatched() == ["baseline"]
+
+
+def test_the_failure_report_shows_each_fix_cycle(project: Project) -> None:
+    project.settings('[tests]\ncommand = "test ! -e 1.txt || { echo broken by $(cat 1.txt); exit 1; }"\n')
+    project.agent(
+        work()
+        + fix('write = "1.txt"\ntext = "second\\n"', 'commit = "Second"').replace(".fix]]", ".fix2]]")
+        + fix('write = "1.txt"\ntext = "third\\n"', 'commit = "Third"').replace(".fix]]", ".fix3]]")
+    )
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: tests-failed", ran.err
+    report = project.runplan("report", "X").out
+    assert "Fix cycle 1: the checks failed" in report
+    assert "Fix cycle 2: the checks failed" in report
