@@ -23,6 +23,7 @@ from runplan.settings.schema import (
     AgentTable,
     GateTable,
     Settings,
+    is_gate_name,
     nearest,
 )
 
@@ -250,7 +251,7 @@ class _Merge:
         section, keys = f"{kind}.{name}", _TABLE_KEYS[kind]
         if kind == "agents" and name in ROLES:
             raise layer.error(section, "", f'is a role, not an agent; write {name} = "NAME" under [agents]')
-        if kind == "gates" and (name == TESTS or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name)):
+        if kind == "gates" and (name == TESTS or not is_gate_name(name)):
             raise layer.error(section, "", "must have a name of small letters, digits, - and _, other than tests")
         for key, value in table.items():
             if key not in keys:

@@ -197,9 +197,7 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     summary: Annotated[str, about("regular expression in the output of a finished run; empty: none", pattern)] = ""
     junit: Annotated[
         tuple[str, ...],
-        about(
-            'JUnit files that the tests write, e.g. ["reports/*.xml"]; read instead of the output', each(file_pattern)
-        ),
+        about('JUnit files that the tests write, e.g. ["out/*.xml"]; read instead of the output', each(file_pattern)),
     ] = ()
     env: Annotated[tuple[str, ...], about("your variables that tests and run.setup see, e.g. JAVA_HOME")] = ()
     rerun: Annotated[
@@ -420,6 +418,10 @@ def duration(seconds: float) -> str:
     """A duration as it is written: 90s, 30m, 2h."""
     unit = next((unit for unit, length in _UNITS.items() if seconds and seconds % length == 0), "s")
     return f"{int(seconds) // _UNITS[unit]}{unit}"
+
+
+def is_gate_name(name: str) -> bool:
+    return re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name) is not None
 
 
 def nearest(word: str, valid: tuple[str, ...]) -> str:

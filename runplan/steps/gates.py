@@ -94,13 +94,17 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     phase = phase_of(state)
     known = {name: _known(context, name, action.tree) for name in action.gates}
     found = {name: text for name, text in known.items() if text is not None}
-    if action.role == "baseline":
-        return tuple(
-            BaselineKnown(key=check_key(context, name, action.tree), tree=action.tree, results=text, name=name)
-            for name, text in found.items()
-        )
+    read = {name: results.from_text(text) for name, text in found.items()}
+    if action.role == "gate":
+        return tuple(_judged(name, one, phase, context, tree=action.tree) for name, one in read.items())
     return tuple(
-        _judged(name, results.from_text(text), phase, context, tree=action.tree) for name, text in found.items()
+        BaselineKnown(
+            key=check_key(context, name, action.tree),
+            tree=action.tree,
+            results=results.to_text(results.without_passes(one)),
+            name=name,
+        )
+        for name, one in read.items()
     )
 
 
@@ -146,13 +150,8 @@ def judge_baseline(action: JudgeBaseline, state: RunState, context: RunContext) 
             return
         key = check_key(context, name, tree)
         _remember(context, key, ran.results)
-        yield BaselineKnown(
-            key=key,
-            tree=tree,
-            results=results.to_text(results.without_passes(ran.results)),
-            name=name,
-            ran=ran.evidence,
-        )
+        known = results.to_text(results.without_passes(ran.results))
+        yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=ran.evidence)
 
 
 def judge_gate(action: JudgeGate, state: RunState, context: RunContext) -> Iterator[Event]:
