@@ -88,7 +88,7 @@ def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path:
 MOVES_FEATURE = (
     'write = "2.txt"',
     'commit = "2"',
-    'move_ref = {ref = "refs/heads/feature", to = "main"}\nin_main = true',
+    """run = 'git -C "$main" update-ref refs/heads/feature main'""",
 )
 
 
@@ -149,8 +149,9 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
 def test_processes_left_by_agents_are_ended_with_the_run(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.agent(
-        '[[phase."1".implement]]\norphan = 60\n[[phase."1".implement]]\norphan_setsid = 60\n'
-        '[[phase."1".implement]]\norphan_daemon = 60\n[[phase."1".implement]]\nwrite = "1.txt"\n'
+        '[[phase."1".implement]]\nrun = "sleep 60 & setsid sleep 60 &"\n'
+        '[[phase."1".implement]]\nrun = "(setsid sleep 60 </dev/null >/dev/null 2>&1 &)"\n'
+        '[[phase."1".implement]]\nwrite = "1.txt"\n'
     )
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err

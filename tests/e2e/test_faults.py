@@ -87,7 +87,7 @@ def test_a_run_stops_on_a_full_disk_and_continues_when_there_is_space(
 
 
 def test_an_agent_whose_output_fills_the_disk_is_started_again_when_there_is_space(project: Project) -> None:
-    talk = f'[[phase."1".implement]]\nprint = "{"so many words " * 5000}"\n' * 20
+    talk = f'[[phase."1".implement]]\nsay = "{"so many words " * 5000}"\n' * 20
     project.agent(talk + writes("1"))
     logs = places(project)["logs"]
     with inside(project) as there:

@@ -178,7 +178,7 @@ def test_handovers_without_a_change_fail_as_no_progress(project: Project) -> Non
 @pytest.mark.parametrize(
     ("left", "reason", "printed"),
     [
-        pytest.param(('write = "big.bin"\nmegabytes = 6',), "tampered", "big.bin: 6", id="too large"),
+        pytest.param(('run = "head -c 6291456 /dev/zero >big.bin"',), "tampered", "big.bin: 6", id="too large"),
     ],
 )
 def test_a_file_refused_at_the_end_is_refused_at_a_handover(

@@ -124,7 +124,7 @@ CASES = {
     ),
     "branch of the user's moved by the agent": Case(
         reason="guard-violated",
-        agent=work('move_ref = {ref = "refs/heads/moved", to = "main"}\nin_main = true'),
+        agent=work("""run = 'git -C "$main" update-ref refs/heads/moved main'"""),
         step="implement",
         says="the agent changed refs/heads/moved in your repository",
     ),
@@ -340,7 +340,7 @@ WRITE = 'write = "1.txt"\ntext = "1\\n"'
 
 
 def test_one_crash_of_an_agent_is_retried_and_reported(project: Project, tmp_path: Path) -> None:
-    killed = f'signal = "KILL"\nonce = "{tmp_path}/killed"'
+    killed = f'run = "kill -KILL $$"\nonce = "{tmp_path}/killed"'
     crashed = f'exit = 3\nonce = "{tmp_path}/crashed"'
     set_up(project, agent=steps(killed, WRITE) + verify(crashed, "pass_all = true"))
 

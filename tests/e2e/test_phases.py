@@ -149,7 +149,7 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
         project,
         settings='[run]\nsetup = "cp local.cfg made.log"\ncopy = ["local.cfg"]\nauthor = "agent"\n',
         agent=steps(
-            'wait_for = "made.log"\nbound = 0.1',
+            'run = "test -e made.log"',
             'git = ["checkout", "-q", "--detach"]',
             'write = "side.txt"',
             'commit = "Aside"',

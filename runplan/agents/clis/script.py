@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import posixpath
-import sys
 import tomllib
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -30,7 +29,7 @@ Step: TypeAlias = dict[str, Any]
 
 FAILED = 70  #: exit code of a step that cannot be played
 
-#: How long `wait_for` waits, in seconds, unless the step has a `bound`; and how often it looks.
+#: How long `wait_for` waits, in seconds, and how often it looks.
 BOUND_S = 60.0
 LOOK_S = 0.02
 
@@ -38,20 +37,19 @@ LOOK_S = 0.02
 PATHS = ("write", "append", "delete", "wait_for", "once")
 
 #: Keys that a step may have besides the one that names it.
-MODIFIERS = frozenset(("text", "megabytes", "date", "all", "bound", "in_main", "summary", "evidence", "once"))
+MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "once"))
 
 #: Played for a role that the script does not mention.
 DEFAULTS: dict[Role, list[Step]] = {Role.VERIFY: [{"pass_all": True}]}
 
 _TOOL, _TELL = b"runplan:tool ", b"runplan:tell "
-_BUSY = "import sys, time; end = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
 class Script(Agent):
     def argv(self, task: Task) -> tuple[str, ...]:
         """A shell with the steps of this dispatch, which are written to its directory."""
         path, script = task.root / task.table.script, task.directory / "steps.sh"
-        lines = ['tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
+        lines = [f"main={quote(str(task.root))}", 'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
         lines += [_shell(step, task) for step in steps_for(_parsed(path), task, origin=str(path))]
         publish(script, "\n".join([*lines, ""]).encode(errors="surrogateescape"), sync=False)
         return ("/bin/sh", str(script))
@@ -95,41 +93,29 @@ def _file(tool: str, path: str, command: str) -> str:
 
 
 def _save(path: str, step: Step, *, redirect: str = ">") -> str:
-    folder, file = quote(posixpath.dirname(path) or "."), quote(path)
-    zeros = f" && head -c {step['megabytes'] * 1024 * 1024} /dev/zero >>{file}" if "megabytes" in step else ""
-    return f"mkdir -p {folder} && {_print(step.get('text', ''))} {redirect}{file}{zeros}"
+    folder = quote(posixpath.dirname(path) or ".")
+    return f"mkdir -p {folder} && {_print(step.get('text', ''))} {redirect}{quote(path)}"
 
 
 def _print(text: str) -> str:
     return f"printf %s {quote(text)}"
 
 
-def _return(text: str) -> str:
-    return f'{_print(text)} >"$RUNPLAN_RETURN"'
+def _return(value: object) -> str:
+    return f'{_print(json.dumps(value))} >"$RUNPLAN_RETURN"'
 
 
-def _git(arguments: list[str], step: Step, task: Task) -> str:
-    ended = f'{{ echo "git {arguments[0]} ended with $?" >&2; false; }}'
-    return f"tool git ''; {_git_command(step, task)} {join(arguments)} || {ended}"
+def _git(arguments: list[str]) -> str:
+    return f'git {join(arguments)} || {{ echo "git {arguments[0]} ended with $?" >&2; false; }}'
 
 
-def _git_command(step: Step, task: Task) -> str:
-    return f"git -C {quote(str(task.root))}" if step.get("in_main") else "git"
-
-
-def _commit(message: str, step: Step, task: Task) -> str:
+def _commit(message: str, step: Step) -> str:
     """Commit the files that the script touched, or everything; without changes nothing happens."""
-    git, date = _git_command(step, task), quote(step.get("date", ""))
+    date = quote(step.get("date", ""))
     dated = f"GIT_AUTHOR_DATE={date} GIT_COMMITTER_DATE={date} " if "date" in step else ""
     paths, condition = ("", ":") if step.get("all") else (' -- "$@"', "test $# -gt 0")
-    commit = f"{git} add -A{paths} && {{ {dated}{git} commit -q -m {quote(message)} >/dev/null || test $? -eq 1; }}"
+    commit = f"git add -A{paths} && {{ {dated}git commit -q -m {quote(message)} >/dev/null || test $? -eq 1; }}"
     return f"if {condition}; then {commit} && set --; fi"
-
-
-def _hook(hook: dict[str, str]) -> str:
-    path = f'"$hooks"/{quote(hook["name"])}'
-    save = f'mkdir -p "$hooks" && {_print(hook["text"])} >{path} && chmod 755 {path}'
-    return f"hooks=$(git rev-parse --git-path hooks) && tool hook {path} && {save}"
 
 
 def _verdict(failed: list[str], step: Step, task: Task) -> str:
@@ -142,12 +128,11 @@ def _verdict(failed: list[str], step: Step, task: Task) -> str:
     )
     items = [{"item": name, "result": "fail" if name in failed else "pass", "evidence": evidence} for name in names]
     summary = step.get("summary", "Looked at every item.")
-    return _return(json.dumps({"status": "done", "summary": summary, "items": items}))
+    return _return({"status": "done", "summary": summary, "items": items})
 
 
-def _wait_for(path: str, step: Step) -> str:
-    looks = int(step.get("bound", BOUND_S) / LOOK_S) + 1
-    look = f"n=$((n + 1)); test $n -lt {looks} || break; sleep {LOOK_S}"
+def _wait_for(path: str) -> str:
+    look = f"n=$((n + 1)); test $n -lt {int(BOUND_S / LOOK_S)} || break; sleep {LOOK_S}"
     return f"n=0; until test -e {quote(path)}; do {look}; done; test -e {quote(path)}"
 
 
@@ -155,28 +140,17 @@ STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
     "write": lambda path, step, _: _file("write", path, _save(path, step)),
     "append": lambda path, step, _: _file("append", path, _save(path, step, redirect=">>")),
     "delete": lambda path, _, __: _file("delete", path, f"rm -- {quote(path)}"),
-    "commit": _commit,
-    "git": _git,
-    "config": lambda entry, step, task: _git(["config", entry["key"], entry["value"]], step, task),
-    "move_ref": lambda move, step, task: _git(
-        ["update-ref", move["ref"], move["to"]] if move["to"] else ["update-ref", "-d", move["ref"]], step, task
-    ),
-    "hook": lambda hook, _, __: _hook(hook),
-    "print": lambda text, _, __: _print(text),
+    "commit": lambda message, step, _: _commit(message, step),
+    "git": lambda arguments, _, __: f"tool git ''; {_git(arguments)}",
+    "run": lambda command, _, __: f"tool run ''; {command}",
     "say": lambda text, _, __: _print(f"{text}\n"),
     "tell": lambda event, _, __: _print(f"{_TELL.decode()}{json.dumps(event)}\n"),
-    "return": lambda value, _, __: _return(json.dumps(value)),
-    "return_text": lambda text, _, __: _return(text),
+    "return": lambda value, _, __: _return(value),
     "pass_all": lambda _, step, task: _verdict([], step, task),
     "fail": _verdict,
     "sleep": lambda seconds, _, __: f"sleep {seconds}",
-    "busy": lambda seconds, _, __: join([sys.executable, "-I", "-S", "-c", _BUSY, str(seconds)]),
-    "wait_for": lambda path, step, _: _wait_for(path, step),
+    "wait_for": lambda path, _, __: _wait_for(path),
     "exit": lambda code, _, __: f"exit {code}",
-    "signal": lambda name, _, __: f"kill -{name} $$",
-    "orphan": lambda seconds, _, __: f"sleep {seconds} &",
-    "orphan_setsid": lambda seconds, _, __: f"setsid sleep {seconds} &",
-    "orphan_daemon": lambda seconds, _, __: f"(setsid sleep {seconds} </dev/null >/dev/null 2>&1 &)",
 }
 
 
