@@ -26,7 +26,7 @@ BIN = HERE / "bin"
 IMPLEMENT = "# Implement phase"
 VERIFY = "# Verify phase"
 
-#: What no agent may see: the forge's keys, and those of agents it is not.
+#: Keys that no agent may see: those of the forge and of other agents.
 FORGE = {"GH_TOKEN": "forge-secret-1", "GITHUB_TOKEN": "forge-secret-2", "GITLAB_TOKEN": "forge-secret-3"}
 FOREIGN = {
     name: f"foreign-secret-{name}"
@@ -43,7 +43,7 @@ class Cli:
     path: str = ""  #: what that address ends with
     key: str
     model: str = ""
-    without: tuple[str, ...] = ()  #: keys that must not be there at all, lest it takes them
+    without: tuple[str, ...] = ()  #: keys that must be absent, because the agent would use them
     more: dict[str, str] = field(default_factory=dict)  #: further variables it is given
     tools: bool = True  #: whether its model can run commands
     reports_reset: bool = True  #: whether it hands on when a limit ends; else it is tried again after a while

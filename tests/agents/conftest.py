@@ -1,4 +1,4 @@
-"""Real programs are run only when somebody asks for this directory; afterwards a table says what became of each."""
+"""Real programs run only when this directory is named; a table at the end lists the result of each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def version(name: str) -> str:
-    """What the installer noted, else what the program says."""
+    """The version that the installer noted, else the one that the program prints."""
     noted = HERE / name / ".version"
     if noted.exists():
         return noted.read_text(encoding="utf-8").strip()

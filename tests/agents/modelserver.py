@@ -50,7 +50,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What is sent back, and how."""
+    """A response and how it is sent."""
 
     seen: Seen
     reply: Reply
@@ -97,7 +97,7 @@ class ModelServer:
         return sum(bool(each.fault) for each in self.seen)
 
     def wait_over(self) -> None:
-        """What a request does that is never answered."""
+        """Handle a request that is never answered."""
         self._over.wait()
 
     def plan(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Plan:

@@ -1,4 +1,4 @@
-"""What a scripted model says and does, as plain data, and how that is put into the tools a program offers."""
+"""The script of a model as plain data, and its translation to the tools that a program offers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Turn: TypeAlias = Say | Run | Write | Read | Judge
 
 
 class FaultKind(StrEnum):
-    """What a provider does instead of answering, or with its answer."""
+    """A fault of the provider, instead of its answer or with it."""
 
     LIMIT = "limit"  #: 429, the quota is used up, with the time it resets
     OVERLOAD = "overload"  #: 529 or 503
@@ -144,7 +144,7 @@ class Asked:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What the tools said so far."""
+        """The output of the tools so far."""
         return tuple(each.text for each in self.heard if each.role == "tool")
 
     def place(self, parts: Mapping[str, tuple[Turn, ...]]) -> tuple[str, int]:

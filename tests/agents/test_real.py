@@ -50,7 +50,7 @@ LONGEST_S = 120.0  #: until any ending has its name; the limits above and the ti
 
 @dataclass(frozen=True)
 class How:
-    """What became of a run."""
+    """The result of a run."""
 
     outcome: str  #: landed, waiting, or the reason of a failure
     kind: str  #: of the last agent's ending
@@ -259,7 +259,7 @@ def test_a_verifier_reads_the_diff_and_finds_the_fault(
 
 
 def test_an_agent_sees_no_key_of_another_agent(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
-    """What the agent's own tools see: its key, and no other agent's, and none of the forge."""
+    """The tools of the agent see its key, and no key of another agent or of the forge."""
     turns = (Run("env"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
     # A program whose model runs no commands runs the user's tests, and shows it their output.
     more = "" if cli.tools else 'args = ["--auto-test", "--test-cmd", "env; false"]\n'
@@ -300,7 +300,7 @@ def carried(project: Project) -> How:
 
 
 def waits(project: Project) -> str:
-    """What `status` says of a run that waits for a provider; "" when it does not."""
+    """The words of `status` about a run that waits for a provider; "" for none."""
     with contextlib.suppress(sqlite3.OperationalError):  # the journal is being made
         if any(kind in ("AgentLimited", "Paused") for kind, _ in project.events()):
             said = project.runplan("status").out

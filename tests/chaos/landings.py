@@ -235,7 +235,7 @@ SETTLE_S = 60.0
 
 @dataclass
 class Account:
-    """What was done, and what came of it."""
+    """A trial and its result."""
 
     kills: Counter[str] = field(default_factory=Counter)
     landed: int = 0
@@ -276,7 +276,7 @@ def soak(place: Path, *, kills: int, seed: int) -> Account:
         if victim == "git":
             time.sleep(chance.uniform(0, LONGEST_S))
         with suppress(ProcessLookupError):
-            os.kill(worker, signal.SIGKILL)  # the next one begins anew
+            os.kill(worker, signal.SIGKILL)  # the next one starts again
         os.waitpid(worker, 0)
         account.planned += (repo.path / ".git" / BOX / "plan").exists()
         account.touched += (repo.path / ".git" / BOX / "old").exists()

@@ -48,7 +48,7 @@ class Evidence:
 
 @dataclass
 class Found:
-    """What is wrong; `lost` and `doubled` count phases."""
+    """Violations; `lost` and `doubled` count phases."""
 
     wrong: list[str] = field(default_factory=list)
     lost: int = 0
@@ -98,7 +98,7 @@ def _show(evidence: Evidence, path: str) -> str:
 
 @dataclass(frozen=True)
 class Shape:
-    """What two runs of the same plans have in common, apart from times, ids and failed attempts."""
+    """The result of a run without times, ids and failed attempts, equal for two runs of the same plans."""
 
     files: str  #: every file but plans and reports, with its content
     landed: tuple[str, ...]  #: the phases by their trailers, in order; of several at a time, sorted
@@ -169,11 +169,11 @@ def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
 
 
 def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
-    """Of one repository; `tool.git` sees the user's commits as well, which the user's refs reach."""
+    """Unreachable commits; `tool.git` sees the user's commits as well, which the user's refs reach."""
     output = git("fsck", "--unreachable", "--no-reflogs", ok=False)
     gone = {line.split()[2] for line in output.splitlines() if line.startswith("unreachable commit ")}
     gone -= set(evidence.project.repo.git("rev-list", "--all").split())
-    # What is just being taken from an agent is still on its branch there.
+    # Work that is being taken from an agent is still on its branch there.
     for lane in (evidence.project.path / ".git/runplan/lanes").glob("*.git"):
         gone -= set(evidence.project.repo.git(f"--git-dir={lane}", "rev-list", "--all", ok=False).split())
     form = f"--format=%H%x00%ae%x00{LANDING}%x00%s"

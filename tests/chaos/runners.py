@@ -1,4 +1,4 @@
-"""Who works the plans: the command in the foreground, or the daemon. Both are driven by the command line alone."""
+"""The runners of a plan: the command in the foreground, or the daemon. Both are driven by the command line alone."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Way:
     set_up: Callable[[Path, Repo], None]  #: once for a template: (its directory, the repository in it)
     moved: Callable[[Path, Repo], None]  #: after the template was copied to this directory
     target: Callable[[Path], Path]  #: the repository whose main is the target
-    person: Callable[[Path, Repo], None]  #: somebody else changes all.txt on the target
+    person: Callable[[Path, Repo], None]  #: another person changes all.txt on the target
 
 
 def _nothing(place: Path, repo: Repo) -> None:
@@ -134,7 +134,7 @@ setup = ". ./stage.sh; mkdir -p deps && touch deps/ok junk"
 [tests]
 command = ". ./stage.sh; test -e deps/ok && touch junk2 && { test ! -e 1.txt || test -e mended.txt; }"
 """
-#: What the user has lying about, and must have after: an edit of a file no phase touches, and a file git does not know.
+#: Files of the user that must survive: an edit of a file that no phase touches, and an untracked file.
 EDITED, NOTES = "hello\nedited\n", "mine\n"
 
 
@@ -146,8 +146,8 @@ class Scene:
     about: str
     plans: Mapping[str, tuple[str, ...]]  #: the phases of each
     settings: str = ""
-    contested: bool = False  #: whether somebody changes the target while the first agent works
-    fails: bool = False  #: whether agents end with an error until somebody mends it
+    contested: bool = False  #: whether the target changes while the first agent works
+    fails: bool = False  #: whether agents end with an error until a person fixes it
     stops: bool = False  #: whether a person stops the run once the first agent has committed
     auto: bool = True
     undoes: int = 0  #: how often a phase is taken back

@@ -1,4 +1,4 @@
-"""The soak: plans worked while somebody kills at random moments; in the end compared with an undisturbed run."""
+"""The soak: processes are killed at random moments; the result is compared with an undisturbed run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Storm:
-    """What is worked, and how it is disturbed."""
+    """The plans and the disturbances."""
 
     scene: Scene
     victims: tuple[str, ...]
@@ -53,7 +53,7 @@ STORMS = {
 
 @dataclass
 class Account:
-    """What was done, and what came of it."""
+    """A soak and its result."""
 
     kills: Counter[str] = field(default_factory=Counter)
     starts: int = 0

@@ -113,7 +113,7 @@ class Trial:
         return (len(runs), runs[-1][0], runs[-1][1] or "") if runs else (0, "", "")
 
     def next_words(self, plan: str) -> tuple[str, ...]:
-        """What a person would type now; nothing when the plan is done, or when a command has yet to be done."""
+        """The command that a person would type now; none when the plan is done, or a command is still queued."""
         _, state, waits = self.situation(plan)
         if self._is_promised(state, waits):
             return ()
@@ -220,7 +220,7 @@ class Trial:
             file.write_text(former, encoding="utf-8")
 
     def _lose_unreachable(self) -> None:
-        """What no ref holds, git's own housekeeping may take: no work may be among it, and nothing may need it."""
+        """Run `git gc`: it may remove unreachable objects, so no work may be among them, and nothing may need them."""
         self.wrong += [f"after the kill: {one}" for one in proofs.no_work_is_unreachable(self.evidence)]
         self.project.repo.git("prune", "--expire=now")
 

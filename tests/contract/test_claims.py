@@ -155,7 +155,7 @@ def test_a_number_that_another_process_was_given_later_is_not_the_owner(store: S
 
 
 def test_a_process_gives_back_its_plan_and_no_other_and_no_issue_of_the_run(store: Store, claims: Claims) -> None:
-    """M4, M13: own, absent, and somebody else's."""
+    """M4, M13: own, absent, and foreign."""
     claims.take_plan(PLAN, run="r1", at=NOW)
     claims.take_issue(7, run="r1", at=NOW)
     put(store, identity(os.getppid()) or "", key=OTHER)

@@ -1,4 +1,4 @@
-"""What most of these tests begin with; a module that needs another project makes its own."""
+"""The project that most of these tests use; a module that needs another one makes its own."""
 
 from __future__ import annotations
 

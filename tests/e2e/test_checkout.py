@@ -34,7 +34,7 @@ all = true
 """
 ARRIVES = {"a.txt": b"landed\n", "new.txt": b"new\n"}
 WRITTEN = {*ARRIVES, "gone.txt", "plans/X.md", "reports/plan-x.md", "reports/README.md"}
-#: What a reflog says of the commands that must never run in a user's checkout.
+#: Reflog words of commands that must never run in a user's checkout.
 FORBIDDEN = ("checkout", "reset", "rebase", "pull", "merge", "WIP", "On ")
 
 
@@ -76,7 +76,7 @@ def theirs(repo: Repo) -> Theirs:
 
 
 def nothing_was_run_in(before: Theirs, after: Theirs) -> None:
-    """Neither stash, reset nor checkout: by the logs git itself keeps."""
+    """The reflogs show no stash, reset or checkout."""
     assert after.stash == before.stash
     fresh = after.log[: len(after.log) - len(before.log)]
     assert after.log[len(fresh) :] == before.log

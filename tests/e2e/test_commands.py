@@ -162,7 +162,7 @@ def killed(scene: Scene, verb: str) -> None:
 
 
 def absent(scene: Scene, verb: str) -> None:
-    """Of the daemon that was there nothing is left, not even what it remembered."""
+    """The earlier daemon is gone, with everything that it kept in memory."""
     kill_daemon(scene.project)
     shutil.rmtree(state_directory(scene.project.env))
     ran = scene.project.runplan(verb, "X")

@@ -217,14 +217,14 @@ def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhil
 
 
 def test_a_waiting_run_is_announced_once_while_others_run(project: Project, tmp_path: Path) -> None:
-    """Neither is a person printed again, nor is the wait for a checkout begun anew, because another plan is worked."""
+    """A run of another plan neither repeats a notification nor restarts the wait for a checkout."""
     printed = tmp_path / "printed"
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{printed}"\n')
     project.commit_file("1.txt", "before\n")
     project.plan(a_plan("3"), name="plans/Y.md")
     project.plan(a_plan("4"), name="plans/Z.md")
     project.agent(work() + work(phase="3") + work(phase="4"))
-    project.repo.write("1.txt", "somebody edits this\n")
+    project.repo.write("1.txt", "edited\n")
     assert project.runplan("start", "Y").code == 0
     assert project.runplan("start", "X", "1", "auto").code == 0
     until(lambda: states(project) == states(project, "plans/Y.md") == ["waiting"])

@@ -113,7 +113,7 @@ def test_after_the_grace_the_daemon_ends_and_its_agents_keep_running(
 
 def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Project) -> None:
     project.commit_file("1.txt", "before\n")
-    project.repo.write("1.txt", "somebody edits this\n")
+    project.repo.write("1.txt", "edited\n")
     assert project.runplan("start", "X", "1", "auto").code == 0
     until(lambda: states(project) == ["waiting"])
     view = run_of(project)

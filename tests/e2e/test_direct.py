@@ -162,7 +162,7 @@ def test_an_undo_is_pushed_where_the_phase_was(project: Project, remote: Repo) -
 
 
 def push_elsewhere(remote: Repo, place: Path, name: str) -> str:
-    """Somebody else clones, commits and pushes."""
+    """Push a foreign commit from another clone."""
     remote.git("clone", "-q", ".", str(place / "theirs"))
     theirs = type(remote)(path=place / "theirs", env=dict(remote.env))
     theirs.git("config", "user.name", "Tom")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.cli import Project
 
 
-#: The clock stands still until somebody sleeps, and then it is later. It is today's, since a limit that ended long
+#: The clock stands still until a process sleeps, and then it is later. It is today's, since a limit that ended long
 #: before the agent did is none.
 HERE = datetime.now(UTC).replace(microsecond=0)
 
@@ -95,7 +95,7 @@ def test_the_fallback_agent_is_used_during_a_limit(project: Project) -> None:
     assert ran.code == 0, ran.err
     started = [(body["role"], body["agent"]) for body in of(project, "DispatchStarted")]
     assert started == [("implement", "robot"), ("implement", "spare"), ("verify", "robot")]
-    assert len(of(project, "Paused")) == 1, "nobody stands in to judge its own work: the judge is waited for"
+    assert len(of(project, "Paused")) == 1, "no agent replaces the verifier of its own work: the run waits"
 
 
 def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project: Project) -> None:

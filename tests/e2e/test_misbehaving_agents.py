@@ -40,7 +40,7 @@ TERMINAL_CODES = ("\033", "\007", "\0")
 
 @dataclass(frozen=True)
 class Agent:
-    """What an agent does, and how its run ends."""
+    """The actions of an agent, and how its run ends."""
 
     script: str
     reason: str = ""  #: "" when the phase lands
@@ -145,7 +145,7 @@ AGENTS = {
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """One phase; the user has a tag, a branch, a stash, a filter and a remote with a commit of somebody else."""
+    """One phase; the user has a tag, a branch, a stash, a filter and a remote with a foreign commit."""
     place = tmp_path_factory.mktemp("model")
     (place / "home").mkdir()
     repo = init_repo(place / "repo")
@@ -180,7 +180,7 @@ def play(project: Project, script: str) -> None:
 
 
 def standing(project: Project) -> dict[str, str]:
-    """What no agent may change in the user's repository."""
+    """The parts of the user's repository that no agent may change."""
     git = project.path / ".git"
     hooks = sorted(path for path in (git / "hooks").iterdir() if not path.name.endswith(".sample"))
     refs = {name: oid for name, oid in project.repo.refs().items() if "runplan" not in name}

@@ -42,7 +42,7 @@ def project(model: Project, tmp_path: Path) -> Project:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What goes wrong, and how it is printed."""
+    """A failure and its messages."""
 
     reason: str
     agent: str
@@ -57,7 +57,7 @@ class Case:
     shows: str = ""  #: evidence that stands in the report
 
 
-#: What looks like a secret in an output must not reach the repository with the report.
+#: An output that looks like a secret must not reach the repository with the report.
 TOKEN = "ghp_" + 36 * "a"
 
 
@@ -277,7 +277,7 @@ def assert_status_shows_the_failure(view: dict[str, Any], case: Case) -> None:
 
 
 def test_phases_landed_before_a_failure_stay(project: Project) -> None:
-    """Also the account of it, when somebody breaks the plan meanwhile."""
+    """The report is written too when the plan is damaged meanwhile."""
     set_up(project, plan=a_plan("1", "2", "3"), agent=writes("1", "3") + work("exit = 3", phase="2"))
     ran = project.start("finish", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err

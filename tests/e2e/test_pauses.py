@@ -1,4 +1,4 @@
-"""Runs that wait for a person, are printed no, or are interrupted: nothing is lost, and the printed command goes on."""
+"""Runs that wait for a person, are rejected or are interrupted: nothing is lost, and the printed command continues."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_diff_uses_the_pager_of_git_at_a_terminal(project: Project) -> None:
 
 
 def at_terminal(project: Project, **env: str) -> bytes:
-    """What `runplan diff` shows at a terminal."""
+    """The output of `runplan diff` at a terminal."""
     ours, theirs = pty.openpty()
     running = subprocess.Popen([RUNPLAN, "diff", "X"], cwd=project.path, env=project.env | env, stdout=theirs)
     os.close(theirs)
@@ -202,7 +202,7 @@ def test_at_a_terminal_the_user_is_asked_to_approve(project: Project, answer: st
 
 
 def read_until(terminal: int, mark: bytes) -> bytes:
-    """What the terminal shows up to the mark, or to its end."""
+    """The output of the terminal up to the mark, or to its end."""
     seen = b""
     while not mark or mark not in seen:
         try:
@@ -247,7 +247,7 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing(project: Project, meanw
 
 
 def heard(running: subprocess.Popen[bytes]) -> None:
-    """It has been printed once."""
+    """The message is printed once."""
     assert running.stderr is not None
     assert any(
         line == b"runplan: agents have 30s to finish; press Ctrl-C again to end them now\n" for line in running.stderr
@@ -274,7 +274,7 @@ def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     assert stopped.code == 130, stopped.err
     assert stopped.last == ("runplan: interrupted; all agents are stopped. Continue with: runplan retry plans/X.md")
     endings = [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"]
-    assert endings == ["ended"], "recorded as nobody's fault"
+    assert endings == ["ended"], "no failure is recorded"
     assert agents_of(project) == []
     assert "interrupted; no process is working on it" in project.runplan("status", "X").out
     meanwhile.let_on("implement")

@@ -87,9 +87,9 @@ def test_two_phases_land_from_a_worktree_of_a_bare_repository(project: Project, 
     hub = Repo(path=tmp_path / "hub.git", env=dict(project.repo.env))
     for key, value in (("user.name", "Uma"), ("user.email", "uma@example.org")):
         hub.git("config", key, value)
-    hub.git("worktree", "add", "-q", "-b", "feature", str(tmp_path / "desk"), "main")
+    hub.git("worktree", "add", "-q", "-b", "feature", str(tmp_path / "checkout"), "main")
     for phase in ("1", "2"):
-        ran = project.runplan_in(tmp_path / "desk", "start", "X", phase, "auto", "--foreground")
+        ran = project.runplan_in(tmp_path / "checkout", "start", "X", phase, "auto", "--foreground")
         assert ran.code == 0, ran.err
 
 

@@ -33,7 +33,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_a_file_marked_skip_worktree_is_committed_and_judged(project: Project) -> None:
-    """What made the gate green stands in the commits, where the verifier and the user see it."""
+    """The files that made the gate green are in the commits, where the verifier and the user see them."""
     project.repo.commit("A check", **{"check.sh": "test ! -e broken.txt\n"})
     project.settings('[tests]\ncommand = "sh check.sh"\n')
     project.plan(a_plan("1").replace("### Work Items", "Allows: check.sh\n\n### Work Items"))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-#: What costs more to import than a reading verb may take.
+#: Modules that a reading verb must not import, because they are slow.
 SLOW_TO_IMPORT = (
     "filelock",
     "git",

@@ -69,7 +69,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-#: What must fail, by shell commands.
+#: Shell commands that must fail.
 DENIED = {
     "change the checkout": "echo x >>{root}/agent.toml",
     "add a file to it": "echo x >{root}/new.txt",

@@ -315,7 +315,7 @@ def wall(project: Project, tmp_path: Path) -> Iterator[Wall]:
 
 
 def jump(project: Project, wall: Wall, hours: float) -> None:
-    """Let the clock be so far ahead of the real one; the daemon sees it within a minute, or when somebody asks it."""
+    """Set the clock ahead of the real one; the daemon notices within a minute, or at the next request."""
     wall.jump_to(int(hours * HOUR))
     with Client(socket_of(project)) as client:
         client.call(Status(), DaemonStatus)

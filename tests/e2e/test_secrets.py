@@ -1,4 +1,4 @@
-"""What an agent knows in secret is in no log, no journal, no report and no other agent's prompt."""
+"""A secret of an agent is in no log, no journal, no report and no prompt of another agent."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_environment_settings_of_a_schedule_rank_above_the_files(project: Projec
         until_runs_are(project, "done")
         assert " 09:15 JST (in " in project.runplan("next").out
         assert project.runplan("start", "X", "auto", "every", "day at 9:15").code == 0
-        assert schedules(project)[0].zone == "America/New_York", "asked anew without it"
+        assert schedules(project)[0].zone == "America/New_York", "asked again without it"
 
 
 def test_the_daemon_opens_a_repository_when_its_settings_are_fixed(project: Project) -> None:
@@ -142,13 +142,13 @@ OTHER = '[agents.other]\nkind = "script"\nscript = "agent.toml"\n'
 
 
 def sent(project: Project, plan: str = "plans/X.md") -> list[str]:
-    """Who was sent by the plan's run, as role:agent."""
+    """The dispatches of the plan's run, as role:agent."""
     started = [body for kind, body in project.events(plan) if kind == "DispatchStarted" and body["agent"]]
     return [f"{body['role']}:{body['agent']}" for body in started]
 
 
 def test_environment_settings_hold_for_their_own_run_only(project: Project, meanwhile: Meanwhile) -> None:
-    """The files are read anew while it is at work, and another plan is worked by what they say."""
+    """The files are read again during the run, and a run of another plan uses them."""
     project.repo.write("runplan.toml", SETTINGS + OTHER)
     first = steps(*meanwhile.pause("agent"), 'write = "1.txt"')
     project.repo.write("agent.toml", first + "".join(steps(f'write = "{n}.txt"', phase=n) for n in ("2", "3")))
@@ -207,7 +207,7 @@ def verifiers(project: Project) -> list[str]:
 
 
 def checks(project: Project) -> list[str]:
-    """What the test command of each gate and baseline printed, in order."""
+    """The output of the test command for each gate and baseline, in order."""
     ids = [body["id"] for kind, body in project.events() if kind == "DispatchStarted" and not body["agent"]]
     return [(project.path / ".git/runplan/dispatch" / one / "out.log").read_text().strip() for one in ids]
 
@@ -257,7 +257,7 @@ def test_an_uncommitted_settings_file_is_used_and_stored_with_the_run(project: P
         in ran.err
     )
     project.repo.write("runplan.toml", OTHER_SETTINGS)
-    project.commit_file("aside.txt", "the target moves, so the candidate is checked anew\n")
+    project.commit_file("aside.txt", "the target moves, so the candidate is checked again\n")
     yes = project.runplan("approve", "X")
     assert yes.code == 4, yes.err
     assert project.runplan("approve", "X").code == 0

@@ -84,7 +84,7 @@ def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     set_up(project, agent=work(phase="1") + work(phase="2"))
     assert project.start("1", "auto").code == 0
-    project.commit_file("1.txt", "somebody went on with it\n")
+    project.commit_file("1.txt", "later work\n")
     before = project.repo.head("main")
     failed = project.runplan("undo", "X", "1")
     assert (failed.code, failed.last) == (1, "runplan: failed: conflict")
@@ -175,7 +175,7 @@ def test_an_undo_without_the_trailers_of_all_commits_is_refused(tmp_path: Path) 
     upper = [short(project, "HEAD~1"), short(project, "HEAD")]
     words = project.repo.git("log", "-1", "--format=%B", "HEAD~2")
     project.repo.git("checkout", "-q", "-B", "main", "HEAD~2")
-    project.repo.git("commit", "-q", "--amend", "-m", f"{words}\n\nReviewed by somebody, and found good.\n")
+    project.repo.git("commit", "-q", "--amend", "-m", f"{words}\n\nReviewed by hand, and found good.\n")
     buried = short(project, "HEAD")
     project.repo.git("cherry-pick", *upper)
     printed = refused(project, "1").last

@@ -30,7 +30,7 @@ KEYS = {key: "k" for name in FOLDERS for key in expected(name)["calls"]["keys"]}
 
 
 def calls(name: str) -> dict[str, Any]:
-    """What the folder of its samples says of how it is called."""
+    """The expected call, from the folder of its samples."""
     reported: dict[str, Any] = expected(name)["calls"]
     return reported
 
@@ -144,7 +144,7 @@ def test_the_agent_table_chooses_the_configuration(tmp_path: Path, name: str) ->
     assert Call(tmp_path / "b", name, caller={}, private=True).env[variable].startswith(str(tmp_path))
 
 
-#: What each program's user has in their home when they have chosen a login or a provider.
+#: The files in the home of a user who has chosen a login or a provider, by program.
 CONFIGURED = {
     "claude": (".claude/settings.json", '{"env": {"ANTHROPIC_BASE_URL": "https://gw"}}'),
     "codex": (".codex/auth.json", '{"tokens": {"access_token": "x"}}'),

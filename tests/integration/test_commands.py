@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 A, B = "plans/A.md", "plans/B.md"
 NOW = "2026-03-01T12:00:00Z"
-#: What is sent along with a start.
+#: The variables that a start sends along.
 KEYS = {"KEY": "secret"}
 
 

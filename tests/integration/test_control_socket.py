@@ -239,8 +239,8 @@ def test_another_user_is_refused_even_where_the_modes_were_changed(door: Door, t
         f"import os, socket; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
         f"stream = socket.socket(socket.AF_UNIX); stream.connect({str(path)!r}); print(stream.makefile().readline())"
     )
-    told = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(told.stdout) == {"error": f"this daemon serves the user 0, not {NOBODY}"}
+    answer = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout) == {"error": f"this daemon serves the user 0, not {NOBODY}"}
     assert echo.asked == []
 
 

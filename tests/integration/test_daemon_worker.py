@@ -128,16 +128,16 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
         full = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no room'); END"
         change_journal(project, full)
         meanwhile.let_on("agent")
-        told: list[tuple[str, timedelta]] = []
-        while len(told) < 11:
-            until(lambda: closed(observer) == len(told) + 1 and worker.is_idle)
+        looks: list[tuple[str, timedelta]] = []
+        while len(looks) < 11:
+            until(lambda: closed(observer) == len(looks) + 1 and worker.is_idle)
             assert worker.trouble is not None
-            told.append((worker.trouble.since, timers.armed.pop(f"wake {project.path}")[0] - clock.now()))
+            looks.append((worker.trouble.since, timers.armed.pop(f"wake {project.path}")[0] - clock.now()))
             clock.ahead += timedelta(minutes=10)
             worker.wake()
-        assert {since for since, _ in told} == {told[0][0]}
-        assert [round(again.total_seconds() / 60) for _, again in told] == [1, 2, 4, 8, 16, 32, *[60] * 5]
-        until(lambda: closed(observer) == len(told) + 1 and worker.is_idle)
+        assert {since for since, _ in looks} == {looks[0][0]}
+        assert [round(again.total_seconds() / 60) for _, again in looks] == [1, 2, 4, 8, 16, 32, *[60] * 5]
+        until(lambda: closed(observer) == len(looks) + 1 and worker.is_idle)
         change_journal(project, "DROP TRIGGER full")
         worker.wake()
         until_runs_are(project, "done")

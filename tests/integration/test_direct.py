@@ -187,7 +187,7 @@ def test_an_edit_of_the_user_keeps_the_local_branch(pair: Pair) -> None:
 
 
 def stays(pair: Pair) -> str:
-    """The command that a landing gives which the local branch did not follow; somebody has it locked just then."""
+    """The command that a landing names when the local branch did not follow, because it was locked."""
     lock = pair.here.path / ".git/refs/heads/main.lock"
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     with pair.lander(at("direct.follow.before", lock.touch)) as direct:
@@ -201,17 +201,17 @@ def test_the_suggested_command_names_the_checkout_of_the_branch(pair: Pair, tmp_
     pair.here.git("switch", "-qc", "mine")
     other = tmp_path / "an other"
     pair.here.git("worktree", "add", "-q", str(other), "main")
-    told = stays(pair)
-    assert told == f"git -C '{other}' pull --ff-only origin main"
-    subprocess.run(told, shell=True, check=True, env=pair.here.env, cwd=pair.here.path, capture_output=True)
+    line = stays(pair)
+    assert line == f"git -C '{other}' pull --ff-only origin main"
+    subprocess.run(line, shell=True, check=True, env=pair.here.env, cwd=pair.here.path, capture_output=True)
     assert pair.here.head(MAIN) == pair.there.head(MAIN)
 
 
 def test_the_suggested_command_works_without_a_checkout_of_the_branch(pair: Pair) -> None:
     pair.here.git("switch", "-qc", "mine")
-    told = stays(pair)
-    assert told == "git fetch origin main:main"
-    subprocess.run(told, shell=True, check=True, env=pair.here.env, cwd=pair.here.path, capture_output=True)
+    line = stays(pair)
+    assert line == "git fetch origin main:main"
+    subprocess.run(line, shell=True, check=True, env=pair.here.env, cwd=pair.here.path, capture_output=True)
     assert pair.here.head(MAIN) == pair.there.head(MAIN)
     assert pair.here.git("symbolic-ref", "HEAD") == "refs/heads/mine"
 

@@ -1,4 +1,4 @@
-"""What real agents print goes through a shim and comes back: message, tools, tally, and what they left in files."""
+"""The output of real agents, through a shim: message, tools, tally, and the files that they leave."""
 
 from __future__ import annotations
 

@@ -73,10 +73,10 @@ def test_what_its_sub_agents_use_after_a_good_end_counts_and_leaves_the_end_stan
         '"type": "assistant"', '"type": "assistant", "parent_tool_use_id": "t1"'
     )
     cheap = on.outcome(on.sh(f"{said(1)}{result()}{tool}", reader="claude", tokens=100_000))
-    dear = on.outcome(on.sh(f"{said(1)}{result()}{tool}sleep 30", reader="claude", tokens=1_000, grace_s=0.05))
+    costly = on.outcome(on.sh(f"{said(1)}{result()}{tool}sleep 30", reader="claude", tokens=1_000, grace_s=0.05))
 
     assert (cheap.ending, cheap.tally.finished and cheap.tally.finished.ok) == (Ending.EXITED, True)
-    assert dear.ending is Ending.BUDGET
+    assert costly.ending is Ending.BUDGET
 
 
 DONE = {

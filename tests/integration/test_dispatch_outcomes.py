@@ -1,4 +1,4 @@
-"""What a dispatch brings back: endings, message, logs."""
+"""The outcome of a dispatch: ending, message, logs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_signal_that_ended_a_process_is_named(on: Stage) -> None:
         pytest.param(("no-such-agent", "-p"), "", "no-such-agent", id="no such program"),
         pytest.param((".",), "", "Permission denied", id="not a program"),
         pytest.param(("true",), "nowhere", "nowhere", id="no such directory"),
-        pytest.param(("true", "\0"), "", "null byte", id="an argument nobody can pass"),
+        pytest.param(("true", "\0"), "", "null byte", id="an argument that cannot be passed"),
     ],
 )
 def test_a_program_that_cannot_be_started_is_missing_and_named(
@@ -198,7 +198,7 @@ def test_the_values_of_secret_variables_are_in_nothing_that_is_written(on: Stage
     assert {path.name for path in files if secret.encode() in path.read_bytes()} == set()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody shows what others were started with")
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show the environment of a process")
 def test_an_agent_finds_no_secret_in_its_shim_and_spawner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its shim and its spawner are of its own user, so it can read what they were started with."""
     for name in ("GH_TOKEN", "LC_GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY", "GIT_ASKPASS"):
@@ -215,7 +215,7 @@ def test_an_agent_finds_no_secret_in_its_shim_and_spawner(tmp_path: Path, monkey
 
 
 def elsewhere(on: Stage, dispatch: str) -> object:
-    """What a runner sees that did not start the dispatch."""
+    """The outcome, read by a runner that did not start the dispatch."""
     return Dispatches(on.path / "dispatch").standing(dispatch)
 
 

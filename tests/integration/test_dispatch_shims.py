@@ -1,4 +1,4 @@
-"""What becomes of a dispatch whose shim dies, and how long it may run."""
+"""A dispatch whose shim dies, and the time that it may run."""
 
 from __future__ import annotations
 

@@ -194,18 +194,18 @@ def test_the_shim_asks_its_agent_to_wrap_up_without_a_runner(on: Stage) -> None:
 
 # --- who cannot -----------------------------------------------------------------------------------------
 
-TOLD = """print('runplan:tell {"context":130000,"window":200000}', flush=True)"""
+FULL_CONTEXT = """print('runplan:tell {"context":130000,"window":200000}', flush=True)"""
 
 
 def test_an_agent_that_takes_no_messages_is_asked_to_end_and_then_killed(on: Stage) -> None:
-    outcome = on.outcome(on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, grace_s=0.2))
+    outcome = on.outcome(on.python(f"{DEAF}{FULL_CONTEXT}{STAYS}", reader="script", hand_over_at=60, grace_s=0.2))
 
     assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
     assert signals(on) == ["SIGTERM"]
 
 
 def test_an_interrupt_reaches_the_agents_own_session_and_the_rest_is_ended_after_it(on: Stage) -> None:
-    """What an agent runs in a session of its own is the agent's to end, as at a terminal."""
+    """A process that an agent starts in a session of its own is ended by the agent, as at a terminal."""
     child = "import os, time; os.setsid()\n" + DEAF + "open('ready', 'w')" + STAYS
     program = f"""
 import os, subprocess, sys, time

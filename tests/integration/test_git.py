@@ -139,7 +139,7 @@ def test_a_command_gets_its_input_and_gives_both_outputs_whole(repo: Repo) -> No
 
 
 def test_no_program_that_is_configured_in_a_worktree_runs_when_we_ask_git_there(repo: Repo, tmp_path: Path) -> None:
-    """What an agent writes into its worktree's own configuration is obeyed by git, but for what we say first."""
+    """Git obeys the configuration that an agent writes in its worktree, except for the values that runplan sets."""
     ran, program = tmp_path / "ran", tmp_path / "program"
     program.write_text(f"#!/bin/sh\necho x >>{ran}\n")
     program.chmod(0o755)

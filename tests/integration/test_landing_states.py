@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runplan.landing.lander import LandingAnswer
 
 START = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n", "dir/c.txt": "c\n", "dir/d.txt": "d\n"}
-#: What the landing does: changes, removes and adds.
+#: The changes of the landing: one file changed, one removed, one added.
 PHASE: dict[str, str | None] = {
     "a.txt": "a2\n",
     "dir/d.txt": "d2\n",

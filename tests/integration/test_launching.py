@@ -54,7 +54,7 @@ def daemons(env: Env) -> list[int]:
 
 
 def reach(env: Env, version: str, *words: str, drain_s: float = 60.0) -> Hello:
-    """Who answers a caller of this version."""
+    """The daemon that answers a caller of this version."""
     with launching.reach(env, version=version, argv=argv(version, *words), ready_s=60, drain_s=drain_s) as client:
         client.call(Status(), Done)
         return client.hello

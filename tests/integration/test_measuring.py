@@ -1,4 +1,4 @@
-"""What is measured is counted from the journal, and the daemon measures itself."""
+"""Metrics are counted from the journal; the daemon measures itself."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def test_repositories_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "damaged/journal.db").write_bytes(b"no journal" * 1000)
     states = {"/one": tmp_path / "one", "/damaged": tmp_path / "damaged", "/gone": tmp_path / "gone"}
     process = this_process(version="1", uptime_s=3.0, repositories=3, working=2, queued=1)
-    told = read(metrics_text(states, now=NOW, process=process))
-    assert {labels["repository"] for _, labels, _ in told if "repository" in labels} == {"/one"}
-    own = {name.removeprefix("runplan_daemon_"): value for name, _, value in told if "_daemon_" in name}
+    found = read(metrics_text(states, now=NOW, process=process))
+    assert {labels["repository"] for _, labels, _ in found if "repository" in labels} == {"/one"}
+    own = {name.removeprefix("runplan_daemon_"): value for name, _, value in found if "_daemon_" in name}
     assert (own["uptime_seconds"], own["repositories"], own["runs_working"], own["runs_queued"]) == (3, 3, 2, 1)
     assert own["threads"] >= 1
     assert own["cpu_seconds_total"] > 0

@@ -245,8 +245,8 @@ def test_a_candidate_is_judged_by_its_work_and_not_by_our_bookkeeping(place: Pla
     """The report and the row of an aborted landing are no work."""
     tree = place.lease()
     tree.commit("Work", **{"new.txt": "new\n"})
-    told = "record\n\nRunplan-Plan: plans/plan.md\nRunplan-Phase: 1\nRunplan-Run: r1\nRunplan-Landing: r1.1"
-    books = tree.commit(told, **{"plans/plan.md": "done\n", "reports/plan-plan.md": "report\n"})
+    message = "record\n\nRunplan-Plan: plans/plan.md\nRunplan-Phase: 1\nRunplan-Run: r1\nRunplan-Landing: r1.1"
+    books = tree.commit(message, **{"plans/plan.md": "done\n", "reports/plan-plan.md": "report\n"})
     place.take()
     candidate = "refs/runplan/candidate/r1"
     place.workspace.git.update_refs(f"update {candidate} {books}")

@@ -97,7 +97,7 @@ class Place:
 
     @property
     def own(self) -> tuple[Path, Path, Path]:
-        """What a dispatch may write: its worktree, its repository, its folder."""
+        """The places that a dispatch may write: its worktree, its repository, its folder."""
         return self.trees / "a", self.lanes / "a.git", self.git / "runplan/dispatch/r1.1/own"
 
     def sandbox(self) -> Sandbox:

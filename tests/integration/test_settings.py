@@ -33,9 +33,9 @@ def write(path: Path, text: str) -> Path:
 
 
 def refusal(root: Path, env: dict[str, str]) -> str:
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         load(root, env=env)
-    return str(told.value)
+    return str(error.value)
 
 
 def test_without_any_file_the_defaults_hold(root: Path, env: dict[str, str]) -> None:
@@ -70,9 +70,9 @@ def test_user_settings_in_a_repository_are_refused_with_the_users_file(
     """They would be shown as effective, and the daemon takes them from the user's file only."""
     write(root / "runplan.toml", f"[run]\n{text}")
     section = text.partition("\n")[0]
-    told = refusal(root, env)
-    assert told.startswith(f"runplan.toml: {section}: "), told
-    assert told.endswith(f"move it to {user_file(env)}")
+    text = refusal(root, env)
+    assert text.startswith(f"runplan.toml: {section}: "), text
+    assert text.endswith(f"move it to {user_file(env)}")
 
 
 def test_a_heading_without_keys_sets_nothing_and_is_no_error(root: Path, env: dict[str, str]) -> None:

@@ -77,9 +77,9 @@ def test_a_shell_takes_the_shown_command_as_it_is_meant(
     tmp_path: Path, happens: Callable[[Pair, Git], None], words: list[str]
 ) -> None:
     pair = make_pair(tmp_path, **{"a.txt": "a\n"})
-    with Git(pair.here.path, env=pair.here.env) as git, pytest.raises(RunplanError) as told:
+    with Git(pair.here.path, env=pair.here.env) as git, pytest.raises(RunplanError) as error:
         happens(pair, git)
-    shown = str(told.value).rpartition(": git ")[2]
+    shown = str(error.value).rpartition(": git ")[2]
     assert ["git", *shlex.split(shown)] == words
 
 

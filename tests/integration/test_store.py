@@ -208,8 +208,8 @@ def test_a_journal_of_another_version_is_left_alone_until_it_is_moved_away(
         Store(tmp_path, writable=writable)
     assert (tmp_path / "journal.db").read_bytes() == before
     subprocess.run(["sh", "-c", str(refused.value).partition("start again: ")[2]], check=True)
-    with closing(Store(tmp_path)) as anew:
-        assert anew.runs() == []
+    with closing(Store(tmp_path)) as again:
+        assert again.runs() == []
 
 
 def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What killed processes and moved directories leave in runplan's own repositories is mended, and work in them stays."""
+"""Leftovers of killed processes and moved directories in runplan's repositories are repaired; work stays."""
 
 from __future__ import annotations
 

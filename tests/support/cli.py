@@ -53,7 +53,7 @@ class Ran:
 
     @property
     def last(self) -> str:
-        """The last line a person sees."""
+        """The last line of standard error."""
         return self.err.rstrip().rpartition("\n")[2]
 
     @property
@@ -155,7 +155,7 @@ class Project:
         self.repo.git("commit", "-qm", f"Set {name}")
 
     def agent(self, text: str) -> None:
-        """What the scripted agent does."""
+        """Set the script of the agent."""
         self.commit_file("agent.toml", text)
 
     def plan(self, text: str, name: str = "plans/X.md") -> None:
@@ -184,7 +184,7 @@ class Project:
         return [trailer for subject, trailer in rows if trailer and ": record phase" not in subject]
 
     def leftovers(self) -> list[str]:
-        """What a finished run must not leave: refs of its own in both repositories, worktrees, lanes."""
+        """Leftovers that a finished run must not have: refs in both repositories, worktrees, lanes."""
         tool = self.path / ".git/runplan/tool.git"
         asked = ((), (f"--git-dir={tool}",)) if tool.is_dir() else ((),)
         listed = (self.repo.git(*words, "for-each-ref", "--format=%(refname)") for words in asked)
@@ -261,7 +261,7 @@ def _name(pid: int) -> str:
 
 
 def until(there: Callable[[], object], *, seconds: float = 60.0) -> None:
-    """Wait for something another process brings about."""
+    """Wait for a condition that another process fulfils."""
     end, pause = time.monotonic() + seconds, 0.005
     while not there():
         assert time.monotonic() < end, "waited in vain"
@@ -333,7 +333,7 @@ def verify(*played: str, phase: str = "1", cycle: str = "") -> str:
     return steps(*played, phase=phase, role=f"verify{cycle}")
 
 
-#: A fixer whose every pass changes something, and mends nothing.
+#: A fixer whose changes fix nothing.
 BUSY_FIXER = fix('append = "1.txt"\ntext = "more\\n"')
 
 
@@ -355,13 +355,13 @@ def assert_nothing_runs(project: Project) -> dict[str, Any]:
 
 
 class Meanwhile:
-    """A run that pauses in a step of its agent while somebody else does something."""
+    """A run that pauses in a step of its agent, so that a test can do something meanwhile."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
 
     def pause(self, name: str) -> tuple[str, str]:
-        """Two steps: say that we are here, and wait to be let on."""
+        """Two steps: create the file `NAME.here`, and wait for the file `NAME.on`."""
         return f'write = "{self._place / name}.here"', f'wait_for = "{self._place / name}.on"'
 
     def reached(self, name: str) -> None:

@@ -91,7 +91,7 @@ def none_left(home: Path) -> Iterator[None]:
 
 
 def run_of(project: Project, plan: str = "X") -> dict[str, Any]:
-    """What `status` shows of the plan's newest run; empty while there is none."""
+    """The newest run of the plan in `status`; empty for none."""
     seen = project.runplan("status", plan, "--json")
     assert seen.code == 0, seen.err
     return dict(seen.json["run"] or {})
@@ -140,7 +140,7 @@ def change_schedule(project: Project, plan: str = "plans/X.md", **fields: str) -
 
 
 def firings(project: Project, plan: str = "plans/X.md") -> list[tuple[str, str]]:
-    """What came of the schedule's slots, oldest first: answer, why."""
+    """The answers to the schedule's slots, oldest first: answer, why."""
     return [(answer, why) for answer, why in project.rows("SELECT answer, why FROM firings WHERE plan=?", plan)]
 
 
@@ -153,7 +153,7 @@ def several_plans(project: Project, count: int) -> list[str]:
 
 
 def user_settings(project: Project, text: str) -> None:
-    """What holds for every repository of this user."""
+    """Write the user's settings."""
     place = project.home / ".config/runplan/runplan.toml"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text)

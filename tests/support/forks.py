@@ -36,7 +36,7 @@ PACKAGES = (
     *("report", "steps", "engine", "daemon", "cli"),
 )
 LONGEST = 200_000
-#: What an interpreter, or those who look at it from outside, read when it starts and not again.
+#: Variables that an interpreter reads only when it starts.
 FOR_INTERPRETERS = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "RUNPLAN_AGENT=", "RUNPLAN_DISPATCH=")
 
 
@@ -141,7 +141,7 @@ def _report_end(handle: int, pid: int, report: int) -> None:
 
 
 def _import_everything() -> None:
-    """What the command imports on its way; programs of their own do not import."""
+    """The modules that the command imports, except programs of their own."""
     for package in PACKAGES:
         for path in sorted((ROOT / "runplan" / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

@@ -272,7 +272,7 @@ class _Points:
 
 
 class _RefWriter(io.BufferedWriter):
-    """What is said to `git update-ref --stdin`."""
+    """The input of `git update-ref --stdin`."""
 
     def __init__(self, raw: io.RawIOBase, points: _Points) -> None:
         super().__init__(raw)

@@ -169,7 +169,7 @@ class Pair:
         return path
 
     def elsewhere(self, **files: str) -> str:
-        """Somebody else's commit on the remote's main; returns it."""
+        """Add a foreign commit to the remote's main; returns it."""
         other = Repo(path=self.there.path.parent / "other")
         if not other.path.exists():
             self.here.git("clone", "-q", str(self.there.path), str(other.path))

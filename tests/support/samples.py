@@ -29,12 +29,12 @@ THEN = datetime(2026, 11, 15, 1, 5, tzinfo=UTC).timestamp()
 
 @cache
 def expected(cli: str) -> dict[str, Any]:
-    """What the folder says of its agent."""
+    """The expectations of the folder for its agent."""
     return tomllib.loads((SAMPLES / cli / EXPECTED).read_text(encoding="utf-8"))
 
 
 def expected_of(stream: str) -> dict[str, Any]:
-    """What the folder says of one stream."""
+    """The expectations of the folder for one stream."""
     cli, _, name = stream.partition("/")
     found: dict[str, Any] = expected(cli)["samples"][name.partition(".")[0]]
     return found
@@ -67,7 +67,7 @@ def files(stream: str) -> Path:
 
 
 def outcome(stream: str) -> Outcome:
-    """What a shim would have made of it."""
+    """The outcome that a shim would record."""
     recorded, cli = meta(stream), stream.partition("/")[0]
     rest = agent_of(cli).finish(files(stream))
     return outcome_of(cli, lines(stream), code=recorded["rc"], error=recorded["stderr_tail"], rest=rest)

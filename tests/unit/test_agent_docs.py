@@ -1,4 +1,4 @@
-"""What the page on agents says of each is what the code does."""
+"""The page on agents agrees with the code."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from runplan.cli.setup.discovery import known_agents
 from tests.support.samples import FOLDERS, ending, expected, expected_of, meta, outcome, streams
 
-#: What a folder may say of a stream.
+#: The keys that a folder may set for a stream.
 KNOWN = {"ends", "resets", "role", "session", "says", "tokens", "usd"}
 KNOWN |= {"context", "window", "estimated", "model", "version", "touched"}
 

@@ -52,8 +52,8 @@ def at(text: str) -> datetime:
 
 def a_row(spec: str, since: str | datetime, **more: str) -> ScheduleRow:
     made = iso(at(since) if isinstance(since, str) else since)
-    told = {"zone": "UTC", "misfire": "run-once", "request": "{}", "anchor": made, "made": made, **more}
-    return ScheduleRow(plan="x", spec=spec, **told)
+    fields = {"zone": "UTC", "misfire": "run-once", "request": "{}", "anchor": made, "made": made, **more}
+    return ScheduleRow(plan="x", spec=spec, **fields)
 
 
 def newest(found: Due) -> Slot | None:

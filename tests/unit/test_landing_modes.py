@@ -1,4 +1,4 @@
-"""What differs between the ways to land is asked of one table."""
+"""The differences between landing modes are in one table."""
 
 from __future__ import annotations
 

@@ -316,7 +316,7 @@ def test_a_lost_gate_runs_again_on_a_newly_prepared_tree() -> None:
 
 
 def test_a_moved_target_gets_a_baseline_of_its_own() -> None:
-    """What fails there now, and not what failed where the branch began, excuses a red gate."""
+    """Only tests that fail on the current target excuse a red gate, not those that failed on the old base."""
     moved = e.CandidateBuilt(onto="c9", onto_tree="t9", commits=("c10",), tree="t10", patch="p")
     assert due(proven_by(*IMPLEMENTED[:-1], moved)) == ("setup", "t9")
     assert due(proven_by(*IMPLEMENTED[:-1], moved, *ran("setup", "t9"))) == ("baseline", "t9")
@@ -469,7 +469,7 @@ def sent(role: str, kind: str, *, cycle: int = 1, said: str = "", again: str = "
     ]
 
 
-#: What stands before an agent of each role is sent, and the cycle it works in.
+#: The events before a dispatch of each role, and its cycle.
 BEFORE: dict[str, tuple[list[e.Event], int]] = {
     "implement": (IMPLEMENTED[:-4], 1),
     "verify": ([*IMPLEMENTED, GREEN], 1),

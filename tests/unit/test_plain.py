@@ -1,4 +1,4 @@
-"""What agents say reaches journal and terminal without anything that a terminal would obey, and not without end."""
+"""The words of agents reach journal and terminal without terminal sequences, and with a bounded length."""
 
 from __future__ import annotations
 

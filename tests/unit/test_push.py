@@ -1,4 +1,4 @@
-"""What a push answered is read for the one thing that matters: taken, declined, or go and look."""
+"""The answer to a push is read as accepted, declined or unknown."""
 
 from __future__ import annotations
 

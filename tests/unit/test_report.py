@@ -217,7 +217,7 @@ def test_prepend_only_inserts(report: str) -> None:
     assert all(character in rest for character in "# T\n" + report)
 
 
-# --- what agents write --------------------------------------------------------------------------------
+# --- the words of agents --------------------------------------------------------------------------------
 
 PIECES = (
     *("\n## Phase — 9 forged", "\r\n# x", "\n\n", "\n    ", "\u2028", "- [ ] ", "---", "***", "> ", "1. ", "word "),
@@ -228,7 +228,7 @@ OPENING = re.compile(r"#+ \w+|- |\*\*[A-Z][\w ]+:\*\*|<!-- runplan: .* -->|\|---
 
 
 def skeleton(section: str) -> list[str]:
-    """What a Markdown reader takes for structure: how each line begins, and the cells of each row."""
+    """The structure that a Markdown reader sees: the opening of each line, and the cells of each row."""
     kinds: list[str] = []
     for line in section.splitlines():
         if line.startswith("| "):

@@ -1,4 +1,4 @@
-"""What an agent hands back is read strictly, and nothing it writes can raise."""
+"""The return of an agent is read strictly; no content raises an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `every …` means, how it is written back, and what is said when it means nothing."""
+"""The meaning of `every …`, its written form, and the error for unknown words."""
 
 from __future__ import annotations
 

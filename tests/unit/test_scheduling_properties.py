@@ -34,7 +34,7 @@ class Death(Exception):
 
 
 class Disk:
-    """What outlives a crash: schedules with the answers to their slots, and the journal's unfinished runs."""
+    """The state that survives a crash: schedules with the answers to their slots, and unfinished runs."""
 
     def __init__(self) -> None:
         self.rows: dict[str, ScheduleRow] = {}
@@ -95,7 +95,7 @@ class Runs:
     def begin(self, request: RunRequest) -> Answer:
         plan = request.started.plan
         if plan in self.foreign:
-            return Answer(declined=True, owner="1:1:somebody", why="it lives")
+            return Answer(declined=True, owner="1:1:other", why="it lives")
         if plan in self.held:
             return Answer(run=self.held[plan])
         assert plan not in self.disk.unfinished, "two live runs of one plan"
@@ -121,7 +121,7 @@ class History:
         self.foreign: set[str] = set()
         self.runs = Runs(self.disk, self.foreign)
         self.owed: set[tuple[str, str]] = set()
-        self.latest: dict[str, datetime] = {}  #: up to when somebody has dealt with its slots
+        self.latest: dict[str, datetime] = {}  #: up to when its slots are answered
 
     def start(self, plan: str, spec: str, misfire: str) -> None:
         started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
@@ -168,7 +168,7 @@ class History:
             self.foreign.add(plan)
 
     def pass_time(self, seconds: int) -> None:
-        """Forwards, or backwards when somebody sets the clock."""
+        """Forwards, or backwards when the clock is set."""
         self.now += timedelta(seconds=seconds)
 
     def early(self, plan: str) -> None:
@@ -180,7 +180,7 @@ class History:
             fire(row, cast("ActiveRuns", self.runs), cast("Schedules", self.disk), self.now)
 
     def _row(self, plan: str) -> ScheduleRow | None:
-        """The schedule, for somebody who deals with it now: the slots due since the last time are owed an answer."""
+        """The schedule, when it is handled: the slots since the last time need an answer."""
         row = self.disk.rows.get(plan)
         if row is None:
             return None

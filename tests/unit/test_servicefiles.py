@@ -1,4 +1,4 @@
-"""What is written for a service manager is what it understands."""
+"""Service files are valid for their service manager."""
 
 from __future__ import annotations
 

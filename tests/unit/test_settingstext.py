@@ -33,7 +33,7 @@ FOUND = Facts(
 
 
 def test_the_shipped_settings_file_is_the_one_the_code_writes() -> None:
-    """Write it anew: python -c 'from runplan.cli.setup import settings; print(settings.defaults_text(), end="")'."""
+    """Update it: python -c 'from runplan.cli.setup import settings; print(settings.defaults_text(), end="")'."""
     assert SHIPPED.read_text(encoding="utf-8") == defaults_text()
 
 

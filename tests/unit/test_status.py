@@ -1,4 +1,4 @@
-"""What people read of runs and schedules."""
+"""The text of `status` about runs and schedules."""
 
 from __future__ import annotations
 
@@ -130,10 +130,10 @@ def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     ],
 )
 def test_whether_it_is_stuck_is_answered_from_what_is_known(seen: Seen, level: str) -> None:
-    told = view(seen)["run"]["stuck"]
-    assert told["level"] == level
-    assert f"  {told['sentence']}" in lines(seen)
-    assert told["sentence"].startswith({"fine": ("Running", "Waiting"), "slow": "Slow", "look": "Needs"}[level])
+    shown = view(seen)["run"]["stuck"]
+    assert shown["level"] == level
+    assert f"  {shown['sentence']}" in lines(seen)
+    assert shown["sentence"].startswith({"fine": ("Running", "Waiting"), "slow": "Slow", "look": "Needs"}[level])
 
 
 def test_a_run_that_waits_for_a_person_is_not_called_interrupted() -> None:
@@ -163,8 +163,8 @@ def test_a_pending_request_is_shown() -> None:
 
 def test_a_run_that_has_ended_is_one_line() -> None:
     seen = Seen(run=a_run(state="failed", outcome="failed", reason="timeout"), work=Work(tokens=5))
-    told = view(seen)
-    assert (told["run"]["stuck"], told["run"]["tokens"], told["claim"]) == (None, 5, None)
+    shown = view(seen)
+    assert (shown["run"]["stuck"], shown["run"]["tokens"], shown["claim"]) == (None, 5, None)
     assert lines(seen)[3:] == [
         "  Last run r1a2b3c4: failed (timeout) 12m ago, 5 tokens, cost -. Report: runplan report plans/x.md"
     ]

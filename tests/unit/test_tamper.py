@@ -1,4 +1,4 @@
-"""What an agent may not change is found; naming a file permits adding to it, and only Allows: the rest."""
+"""Forbidden changes of an agent are found; naming a file permits adding to it, and only Allows: the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is at, by its journal."""
+"""The current work of a run, from its journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every dialect of the scripted model server has in common."""
+"""The parts that all dialects of the scripted model server share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What goes back over the wire: one document, or events one after the other."""
+    """A response: one document, or a stream of events."""
 
     status: int = 200
     body: bytes = b""
