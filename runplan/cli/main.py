@@ -6,8 +6,10 @@ import gc
 import io
 import os
 import sys
+from contextlib import suppress
 
 from runplan import __version__
+from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
@@ -57,19 +59,20 @@ PLANNED = {
     "inbox": "; see: runplan status",
     "answer": "; use: runplan approve PLAN, or runplan reject PLAN -m REASON",
 }
-_FOLDERS = {"Work on plans": "control", "Answer": "control", "Look": "show", "Set up": "setup"}
-#: The folder of each verb's module.
-FOLDERS = {verb: _FOLDERS[name] for name, group in GROUPS.items() for verb in group}
-#: The modules that have several verbs, in their table VERBS; any other verb has a module of its own name.
-SHARED = {
-    **dict.fromkeys(("start", "retry", "undo"), "start"),
-    **dict.fromkeys(("stop", "pause", "resume", "now"), "commands"),
-    **dict.fromkeys(("status", "next"), "status"),
-    **dict.fromkeys(("logs", "explain", "metrics"), "journal"),
-    **dict.fromkeys(("diff", "approve", "reject"), "answer"),
-    **dict.fromkeys(("init", "config"), "settings"),
-    **dict.fromkeys(("doctor", "gc"), "doctor"),
-    **dict.fromkeys(("service", "daemon"), "service"),
+#: The module of each verb, which has the verb in its table VERBS or is the verb itself.
+MODULES = {
+    **dict.fromkeys(("start", "retry", "undo"), "control.start"),
+    **dict.fromkeys(("stop", "pause", "resume", "now"), "control.commands"),
+    **dict.fromkeys(("diff", "approve", "reject"), "control.answer"),
+    **dict.fromkeys(("status", "next"), "show.status"),
+    **dict.fromkeys(("logs", "explain", "metrics"), "show.journal"),
+    **dict.fromkeys(("init", "config"), "setup.settings"),
+    **dict.fromkeys(("doctor", "gc"), "setup.doctor"),
+    **dict.fromkeys(("service", "daemon"), "setup.service"),
+    "report": "show.report",
+    "check": "show.check",
+    "demo": "setup.demo",
+    "completion": "setup.completion",
 }
 
 USAGE = """\
@@ -88,9 +91,6 @@ First steps:
   runplan init                                       write runplan.toml
   runplan check plans/X.md                           see what is understood of the plan
   runplan start plans/X.md finish auto --foreground  work on it to its end"""
-
-
-_UNWRITTEN = 5  #: errors.Exit.UNREACHABLE, without its import
 
 
 def entry() -> None:
@@ -112,8 +112,8 @@ def _flushed(code: int) -> int:
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python flushes it again at exit
             if stream is sys.stdout and not isinstance(error, BrokenPipeError):
-                _say(f"cannot write the output: {error.strerror}", debug=False)
-                code = code or _UNWRITTEN
+                _say(f"cannot write the output: {error.strerror}")
+                code = code or int(Exit.UNREACHABLE)
     return code
 
 
@@ -121,19 +121,12 @@ def main(argv: list[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
     debug = "--debug" in argv
-    words = [word for word in argv if word != "--debug"]
-    return _guarded(words, debug=debug)
-
-
-def _guarded(words: list[str], *, debug: bool) -> int:
-    from runplan.errors import Exit, RunplanError
-
     try:
-        return _run(words)
+        return _run([word for word in argv if word != "--debug"])
     except RunplanError as error:
         _say(str(error), debug=debug)
         if error.exit is Exit.FAILED:
-            _say("failed: crashed", debug=False)
+            _say("failed: crashed")
         return int(error.exit)
     except KeyboardInterrupt:
         _say("interrupted", debug=debug)
@@ -143,24 +136,18 @@ def _guarded(words: list[str], *, debug: bool) -> int:
         sys.stderr.close()
         return int(Exit.DONE)
     except Exception as error:  # noqa: BLE001 - the boundary of the command
-        from runplan.errors import refused_by_system
-
-        if refused := refused_by_system(error):
-            _say(refused, debug=debug)
-            return int(Exit.UNREACHABLE)
-        _say(f"unexpected {type(error).__name__}: {error}; run it again with --debug", debug=debug)
+        unexpected = f"unexpected {type(error).__name__}: {error}; run it again with --debug"
+        _say(refused_by_system(error) or unexpected, debug=debug)
         return int(Exit.UNREACHABLE)
 
 
-def _say(text: str, *, debug: bool) -> None:
+def _say(text: str, *, debug: bool = False) -> None:
     """Print one line, and the traceback with --debug."""
-    import contextlib
-
     if not text.isprintable():  # the name of a branch or file
         from runplan.text import plain
 
         text = plain(text)
-    with contextlib.suppress(OSError):  # standard error may be closed
+    with suppress(OSError):  # standard error may be closed
         if debug:
             import traceback
 
@@ -168,20 +155,21 @@ def _say(text: str, *, debug: bool) -> None:
         print(f"runplan: {text}", file=sys.stderr)
 
 
-def _lines(name: str, group: dict[str, str]) -> str:
-    head = f"{name}:"
-    if sys.stdout.isatty():
-        from runplan.cli.terminal import BOLD, Style
+def _verbs() -> str:
+    """The verbs in groups; their headings are bold on a terminal."""
+    from runplan.cli.terminal import BOLD, Style
 
-        head = Style.of(sys.stdout).paint(head, BOLD)
-    return "\n".join([head, *(f"  {verb:<10} {line}" for verb, line in group.items())])
+    style = Style.of(sys.stdout)
+    groups = (
+        [style.paint(f"{name}:", BOLD), *(f"  {verb:<10} {line}" for verb, line in group.items())]
+        for name, group in GROUPS.items()
+    )
+    return "\n\n".join("\n".join(lines) for lines in groups)
 
 
 def _run(words: list[str]) -> int:
-    from runplan.errors import UsageError
-
     if not words or words[0] in ("-h", "--help", "help"):
-        print(USAGE.format(verbs="\n\n".join(_lines(name, group) for name, group in GROUPS.items())))
+        print(USAGE.format(verbs=_verbs()))
         return 0 if words else 2
     verb, *rest = words
     if verb in ("-V", "--version"):
@@ -201,8 +189,6 @@ def _run(words: list[str]) -> int:
 def parser_of(verb: str) -> ArgumentParser:
     """The argument parser of a verb."""
     import argparse
-
-    from runplan.errors import UsageError
 
     class Parser(argparse.ArgumentParser):
         """Raises errors as UsageError."""
@@ -228,8 +214,8 @@ def module_of(verb: str) -> Any:
     import importlib
 
     _import_msgspec()
-    module = importlib.import_module(f"runplan.cli.{FOLDERS[verb]}.{SHARED.get(verb, verb)}")
-    return module.VERBS[verb] if verb in SHARED else module
+    module = importlib.import_module(f"runplan.cli.{MODULES[verb]}")
+    return module.VERBS[verb] if hasattr(module, "VERBS") else module
 
 
 def _import_msgspec() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, to_builtins
@@ -63,7 +62,8 @@ def summary_of(plan: Plan) -> PlanSummary:
 
 
 def to_json(value: Struct) -> str:
-    # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
+    import json  # not msgspec.json: a text need not be valid Unicode, and json escapes it
+
     return json.dumps(to_builtins(value))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import Struct, convert
+import msgspec
+from msgspec import Struct
 
 from runplan import __version__
 from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, warn
@@ -82,6 +83,8 @@ def _output(args: argparse.Namespace) -> str:
         views = Reader(at, plan_path(at, args.plan) if args.plan is not None else "", now).views()
         daemon = _closed(at, views)
     if args.json:
+        import json
+
         for view in views:
             view["daemon"] = daemon
         printed: Any = views if args.plan is None else views[0]
@@ -196,7 +199,8 @@ class Reader:
         """The value that was stored for this stamp, or a new one."""
         found = self._overview.summaries.get((kind, plan))
         if found is not None and found.stamp == stamp:
-            return convert(json.loads(found.value), type_)
+            with suppress(msgspec.DecodeError):  # text that is not valid Unicode
+                return msgspec.json.decode(found.value, type=type_)
         from runplan.report.views import to_json
         from runplan.store.overview import Summary
 
@@ -461,6 +465,8 @@ def _next(args: argparse.Namespace) -> Exit:
         rows = Schedules(store).all() if store is not None else []
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
     if args.json:
+        import json
+
         print(json.dumps(views, ensure_ascii=False, indent=2))
         return Exit.DONE
     print("\n".join(_lines(views, now)) or "No schedules.")
