@@ -30,10 +30,10 @@ from runplan.settings.load import file_hash, record
 from runplan.settings.places import worktree_root
 from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
-from runplan.store.commands import Commands, Waits
+from runplan.store.commands import Commands
 from runplan.store.files import make_below
 from runplan.store.journal import recorded
-from runplan.store.schedules import Schedules
+from runplan.store.schedules import Schedules, Waits
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
 from runplan.text import command

@@ -1,4 +1,4 @@
-"""The queue of commands with their answers, and what the worker waits for."""
+"""The queue of commands with their answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from runplan.run.requests import answer_json, read_answer
-from runplan.run.rows import Command, WaitRow
+from runplan.run.rows import Command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,27 +51,3 @@ class Commands:
         """None while the command is queued."""
         found = self._store.query("SELECT answer FROM commands WHERE seq=?", seq)
         return read_answer(found[0][0]) if found and found[0][0] is not None else None
-
-
-_WAIT = WaitRow.__struct_fields__
-
-
-class Waits:
-    """The waits of the worker of one repository."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def all(self) -> list[WaitRow]:
-        found = self._store.query(f"SELECT {', '.join(_WAIT)} FROM waits ORDER BY plan, kind")
-        return [WaitRow(**dict(zip(_WAIT, row, strict=True))) for row in found]
-
-    def put(self, row: WaitRow) -> None:
-        marks = ",".join("?" for _ in _WAIT)
-        with self._store.transaction():
-            query = f"INSERT OR REPLACE INTO waits ({', '.join(_WAIT)}) VALUES ({marks})"
-            self._store.run(query, *(getattr(row, name) for name in _WAIT))
-
-    def drop(self, kind: str, plan: str) -> None:
-        with self._store.transaction():
-            self._store.run("DELETE FROM waits WHERE kind=? AND plan=?", kind, plan)

@@ -9,8 +9,7 @@ from msgspec import Struct, field
 
 from runplan.errors import RunplanError
 from runplan.run.rows import RunRow
-from runplan.store.commands import Waits
-from runplan.store.schedules import Schedules
+from runplan.store.schedules import Schedules, Waits
 from runplan.store.sqlite import RUN_COLUMNS, Store
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""Schedules and the answers to their slots."""
+"""Schedules, the answers to their slots, and what the worker waits for. Cheap to import."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.run.rows import FiringRow, ScheduleRow
+from runplan.run.rows import FiringRow, ScheduleRow, WaitRow
 
 if TYPE_CHECKING:
     from runplan.store.sqlite import Store
@@ -73,3 +73,27 @@ class Schedules:
         """The newest first."""
         query = f"SELECT {', '.join(_FIRING)} FROM firings WHERE plan=? ORDER BY rowid DESC LIMIT ?"
         return [FiringRow(**dict(zip(_FIRING, row, strict=True))) for row in self._store.query(query, plan, limit)]
+
+
+_WAIT = WaitRow.__struct_fields__
+
+
+class Waits:
+    """The waits of the worker of one repository."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self) -> list[WaitRow]:
+        found = self._store.query(f"SELECT {', '.join(_WAIT)} FROM waits ORDER BY plan, kind")
+        return [WaitRow(**dict(zip(_WAIT, row, strict=True))) for row in found]
+
+    def put(self, row: WaitRow) -> None:
+        marks = ",".join("?" for _ in _WAIT)
+        with self._store.transaction():
+            query = f"INSERT OR REPLACE INTO waits ({', '.join(_WAIT)}) VALUES ({marks})"
+            self._store.run(query, *(getattr(row, name) for name in _WAIT))
+
+    def drop(self, kind: str, plan: str) -> None:
+        with self._store.transaction():
+            self._store.run("DELETE FROM waits WHERE kind=? AND plan=?", kind, plan)

@@ -55,6 +55,7 @@ SLOW_TO_IMPORT = (
     "apscheduler",
     "logging",
     "runplan.agents.clis",
+    "runplan.run.events",
 )
 
 

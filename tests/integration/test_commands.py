@@ -17,8 +17,8 @@ from runplan.run.requests import Answer, read_request
 from runplan.run.rows import Command
 from runplan.run.state import RunState
 from runplan.store.claims import Claims
-from runplan.store.commands import Commands, Waits
-from runplan.store.schedules import Schedules
+from runplan.store.commands import Commands
+from runplan.store.schedules import Schedules, Waits
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:

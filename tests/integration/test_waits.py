@@ -15,8 +15,8 @@ from runplan.report.notices import of_stopped_owner
 from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.rows import WaitRow
-from runplan.store.commands import Waits
 from runplan.store.journal import Journal
+from runplan.store.schedules import Waits
 from runplan.store.sqlite import Store
 from tests.support.builders import started
 from tests.support.cli import a_project
