@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from runplan.daemon.protocol import Follow, Reply, Request
+    from runplan.daemon.protocol import Reply, Request
 
 T = TypeVar("T")
 
@@ -95,13 +95,6 @@ class Client:
             self._socket.settimeout(ANSWER_S)
             reply = self._receive(patient=True)
         return convert(_result(reply), result)
-
-    def stream(self, request: Follow) -> Iterator[dict[str, Any]]:
-        """Events, until the daemon ends the stream."""
-        self._send(request, ANSWER_S)
-        while (reply := self._receive(patient=True)).event is not None:
-            yield reply.event
-        _result(reply)
 
     def _send(self, request: Request, within_s: float) -> None:
         if processes.stopped(self._pid):

@@ -8,14 +8,12 @@ from __future__ import annotations
 import contextlib
 import http.client
 import logging
-import queue
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from concurrent.futures import Future
 from logging.handlers import RotatingFileHandler
 from shutil import which
 from typing import TYPE_CHECKING, Any
@@ -24,12 +22,10 @@ import structlog
 from msgspec.structs import replace
 
 from runplan.checks.secrets import redacted
-from runplan.daemon.protocol import Followed
 from runplan.git.command import LongCalls
 from runplan.report import notices
 from runplan.report.notices import of_ending, of_lost_keys, of_waiting
-from runplan.run.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead, name_of, to_json
-from runplan.run.requests import refused
+from runplan.run.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead, name_of
 from runplan.run.state import awaiting
 from runplan.times import parse_iso, zone
 
@@ -39,12 +35,10 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from runplan.errors import RunplanError
     from runplan.report.notices import Notice
     from runplan.run.decide import Decision
     from runplan.run.events import Fact
-    from runplan.run.requests import Answer
-    from runplan.run.rows import Command, ScheduleRow
+    from runplan.run.rows import ScheduleRow
     from runplan.run.state import RunState
     from runplan.settings.schema import NotifySettings
     from runplan.store.sqlite import Store
@@ -209,18 +203,6 @@ def _run(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: st
 # --- events ---------------------------------------------------------------------------------------------
 
 
-class Follower:
-    """A caller that follows the run of a plan."""
-
-    def __init__(self, root: str, plan: str, run: str) -> None:
-        self._key = (root, plan)
-        self._run = run  #: "" for any run of the plan
-        self.events: queue.SimpleQueue[dict[str, str] | Followed] = queue.SimpleQueue()
-
-    def follows(self, root: str, plan: str, run: str) -> bool:
-        return self._key == (root, plan) and self._run in ("", run)
-
-
 class Observer:
     """Called in the threads of workers; nothing here waits."""
 
@@ -228,54 +210,6 @@ class Observer:
         self._log = log
         self.notifier = notifier
         self._phases: dict[str, dict[str, str]] = {}  #: by run and lane
-        self._lock = threading.Lock()
-        self._followers: list[Follower] = []
-        self._waiting: dict[tuple[str, int], Future[Answer]] = {}  #: by repository and command
-
-    # --- callers --------------------------------------------------------------------------------------------
-
-    def expect(self, root: str, command: int) -> Future[Answer]:
-        """The answer to a command, as soon as there is one."""
-        with self._lock:
-            return self._waiting.setdefault((root, command), Future())
-
-    def answered(self, root: str, command: Command, answer: Answer) -> None:
-        result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
-        self.happened(root, "command", plan=command.plan, verb=command.verb, answer=result)
-        self.resolve(root, command.seq, answer)
-
-    def resolve(self, root: str, command: int, answer: Answer) -> None:
-        """Pass the answer to the caller that waits for it."""
-        with self._lock:
-            future = self._waiting.pop((root, command), None)
-        if future is not None:
-            future.set_result(answer)
-
-    def unanswered(self, root: str, trouble: RunplanError) -> None:
-        """Answer all waiting callers of a repository that cannot be opened."""
-        with self._lock:
-            numbers = [number for key, number in self._waiting if key == root]
-        answer = refused(trouble)
-        for number in numbers:
-            self.resolve(root, number, replace(answer, error=f"{answer.error}; the request stays queued"))
-
-    @contextlib.contextmanager
-    def followed(self, follower: Follower) -> Iterator[None]:
-        with self._lock:
-            self._followers.append(follower)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._followers.remove(follower)
-
-    def _publish(self, root: str, plan: str, run: str, event: dict[str, str] | Followed) -> None:
-        with self._lock:
-            followers = [one for one in self._followers if one.follows(root, plan, run)]
-        for one in followers:
-            one.events.put(event)
-
-    # --- runs -----------------------------------------------------------------------------------------------
 
     def happened(self, root: str, event: str, **fields: object) -> None:
         log = self._log.warning if event in WARNINGS else self._log.info
@@ -290,7 +224,6 @@ class Observer:
         self.happened(root, name_of(event), plan=plan, run=run, phase=phases.get(lane, ""), dispatch=dispatch)
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
             self.notifier.send(of_lost_keys(event.missing, repository=root, plan=plan, run=run))
-        self._publish(root, plan, run, {"plan": plan, "type": name_of(fact), "body": to_json(fact)})
 
     def ended(self, root: str, plan: str, run: str, state: RunState, schedule: ScheduleRow | None) -> None:
         """`schedule` is the one that fires the plan again."""
@@ -303,7 +236,6 @@ class Observer:
                 moment = parse_iso(fires).astimezone(zone(schedule.zone))
                 notice = replace(notice, text=f"{notice.text} Next run: {moment:%Y-%m-%d %H:%M %Z}.")
             self.notifier.send(notice)
-        self._publish(root, plan, run, Followed(run=run, outcome=outcome))
 
     def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision, store: Store) -> None:
         """Log the wait, and notify a person once of it, however often a daemon finds it."""
@@ -312,8 +244,6 @@ class Observer:
         phase = awaiting(state)
         if notice is not None:
             self.notify_once(store, notice, f"{notice.phase} {phase.asked if phase else ''}")
-        if decision.waiting == "checkout" or not (decision.wake or decision.waiting == "slot"):
-            self._publish(root, plan, run, Followed(run=run, outcome="waiting"))
 
     def notify_once(self, store: Store, notice: Notice, about: str) -> None:
         """Send the notice, unless one of this run for the same reason and cause was recorded before."""

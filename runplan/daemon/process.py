@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 import traceback
-from concurrent.futures import wait
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,40 +16,37 @@ from typing import TYPE_CHECKING
 from runplan import __version__
 from runplan.clock import SystemClock
 from runplan.daemon import observer, protocol, service, singleton
-from runplan.daemon.observer import Follower, Notifier, Observer, open_log
-from runplan.daemon.protocol import Answers, Done, Followed, Hello, Reply
-from runplan.daemon.repositories import Repositories, SettingsFiles
+from runplan.daemon.observer import Notifier, Observer, open_log
+from runplan.daemon.protocol import Answers, Done, Hello
+from runplan.daemon.repositories import Repositories
 from runplan.daemon.server import ControlServer
-from runplan.daemon.worker import BUSY_S, ConcurrencyLimit, DaemonWorker, Services, Timers
+from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker, Services, Timers
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
-from runplan.errors import NotFound
+from runplan.errors import NotFound, SettingsError
 from runplan.git import remote
 from runplan.report.metrics import metrics_text, this_process
 from runplan.report.morning import news_of, of_morning
 from runplan.report.notices import of_settings
-from runplan.run.rows import UNFINISHED, Command
-from runplan.settings.load import variables
-from runplan.settings.places import socket_path, state_directory
+from runplan.settings.load import load_files, load_user, variables
+from runplan.settings.places import socket_path, state_directory, user_file
 from runplan.settings.schedule import next_daily
 from runplan.store.files import not_there
-from runplan.store.sqlite import Store
 from runplan.text import in_words
 from runplan.times import iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from concurrent.futures import Future
 
     from msgspec import Struct
     from structlog.typing import FilteringBoundLogger
 
-    from runplan.daemon.protocol import AnyRequest, DaemonStatus, Follow, RepositoryRequest, Submit
+    from runplan.daemon.protocol import AnyRequest, DaemonStatus, RepositoryRequest, Submit
     from runplan.daemon.server import Connection
     from runplan.daemon.singleton import Held
     from runplan.engine.commands import Environments
     from runplan.engine.repository import OpenRepository
-    from runplan.run.requests import Answer
+    from runplan.settings.schema import Settings
 
 LOG = "daemon.log"
 FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
@@ -85,12 +81,14 @@ class DaemonProcess:
         self._deadline = 0.0  #: of the shutdown
 
         self._known = Repositories(state_directory(env))
-        self._settings = SettingsFiles(env, self._settings_changed)
+        self._user_stamp = _file_stamp(user_file(env))
+        self._user = load_user(env)
+        self._valid: dict[Path, Settings] = {}  #: by the root of a repository, the last valid ones
         self._observer = Observer(log, self._notifier())
         self._reloading = threading.Lock()
         self._lock = threading.Lock()
         self._workers: dict[Path, DaemonWorker] = {}  #: by the directory of the journal
-        daemon = self._settings.user.daemon
+        daemon = self._user.daemon
         self._services = Services(
             open_repository=self._open,
             # Without settings variables, which would apply to the runs of every caller.
@@ -131,7 +129,6 @@ class DaemonProcess:
             states = {Path(one.common) / "runplan": one.root for one in found}
             new = {state: self._new_worker(root, state) for state, root in states.items() if state not in self._workers}
             self._workers |= new
-        self._services.limit.expect(worker.root for worker in new.values())
         for worker in self._all_workers():
             worker.wake()
 
@@ -163,11 +160,8 @@ class DaemonProcess:
             self._log.error("task-failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
 
     def _check(self) -> None:
-        """The periodic check: settings, unstored commands, and the watchdog."""
+        """The periodic check: the settings of the user, and the watchdog."""
         self._reload(anew=False)
-        for worker in self._all_workers():
-            if worker.has_unstored:
-                worker.wake()
         service.notify(self._env, service.WATCHDOG)
 
     def _clock_jumped(self) -> None:
@@ -208,17 +202,21 @@ class DaemonProcess:
         """Open the repository at `root`, and not one around it."""
         if not Path(root).is_dir():
             raise not_there(Path(root))
-        read, environment = self._settings.read, self._services.environment
-        with context_at(Path(root), environment, read) as at:
+        with context_at(Path(root), self._services.environment, self._read_settings) as at:
             if at.repository.root.resolve() != Path(root).resolve():
                 raise not_there(Path(root))
-            with open_repository(
-                at,
-                wakeup=wakeup,
-                environment=environments.of,
-                settings=lambda: read(at.repository.root, environment),
-            ) as repository:
+            with open_repository(at, wakeup=wakeup, environment=environments.of) as repository:
                 yield repository
+
+    def _read_settings(self, root: Path, env: Mapping[str, str]) -> Settings:
+        """The settings of a repository; while they are invalid, the last valid ones."""
+        try:
+            self._valid[root] = load_files(root, env)
+        except SettingsError as error:
+            if root not in self._valid:
+                raise
+            self._log.error("settings", repository=str(root), words=f"{error}; using the last valid settings")
+        return self._valid[root]
 
     # --- requests; in the threads of connections ------------------------------------------------------------
 
@@ -232,8 +230,6 @@ class DaemonProcess:
                 return protocol.MetricsText(self._metrics())
             case protocol.Status():
                 return self._status()
-            case protocol.Follow():
-                return self._follow(request, connection)
             case protocol.Submit():
                 return self._submit(request, connection)
             case protocol.Environment():
@@ -252,36 +248,9 @@ class DaemonProcess:
         return Hello(version=__version__, pid=os.getpid(), since=since, draining=refusal if self._end_requests else "")
 
     def _submit(self, request: Submit, connection: Connection) -> Answers:
-        """Execute commands: stored ones by number, unstored ones from the request."""
         worker = self._worker(request)
-        futures = [self._observer.expect(worker.root, number) for number in request.commands]
-        for command in request.unstored:
-            worker.submit(Command(**command))
-        worker.wake(commands=bool(request.commands))
-        # A worker that was awake may have answered before we asked.
-        for number, answer in worker.answers(request.commands).items():
-            self._observer.resolve(worker.root, number, answer)
-        if request.wait:
-            return Answers(tuple(_wait_for(future, connection) for future in futures))
-        wait(futures, timeout=BUSY_S)
-        return Answers(tuple(future.result() if future.done() else None for future in futures))
-
-    def _follow(self, request: Follow, connection: Connection) -> Followed:
-        """Stream the events of a run until it ends or waits for a person."""
-        worker = self._worker(request)
-        follower = Follower(worker.root, request.plan, request.run)
-        with self._observer.followed(follower):
-            if not _goes_on(worker.state, request.plan, request.run):
-                return Followed(outcome="waiting")
-            while True:
-                try:
-                    event = follower.events.get(timeout=connection.server.idle_s)
-                except queue.Empty:
-                    connection.require_open()
-                    continue
-                if isinstance(event, Followed):
-                    return event
-                connection.send(Reply(event=event))
+        answers = worker.execute(request.commands, keep_waiting=connection.require_open if request.wait else None)
+        return Answers(tuple(answers))
 
     def _status(self) -> DaemonStatus:
         workers = self._all_workers()
@@ -291,7 +260,6 @@ class DaemonProcess:
             working=self._services.limit.working,
             queued=self._services.limit.waiting,
             draining=self._held.holder.draining or None,
-            settings=self._settings.errors,
         )
 
     def _metrics(self) -> str:
@@ -337,7 +305,7 @@ class DaemonProcess:
         """Drain. The second call ends the agents; the third ends the daemon at once."""
         self._end_requests += 1
         if self._end_requests == 1:
-            self._set_deadline("draining", self._settings.user.daemon.grace_s)
+            self._set_deadline("draining", self._user.daemon.grace_s)
             for worker in self._all_workers():
                 if not worker.is_idle:
                     worker.wake()  # so that it starts nothing new
@@ -382,29 +350,34 @@ class DaemonProcess:
     # --- settings -------------------------------------------------------------------------------------------
 
     def _reload(self, *, anew: bool) -> None:
-        """Apply changed settings; `anew`: read all files again, and check every repository."""
+        """Apply changed settings of the user; `anew`: also check every repository."""
+        stamp = _file_stamp(user_file(self._env))
         with self._reloading:
-            changed = self._settings.changes(anew=anew)
-            if None in changed:
-                daemon = self._settings.user.daemon
-                self._services.limit.resize(host=daemon.max_parallel, repository=daemon.max_parallel_repository)
-                self._observer.notifier = self._notifier()
-                self._arm_morning()
-        roots = [str(root) for root in changed if root is not None]
-        if changed:
-            self._log.info("settings-changed", user=None in changed, repositories=roots)
-        for worker in self._all_workers():
-            if worker.root in roots:
-                worker.settings_changed()
+            if stamp != self._user_stamp:
+                self._user_stamp = stamp
+                self._apply_settings()
         if anew:
             self._recall()
 
+    def _apply_settings(self) -> None:
+        try:
+            self._user = load_user(self._env)
+        except SettingsError as error:
+            self._log.error("settings", words=f"{error}; using the last valid settings")
+            self._observer.notifier.send(of_settings(str(error)))
+            return
+        self._log.info("settings-changed")
+        daemon = self._user.daemon
+        self._services.limit.resize(host=daemon.max_parallel, repository=daemon.max_parallel_repository)
+        self._observer.notifier = self._notifier()
+        self._arm_morning()
+
     def _notifier(self) -> Notifier:
-        return Notifier(self._settings.user.notify, self._log, env=self._env)
+        return Notifier(self._user.notify, self._log, env=self._env)
 
     def _arm_morning(self) -> None:
         """Send the morning report at its next time; a clock that jumps may call earlier."""
-        user, key = self._settings.user, "morning"
+        user, key = self._user, "morning"
         if not user.notify.morning:
             self._services.timers.cancel(key)
             return
@@ -419,36 +392,18 @@ class DaemonProcess:
 
         self._services.timers.at(key, due, lambda: self._tasks.put(report))
 
-    def _settings_changed(self, root: str, error: str) -> None:
-        if not error:
-            self._log.info("settings-mended", repository=root)
-            return
-        self._log.error("settings", repository=root, words=f"{error}; using the last valid settings")
-        self._observer.notifier.send(of_settings(error, repository=root))
+
+def _file_stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _wall_ahead_s() -> float:
     return time.time() - time.monotonic()
 
 
-def _wait_for(future: Future[Answer], connection: Connection) -> Answer:
-    """Wait for the answer to a command; an OSError when the caller has hung up."""
-    while True:
-        with contextlib.suppress(TimeoutError):
-            return future.result(timeout=connection.server.idle_s)
-        connection.require_open()
-
-
 def _are_idle(workers: list[DaemonWorker]) -> bool:
     return all(worker.is_idle for worker in workers)
-
-
-def _goes_on(state: Path, plan: str, run: str) -> bool:
-    """Whether the run will send events without a person."""
-    if not Store.exists(state):
-        return False
-    with contextlib.closing(Store(state, writable=False)) as store:
-        row = store.newest(plan)
-    if row is None or row.state not in UNFINISHED or run not in ("", row.id):
-        return False
-    return row.state != "waiting" or (bool(row.wake) and row.waiting_for != "checkout")

@@ -41,13 +41,6 @@ class RepositoryRequest(Request, frozen=True, kw_only=True):
     common: str  #: its common git directory
 
 
-class Follow(RepositoryRequest, frozen=True, kw_only=True):
-    """Stream the events of the plan's run, or of this run alone."""
-
-    plan: str
-    run: str = ""
-
-
 class Environment(RepositoryRequest, frozen=True, kw_only=True):
     """Keep the caller's environment in memory for the command that names it."""
 
@@ -59,11 +52,10 @@ class Submit(RepositoryRequest, frozen=True, kw_only=True):
     """Wake the worker of the repository to execute commands."""
 
     commands: tuple[int, ...] = ()  #: their numbers in the queue
-    unstored: tuple[dict[str, Any], ...] = ()  #: commands that could not be stored
     wait: bool = False  #: until each is answered; else an answer is null after a few seconds
 
 
-AnyRequest: TypeAlias = Ping | Drain | Status | Metrics | Follow | Environment | Submit
+AnyRequest: TypeAlias = Ping | Drain | Status | Metrics | Environment | Submit
 ACTING = (Drain, Environment, Submit)  #: requests that an agent may not send
 
 
@@ -97,20 +89,12 @@ class DaemonStatus(Struct, frozen=True, kw_only=True):
     working: tuple[tuple[str, str], ...]  #: repository and plan
     queued: tuple[tuple[str, str], ...]
     draining: str | None  #: the deadline, UTC, ISO 8601
-    settings: tuple[str, ...]  #: errors in settings files
 
 
 class MetricsText(Struct, frozen=True):
     """The result of a metrics request."""
 
     text: str
-
-
-class Followed(Struct, frozen=True, kw_only=True):
-    """The last message of a stream."""
-
-    outcome: str
-    run: str = ""
 
 
 class Answers(Struct, frozen=True):
@@ -120,10 +104,9 @@ class Answers(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the daemon: a result, an event of a stream, or an error."""
+    """One line of the daemon: a result or an error."""
 
     result: dict[str, Any] | None = None
-    event: dict[str, Any] | None = None
     error: str = ""
     exit: int = Exit.USAGE
 

@@ -1,27 +1,23 @@
-"""The repositories that the daemon knows, and the settings of the user and of each of them."""
+"""The repositories that the daemon knows."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-import threading
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from runplan.errors import SettingsError, Unreachable
-from runplan.settings.load import load_files, load_user
-from runplan.settings.places import own_directory, user_file
-from runplan.settings.schema import FILES
+from runplan.errors import Unreachable
+from runplan.settings.places import own_directory
 from runplan.store.files import file_lock, publish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from runplan.settings.schema import Settings
 
 FILE = "repositories.json"
 POLL_S = 0.01  #: while another process changes the list
@@ -86,87 +82,3 @@ def _exists(one: Known) -> bool:
         return False
     except OSError:
         return True
-
-
-class _Entry:
-    """The settings of one repository, or of the user."""
-
-    stamp: tuple[object, ...] = ()  #: of the files, when they were read
-    settings: Settings | None = None  #: the last valid ones
-    reported: Settings | None = None  #: at the last check for changes
-    error: str = ""  #: in the files
-
-
-class SettingsFiles:
-    """Reads settings files when they change, and keeps the last valid settings. May be called from any thread."""
-
-    def __init__(self, env: Mapping[str, str], report: Callable[[str, str], None]) -> None:
-        """`report` is called once with each error and its root ("" for the user); with "" when it is fixed.
-
-        Settings that are invalid from the start are a SettingsError.
-        """
-        self._env = env
-        self._report = report
-        self._lock = threading.RLock()
-        self._entries: dict[Path | None, _Entry] = {}  #: None: the user
-        self._read(None)
-
-    @property
-    def user(self) -> Settings:
-        """The settings of the user, as of the last check."""
-        settings = self._entries[None].settings
-        assert settings is not None
-        return settings
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        with self._lock:
-            return tuple(dict.fromkeys(entry.error for entry in self._entries.values() if entry.error))
-
-    def read(self, root: Path, _env: Mapping[str, str]) -> Settings:
-        with self._lock:
-            return self._read(root)
-
-    def changes(self, *, anew: bool) -> list[Path | None]:
-        """The roots whose settings have changed since the last call, None for the user; `anew`: read all files."""
-        changed: list[Path | None] = []
-        with self._lock:
-            for root, entry in list(self._entries.items()):
-                before = entry.reported
-                entry.stamp = () if anew else entry.stamp
-                try:
-                    entry.reported = self._read(root)
-                except SettingsError:
-                    continue
-                if entry.reported != before:
-                    changed.append(root)
-        return changed
-
-    def _read(self, root: Path | None) -> Settings:
-        entry, stamp = self._entries.setdefault(root, _Entry()), self._stamp(root)
-        if entry.settings is not None and entry.stamp == stamp:
-            return entry.settings
-        entry.stamp, before, error = stamp, self.errors, ""
-        try:
-            entry.settings = load_user(self._env) if root is None else load_files(root, self._env)
-            entry.reported = entry.reported or entry.settings
-        except SettingsError as invalid:
-            if entry.settings is None:
-                raise
-            error = str(invalid)
-        entry.error = error
-        if set(before) != set(self.errors):
-            self._report(str(root or ""), error)
-        return entry.settings
-
-    def _stamp(self, root: Path | None) -> tuple[object, ...]:
-        files = [user_file(self._env), *(root / name for name in FILES if root is not None)]
-        return tuple(_file_stamp(file) for file in files)
-
-
-def _file_stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run
 from runplan.clock import SystemClock
 from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wake
-from runplan.daemon.protocol import Answers, Done, Environment, Follow, Submit
+from runplan.daemon.protocol import Answers, Done, Environment, Submit
 from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING, ENVIRONMENT
+from runplan.engine.preflight import living_owner
 from runplan.errors import Unreachable
 from runplan.run.events import recorded_as
+from runplan.run.rows import UNFINISHED
 from runplan.settings.places import state_directory
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
+from runplan.text import command
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -29,15 +33,13 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.run.events import Fact
     from runplan.run.requests import Answer
-    from runplan.run.rows import Command
+    from runplan.run.rows import Command, RunRow
+
+FOLLOW_S = 0.1  #: between two looks at the journal
 
 
 class Queued(Unreachable):
     """The command is stored; the daemon executes it when it responds."""
-
-
-class Unstored(Unreachable):
-    """The command could not be stored, as on a full disk."""
 
 
 class Messages(Struct, frozen=True, kw_only=True):
@@ -77,14 +79,7 @@ def _submitted(
 ) -> list[Answer | None]:
     # Sent before the commands are stored, since a running worker executes them at once.
     commands = [_with_environment(client, at, command) for command in commands]
-    try:
-        stored = _stored(at, commands)
-    except Unreachable as error:
-        unstored = [replace(one, at=iso(SystemClock().now())) for one in commands if one.verb not in BEGINNING]
-        if not unstored:
-            raise
-        client.call(Submit(**_where(at), unstored=tuple(to_builtins(one) for one in unstored)), Answers)
-        raise Unstored(f"{error}; the daemon keeps the request and executes it when it can") from error
+    stored = _stored(at, commands)
     request = Submit(**_where(at), commands=tuple(command.seq for command in stored), wait=wait)
     try:
         reply = client.wait_for(request, Answers, messages.busy) if wait else client.call(request, Answers)
@@ -133,10 +128,28 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
     return answers
 
 
-def follow(at: RepositoryContext, plan: str, run: str) -> Iterator[Fact]:
-    """The events of that run of the plan, until it ends or waits for a person."""
-    with reach(at.env) as client:
-        for event in client.stream(Follow(**_where(at), plan=plan, run=run)):
-            fact = recorded_as(str(event.get("type")), str(event.get("body")))
-            if fact is not None:
-                yield fact
+def newest_event(at: RepositoryContext) -> int:
+    """The number of the newest event in the journal."""
+    store = at.store()
+    return int(store.query("SELECT coalesce(max(seq), 0) FROM events")[0][0]) if store is not None else 0
+
+
+def follow(at: RepositoryContext, run: str, *, after: int) -> Iterator[Fact]:
+    """The events of the run after this number, until it ends or waits for a person."""
+    with closing(Store(at.state, writable=False)) as store:
+        while True:
+            row = store.row(run)  # before the events, so that none is missed
+            for event in store.events(run, after=after):
+                after = event.seq
+                if (fact := recorded_as(event.type, event.body)) is not None:
+                    yield fact
+            if row is None or row.state not in UNFINISHED or (row.state == "waiting" and needs_person(row)):
+                return
+            if not living_owner(store, row.plan):
+                status = command("runplan", "status", row.plan)
+                raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
+            time.sleep(FOLLOW_S)
+
+
+def needs_person(row: RunRow) -> bool:
+    return not row.wake or row.waiting_for == "checkout"

@@ -13,6 +13,7 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan import processes
 from runplan.daemon.protocol import Closed
@@ -33,7 +34,7 @@ from runplan.store.sqlite import Store
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -90,7 +91,6 @@ class ConcurrencyLimit:
         self._repository = repository
         self._wake = wake
         self._lock = threading.Lock()
-        self._uncounted: set[str] = set()  #: repositories whose adopted runs are not known yet
         self.working: tuple[Key, ...] = ()
         self.waiting: tuple[Key, ...] = ()
 
@@ -101,7 +101,7 @@ class ConcurrencyLimit:
                 return True
             if key not in self.waiting:
                 self.waiting = (*self.waiting, key)
-            if self._uncounted or key not in self._fitting():
+            if key not in self._fitting():
                 return False
             self._admit(key)
             return True
@@ -124,19 +124,6 @@ class ConcurrencyLimit:
             self._host, self._repository = host, repository
         self._wake_fitting()
 
-    def expect(self, roots: Iterable[str]) -> None:
-        """Admit no run until the adopted runs of these repositories are counted."""
-        with self._lock:
-            self._uncounted.update(roots)
-
-    def counted(self, root: str) -> None:
-        """The adopted runs of the repository are counted, or it cannot be opened for now."""
-        with self._lock:
-            if root not in self._uncounted:
-                return
-            self._uncounted.discard(root)
-        self._wake_fitting()
-
     def _admit(self, key: Key) -> None:
         self.waiting = _without(self.waiting, key)
         self.working = (*_without(self.working, key), key)
@@ -152,7 +139,7 @@ class ConcurrencyLimit:
 
     def _wake_fitting(self) -> None:
         with self._lock:
-            roots = set() if self._uncounted else {root for root, _ in self._fitting()}
+            roots = {root for root, _ in self._fitting()}
         for root in roots:
             self._wake(root)
 
@@ -192,9 +179,9 @@ class DaemonWorker(RepositoryWorker):
         self._asked = False  #: a wake-up was requested
         self._closing = False
         self._ending = False  #: every agent is to be ended
-        self._unstored: list[Command] = []
+        self._answered = threading.Condition()
+        self._refusal: Answer | None = None  #: since the repository could not be used
         self._failures = 0  #: how often in a row the repository was closed before a step could be taken
-        self._settings_changed = False
         self._due: datetime | None = None  #: when the next schedule fires; None to compute it
         self._waits: dict[Key, WaitRow] = {}  #: by kind and plan, as stored: what is tried again later
         self._reported: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the last reported wait
@@ -208,7 +195,7 @@ class DaemonWorker(RepositoryWorker):
     def wake(self, *, commands: bool = False) -> None:
         """Check the queue and the due steps; while the daemon drains, an idle worker wakes for commands only."""
         with self._lock:
-            needed = commands or self._unstored or self._services.may_begin()
+            needed = commands or self._services.may_begin()
             if self._closing or (self._thread is None and not needed):
                 return
             self._asked = True
@@ -225,31 +212,31 @@ class DaemonWorker(RepositoryWorker):
         if refusal:
             self._closed(None, Unreachable(refusal))
 
-    def settings_changed(self) -> None:
-        self._settings_changed = True
-        self.wake()
+    def execute(self, numbers: Sequence[int], *, keep_waiting: Callable[[], None] | None) -> list[Answer | None]:
+        """Execute stored commands; their answers.
 
-    def submit(self, command: Command) -> None:
-        """Execute a command that could not be stored; it is kept in memory until then."""
-        if command not in self._unstored:
-            self._unstored.append(command)
-        self.wake()
+        None stands for an answer that takes long, unless the caller waits: `keep_waiting` raises when it has gone.
+        """
+        before = self._refusal
+        self.wake(commands=True)
+        with self._answered:
+            while None in (found := self._stored_answers(numbers)):
+                if self._refusal is not before:
+                    return [answer or self._refusal for answer in found]
+                if self._answered.wait(BUSY_S):
+                    continue
+                if keep_waiting is None:
+                    break
+                keep_waiting()
+        return found
 
-    def answers(self, numbers: Sequence[int]) -> dict[int, Answer]:
-        """Those of the stored commands that are answered already."""
-        if not numbers:
-            return {}
+    def _stored_answers(self, numbers: Sequence[int]) -> list[Answer | None]:
         with contextlib.closing(Store(self.state, writable=False)) as store:
-            found = {number: Commands(store).answer(number) for number in numbers}
-        return {number: answer for number, answer in found.items() if answer is not None}
+            return [Commands(store).answer(number) for number in numbers]
 
     @property
     def is_idle(self) -> bool:
         return self._thread is None
-
-    @property
-    def has_unstored(self) -> bool:
-        return bool(self._unstored)
 
     def end_agents(self) -> None:
         """End every process; the next daemon starts the same ones again."""
@@ -308,12 +295,11 @@ class DaemonWorker(RepositoryWorker):
         self._clear()
         with self._services.open_repository(self.root, self._wake_r, self.environments) as repository:
             self._repository, runs = repository, ActiveRuns(repository, self)
-            self._due, self._settings_changed = None, True
+            self._due = None
             self._waits = {(row.kind, row.plan): row for row in repository.waits.all() if row.kind != "dependency"}
             claimed = [plan for kind, plan in self._waits if kind == "claim"]
             for plan in dict.fromkeys([*(row.plan for row in repository.store.unfinished()), *claimed]):
                 self._adopt(plan, repository, runs)
-            self._services.limit.counted(self.root)
             return self.work(repository, runs)
 
     def _adopt(self, plan: str, repository: OpenRepository, runs: ActiveRuns) -> None:
@@ -362,9 +348,6 @@ class DaemonWorker(RepositoryWorker):
         for kind, plan in [key for key in self._waits if self._is_due(key, now)]:
             if kind == "claim":
                 self._adopt(plan, repository, runs)
-        if self._settings_changed:
-            self._settings_changed = False
-            self._update_schedules(repository)
         if self._is_due(QUEUE, now):
             self._execute_queued(repository, runs)
         self._fire_schedules(repository, runs)
@@ -372,9 +355,9 @@ class DaemonWorker(RepositoryWorker):
     def _execute_queued(self, repository: OpenRepository, runs: ActiveRuns) -> None:
         executor = Executor(repository, runs, self.environments)
         try:
-            for command, answer in executor.execute_queued(self._unstored, begins=self.may_begin()):
+            for command, answer in executor.execute_queued(begins=self.may_begin()):
                 self._due = None
-                self._observer.answered(self.root, command, answer)
+                self._report_answer(command, answer)
         except CommandsLocked as error:  # steps are taken nevertheless
             if is_announced(self._wait_again(QUEUE, repository, str(error)).times):
                 self._observer.happened(self.root, "trouble", error=str(error))
@@ -407,10 +390,12 @@ class DaemonWorker(RepositoryWorker):
             wake = now + timedelta(seconds=delay_s(self._failures))
             since = self.trouble.since if self.trouble else iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
-            self._services.limit.counted(self.root)
             self._observer.happened(self.root, "closed", error=str(trouble), again=iso(wake))
             self._refuse_starts(trouble)
-            self._observer.unanswered(self.root, trouble)
+            answer = refused(trouble)
+            with self._answered:
+                self._refusal = replace(answer, error=f"{answer.error}; the request stays queued")
+                self._answered.notify_all()
         if wake is not None:
             self._services.timers.at(f"wake {self.root}", wake, self.wake)
 
@@ -424,19 +409,15 @@ class DaemonWorker(RepositoryWorker):
                 if command.verb in BEGINNING:
                     commands.finish(command.seq, refused(trouble))
                     self.environments.forget(command)
-                    self._observer.answered(self.root, command, refused(trouble))
+                    self._report_answer(command, refused(trouble))
+
+    def _report_answer(self, command: Command, answer: Answer) -> None:
+        result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
+        self._observer.happened(self.root, "command", plan=command.plan, verb=command.verb, answer=result)
+        with self._answered:
+            self._answered.notify_all()
 
     # --- schedules --------------------------------------------------------------------------------------
-
-    def _update_schedules(self, repository: OpenRepository) -> None:
-        """Update the zone and the misfire rule of schedules from the settings."""
-        run = repository.settings().run
-        for row in repository.schedules.all():
-            timed = schedules.timed(row, zone=run.timezone, misfire=run.misfire)
-            if timed != row:
-                repository.schedules.put(timed)
-                fields = {"plan": row.plan, "zone": timed.zone, "misfire": timed.misfire}
-                self._observer.happened(self.root, "schedule-retimed", **fields)
 
     def _fire_schedules(self, repository: OpenRepository, runs: ActiveRuns) -> None:
         """Fire due slots and compute the next one; while the daemon drains, slots stay due."""

@@ -80,14 +80,13 @@ class Executor:
         self._runs = runs
         self._environments = environments
 
-    def execute_queued(self, unstored: list[Command], *, begins: bool = True) -> Iterator[tuple[Command, Answer]]:
+    def execute_queued(self, *, begins: bool = True) -> Iterator[tuple[Command, Answer]]:
         """Execute the queued commands in order; each with its answer.
 
-        Unless `begins`, commands that begin something stay queued for the next worker. Commands that could not be
-        stored come first, and are removed from `unstored`. A command that has to wait for the end of a run stays
-        queued, and so do later commands of its plan except a stop.
+        Unless `begins`, commands that begin something stay queued for the next worker. A command that has to wait for
+        the end of a run stays queued, and so do later commands of its plan except a stop.
         """
-        if not unstored and not self._repository.commands.queued():
+        if not self._repository.commands.queued():
             return
         try:
             lock = self._repository.claims.command_lock().acquire(timeout=LOCK_S)
@@ -97,12 +96,12 @@ class Executor:
                 "Is a runplan command stopped (Ctrl-Z)? Continue it: fg"
             ) from None
         with lock:
-            yield from self._execute_queued(unstored, begins=begins)
+            yield from self._execute_queued(begins=begins)
 
-    def _execute_queued(self, unstored: list[Command], *, begins: bool) -> Iterator[tuple[Command, Answer]]:
+    def _execute_queued(self, *, begins: bool) -> Iterator[tuple[Command, Answer]]:
         deferred: set[str] = set()
         over: set[int] = set()  #: starts that a stop has refused
-        for command in (*unstored, *self._repository.commands.queued()):
+        for command in self._repository.commands.queued():
             if (command.plan in deferred and command.verb != "stop") or (command.verb in BEGINNING and not begins):
                 continue
             if command.seq in over:
@@ -118,18 +117,14 @@ class Executor:
                 continue
             if refused_starts:
                 answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {command.plan}"))
-            if command.seq:
-                self._finish(command, answer)
-            else:
-                unstored.remove(command)
+            self._finish(command, answer)
             yield command, answer
 
     def _refuse_starts_before(self, stop: Command) -> list[tuple[Command, Answer]]:
         """Refuse the starts of the plan that were queued before the stop and still wait."""
         answer = refused(RefusedEarly(f"{stop.plan} was stopped before it began"))
-        starts = [one for one in self._repository.commands.queued() if one.verb in BEGINNING and one.plan == stop.plan]
-        # A stop that could not be stored has no number.
-        found = [one for one in starts if (one.seq < stop.seq if stop.seq else one.at <= stop.at)]
+        queued = self._repository.commands.queued()
+        found = [one for one in queued if one.verb in BEGINNING and one.plan == stop.plan and one.seq < stop.seq]
         for one in found:
             self._finish(one, answer)
         return [(one, answer) for one in found]
@@ -150,7 +145,7 @@ class Executor:
             return self.execute(command, begins=begins)
         except RunplanError as error:
             unrecorded = isinstance(error, Unreachable) and not isinstance(error, Fenced)
-            if unrecorded and (command.verb == "stop" or not command.seq):
+            if unrecorded and command.verb == "stop":
                 raise  # not recorded: the worker closes, and the command is tried again
             return refused(error)
         except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
@@ -186,7 +181,7 @@ class Executor:
     def _begin(self, request: RunRequest, command: Command) -> Answer | Deferred:
         """Begin or resume the run with the environment of the caller; a running one keeps its own."""
         plan = request.started.plan
-        if run := self._repository.store.run_of(command.seq) if command.seq else "":
+        if run := self._repository.store.run_of(command.seq):
             return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
         request = replace(request, started=replace(request.started, command=command.seq))
         resumes = self._runs.resumes(request)
@@ -264,7 +259,6 @@ class Executor:
             request=to_json(replace(request.started, settings="")),
             anchor=iso(now),
             made=iso(now),
-            given=timing.given,
         )
         first = iso(what_is_due(row, now).next.at)
         self._schedules.put(row)

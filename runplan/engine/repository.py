@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.gitfacts import Identity
     from runplan.run.rows import RunRow
-    from runplan.settings.schema import Settings
 
 
 class OpenRepository(Struct, frozen=True, kw_only=True):
@@ -63,7 +62,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     workspace: Workspace
     worktrees: Worktrees
     environment: Callable[[str], Mapping[str, str]]  #: by plan, of the caller that started its run
-    settings: Callable[[], Settings]  #: the current ones of the checkout
     seen: dict[str, Mapping[str, str]]  #: by run, the environment of its context
 
     def with_settings(self, asked: RunStarted) -> RunStarted:
@@ -165,12 +163,10 @@ def open_repository(
     *,
     wakeup: int | None = None,
     environment: Callable[[str], Mapping[str, str]] | None = None,
-    settings: Callable[[], Settings] | None = None,
 ) -> Iterator[OpenRepository]:
     """Open a repository, or refuse one that cannot be worked in. The spawner starts early, to be ready in time.
 
-    `wakeup` is a descriptor that interrupts a wait for dispatches. The default of `environment` and `settings` is that
-    of this process.
+    `wakeup` is a descriptor that interrupts a wait for dispatches. Without `environment`, that of this process is used.
     """
     own = at.settings
     user = repositories.require_workable(at.repository, target=at.target, prefix=own.run.branch_prefix)
@@ -203,7 +199,6 @@ def open_repository(
             commands=Commands(store),
             waits=Waits(store),
             environment=environment or (lambda _plan: at.env),
-            settings=settings or (lambda: own),
             seen={},
         )
 

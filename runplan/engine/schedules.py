@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 IN_FLIGHT = "the plan is in flight"
 
 
-def timed(row: ScheduleRow, *, zone: str, misfire: str) -> ScheduleRow:
-    """The schedule with the zone and misfire rule of the settings; those its caller gave win."""
-    given = row.given.split(",")
-    return replace(
-        row, zone=row.zone if "zone" in given else zone, misfire=row.misfire if "misfire" in given else misfire
-    )
-
-
 def fire(row: ScheduleRow, runs: ActiveRuns, schedules: Schedules, now: datetime) -> list[FiringRow]:
     """Answer every due slot: the newest by a run, unless the plan is running; the others were missed."""
     return _settle(row, schedules, now, lambda: ("skipped", row.paused) if row.paused else _begin(row, runs))

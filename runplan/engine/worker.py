@@ -275,7 +275,7 @@ class LocalWorker(RepositoryWorker):
 
         No run begins: no process would continue it.
         """
-        answers = {command.seq: answer for command, answer in executor.execute_queued([], begins=False)}
+        answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
         for plan in runs.plans:
             state = runs.state(plan)
             if state is not None and not state.stop:

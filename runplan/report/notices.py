@@ -70,11 +70,10 @@ def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notic
     )
 
 
-def of_settings(words: str, *, repository: str) -> Notice:
-    """The notice of unusable settings; `repository` is "" for those of the user."""
+def of_settings(words: str) -> Notice:
+    """The notice of settings of the user that cannot be used."""
     return Notice(
         kind="waiting",
-        repository=repository,
         reason="settings",
         title="runplan: settings that cannot be used",
         text=f"{words}; the previous settings hold until this is fixed.",

@@ -34,7 +34,6 @@ class Timing(Struct, frozen=True, kw_only=True):
     now: bool  #: start a run at once as well
     zone: str
     misfire: str
-    given: str  #: which of zone and misfire the caller set by variables
 
 
 class Answer(Struct, frozen=True, kw_only=True):

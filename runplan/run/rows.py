@@ -55,7 +55,6 @@ class ScheduleRow(Struct, frozen=True, kw_only=True):
     made: str
     last: str | None = None  #: key of the newest answered slot
     paused: str | None = None  #: why it does not fire
-    given: str = ""  #: which of zone and misfire the caller set; files do not change these
     next: str | None = None  #: the first slot after now, recorded when the schedule is armed
 
 

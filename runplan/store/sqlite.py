@@ -56,8 +56,7 @@ CREATE TABLE commands (
 CREATE INDEX commands_queued ON commands (seq) WHERE answer IS NULL;
 CREATE TABLE schedules (
     plan TEXT PRIMARY KEY, spec TEXT NOT NULL, zone TEXT NOT NULL, misfire TEXT NOT NULL, request TEXT NOT NULL,
-    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, given TEXT NOT NULL DEFAULT '',
-    next TEXT
+    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, next TEXT
 );
 CREATE TABLE firings (
     plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL, answer TEXT NOT NULL, why TEXT NOT NULL,
@@ -290,6 +289,9 @@ class Store:
         """The newest runs first."""
         where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])
         return [_run(found) for found in self.query(f"{_RUNS} {where} ORDER BY number DESC LIMIT ?", *values, limit)]
+
+    def row(self, run: str) -> RunRow | None:
+        return next((_run(found) for found in self.query(f"{_RUNS} WHERE id=?", run)), None)
 
     def newest(self, plan: str) -> RunRow | None:
         return next(iter(self.runs(plan, limit=1)), None)

@@ -210,17 +210,6 @@ def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
 VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon", "gc", "init")
 
 
-#: A client of the socket that does not use the command.
-RAW = """\
-from pathlib import Path
-from runplan.daemon.client import Client
-from runplan.daemon.protocol import Answers, Submit
-with Client(Path('{socket}')) as client:
-    stop = dict(plan="plans/X.md", verb="stop", arguments=dict(), by="an agent", at="")
-    print(client.call("submit", root='{root}', unstored=[stop]))
-"""
-
-
 def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Project, tmp_path: Path) -> None:
     printed, calls = tmp_path / "printed", tmp_path / "calls.sh"
     lines = [f"{RUNPLAN} {verb}" for verb in VERBS]

@@ -103,11 +103,9 @@ class Bench:
     def queue(self, verb: str, plan: str = A) -> int:
         return self.commands.add(plan, verb, arguments(verb, plan), by="a person", at=NOW)
 
-    def execute(self, *unstored: Command, begins: bool = True) -> list[tuple[int, str]]:
+    def execute(self, *, begins: bool = True) -> list[tuple[int, str]]:
         """Execute what is queued; the numbers and the errors of what was answered."""
-        return [
-            (command.seq, answer.error) for command, answer in self.executor.execute_queued([*unstored], begins=begins)
-        ]
+        return [(command.seq, answer.error) for command, answer in self.executor.execute_queued(begins=begins)]
 
     @property
     def queued(self) -> list[int]:
@@ -119,10 +117,6 @@ def arguments(verb: str, plan: str, needs: tuple[str, ...] = ()) -> Mapping[str,
                          target="main", slug="a", max_fix_cycles=2, test_command="",
                          daemon=True, needs=needs)  # fmt: skip
     return {"started": to_json(started)} if verb == "start" else {}
-
-
-def unstored(verb: str, *, at: str = NOW) -> Command:
-    return Command(plan=A, verb=verb, arguments={}, by="a person", at=at)
 
 
 @pytest.fixture
@@ -141,14 +135,6 @@ def test_commands_are_executed_in_order_and_leave_the_queue(bench: Bench) -> Non
     assert bench.queued == []
     assert bench.execute() == []
     assert bench.commands.answer(start) == Answer(run=f"run of {A}", fresh=True)
-
-
-def test_commands_that_could_not_be_stored_come_first_and_are_executed_once(bench: Bench) -> None:
-    bench.queue("pause", B)
-    waiting = [unstored("stop"), unstored("pause")]
-    assert len(list(bench.executor.execute_queued(waiting))) == 3
-    assert bench.runs.done == [f"StopRequested {A}", f"Halted {A}", f"Halted {B}"]
-    assert waiting == []
 
 
 def test_a_command_that_is_refused_is_answered_and_the_next_one_is_executed(bench: Bench) -> None:
@@ -182,17 +168,6 @@ def test_a_stop_does_not_wait_and_refuses_the_starts_before_it(bench: Bench) -> 
     assert bench.runs.done == [f"begin {B}", f"StopRequested {A}"]
     bench.runs.ending.clear()
     assert bench.execute() == [(after, "")]
-
-
-def test_a_stop_that_could_not_be_stored_refuses_the_starts_before_it_too(bench: Bench) -> None:
-    before = bench.queue("start")
-    after = bench.commands.add(A, "start", arguments("start", A), by="a person", at="2026-03-01T12:00:09Z")
-    assert bench.execute(unstored("stop", at="2026-03-01T12:00:05Z")) == [
-        (before, f"{A} was stopped before it began"),
-        (0, ""),
-        (after, ""),
-    ]
-    assert bench.runs.done == [f"StopRequested {A}", f"begin {A}"]
 
 
 def test_a_run_has_the_keys_that_its_command_names_and_they_are_kept_no_longer(bench: Bench) -> None:
@@ -253,17 +228,14 @@ def test_a_draining_worker_leaves_starts_to_the_next_one(bench: Bench) -> None:
 # --- a stop that cannot be recorded -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stored", [True, False])
-def test_a_stop_that_cannot_be_recorded_ends_the_work_here_and_is_tried_again(bench: Bench, stored: bool) -> None:
-    waiting = [] if stored else [unstored("stop")]
-    if stored:
-        bench.queue("stop")
+def test_a_stop_that_cannot_be_recorded_ends_the_work_here_and_is_tried_again(bench: Bench) -> None:
+    bench.queue("stop")
     bench.runs.trouble = Unreachable("no space left")
     with pytest.raises(Unreachable, match="no space left"):
-        list(bench.executor.execute_queued(waiting))
+        list(bench.executor.execute_queued())
     bench.runs.trouble = None
-    assert len(list(bench.executor.execute_queued(waiting))) == 1
-    assert (bench.runs.done, waiting, bench.queued) == ([f"StopRequested {A}"], [], [])
+    assert len(list(bench.executor.execute_queued())) == 1
+    assert (bench.runs.done, bench.queued) == ([f"StopRequested {A}"], [])
 
 
 @pytest.mark.parametrize("trouble", [Fenced("another process took it"), RefusedEarly("no")])
@@ -273,24 +245,13 @@ def test_a_stop_of_a_run_of_another_process_is_refused(bench: Bench, trouble: Ru
     assert bench.execute() == [(stop, str(trouble))]
 
 
-def test_a_pause_that_could_be_neither_stored_nor_recorded_is_kept(bench: Bench) -> None:
-    """The caller got that answer."""
-    waiting = [unstored("pause")]
-    bench.runs.trouble = Unreachable("no space left")
-    with pytest.raises(Unreachable, match="no space left"):
-        list(bench.executor.execute_queued(waiting))
-    bench.runs.trouble = None
-    assert len(list(bench.executor.execute_queued(waiting))) == 1
-    assert (bench.runs.done, waiting) == ([f"Halted {A}"], [])
-
-
 def test_commands_executed_before_an_unrecorded_stop_are_answered(bench: Bench) -> None:
     start = bench.queue("start", B)
     bench.queue("stop")
     bench.runs.trouble = Unreachable("no space left")
     executed: list[int] = []
     with pytest.raises(Unreachable, match="no space left"):
-        executed.extend(command.seq for command, _ in bench.executor.execute_queued([]))
+        executed.extend(command.seq for command, _ in bench.executor.execute_queued())
     assert executed == [start]
 
 

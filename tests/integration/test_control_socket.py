@@ -18,12 +18,11 @@ from runplan.daemon.client import LONGEST_ADDRESS, Client, NotRunning
 from runplan.daemon.protocol import (
     LONGEST,
     Done,
-    Follow,
-    Followed,
     Hello,
     Metrics,
     MetricsText,
     Status,
+    Submit,
     line_of,
 )
 from runplan.errors import Exit, NotFound, RefusedEarly, Unreachable
@@ -60,8 +59,9 @@ def raw(path: Path) -> socket.socket:
     return stream
 
 
-def follow(plan: str) -> Follow:
-    return Follow(root="/r", common="/r/.git", plan=plan)
+def submit(word: str) -> Submit:
+    """A request that the daemon of the test answers as the word says."""
+    return Submit(root=word, common="/r/.git")
 
 
 def is_answered(client: Client) -> bool:
@@ -95,27 +95,21 @@ def test_a_call_is_answered_after_a_ping(door: Door) -> None:
 def test_an_error_of_the_daemon_is_raised(door: Door) -> None:
     with Client(door[0]) as client:
         with pytest.raises(NotFound, match="there is no plan missing"):
-            client.call(follow("missing"), Followed)
+            client.call(submit("missing"), Done)
         with pytest.raises(Unreachable, match="unexpected ZeroDivisionError in the daemon: by zero"):
-            client.call(follow("broken"), Followed)
+            client.call(submit("broken"), Done)
         assert is_answered(client)
     assert [type(error) for error in door[1].failed] == [ZeroDivisionError]
-
-
-def test_events_are_streamed_until_the_end_and_the_connection_stays_usable(door: Door) -> None:
-    with Client(door[0]) as client:
-        assert [event["seq"] for event in client.stream(follow("three"))] == [0, 1, 2]
-        assert is_answered(client)
 
 
 def test_an_answer_may_come_later_and_delays_no_other_caller(door: Door) -> None:
     path, echo = door
     with raw(path) as waits, Client(path) as other:
-        waits.sendall(line_of(follow("later")) + line_of(Status()))
+        waits.sendall(line_of(submit("later")) + line_of(Status()))
         until(lambda: echo.asked)
         assert is_answered(other)
         echo.may_answer.set()
-        assert [reply(waits), reply(waits)] == [{"result": {"outcome": "done", "run": ""}}, {"result": {}}]
+        assert [reply(waits), reply(waits)] == [{"result": {}}, {"result": {}}]
 
 
 def test_a_daemon_that_dies_or_is_silent_is_reported(tmp_path: Path) -> None:
@@ -125,7 +119,7 @@ def test_a_daemon_that_dies_or_is_silent_is_reported(tmp_path: Path) -> None:
         until(socket_path(env).exists)
         with Client(socket_path(env)) as client:
             with pytest.raises(Unreachable, match="has not answered for"):
-                client.call(follow("later"), Followed, within_s=0.05)
+                client.call(submit("later"), Done, within_s=0.05)
             daemon.send_signal(signal.SIGSTOP)
             daemon.send_signal(signal.SIGKILL)
             with pytest.raises(Unreachable, match=r"closed the connection|is stopped"):
@@ -147,7 +141,7 @@ def test_a_process_below_an_agent_may_not_act(door: Door, verb: str) -> None:
 def test_a_request_that_is_too_long_is_not_sent(door: Door) -> None:
     with Client(door[0]) as client:
         with pytest.raises(RefusedEarly, match="longer than"):
-            client.call(follow("x" * LONGEST), Followed)
+            client.call(submit("x" * LONGEST), Done)
         assert is_answered(client)
 
 
@@ -184,34 +178,24 @@ def test_half_a_request_delays_no_other_caller_and_an_idle_one_is_hung_up_on(pat
 
 def test_a_caller_that_waits_for_an_answer_may_be_silent_for_long(path: Path) -> None:
     with a_door(path, idle_s=SOON_S) as (_, echo), raw(path) as waits:
-        waits.sendall(line_of(follow("later")))
+        waits.sendall(line_of(submit("later")))
         until(lambda: echo.asked)
         assert select.select([waits], [], [], 5 * SOON_S)[0] == []
         echo.may_answer.set()
 
 
-@pytest.mark.parametrize("plan", ["later", "endless"])
-def test_a_caller_that_hangs_up_is_forgotten(path: Path, plan: str) -> None:
+def test_a_caller_that_hangs_up_is_forgotten(path: Path) -> None:
     with a_door(path, idle_s=SOON_S) as (_, echo):
         with raw(path) as dies:
-            dies.sendall(line_of(follow(plan)))
+            dies.sendall(line_of(submit("later")))
             until(lambda: echo.asked)
         until(lambda: echo.left)
     assert echo.failed == []
 
 
-def test_a_follower_that_does_not_read_is_dropped_and_delays_no_other_caller(path: Path) -> None:
-    with a_door(path, idle_s=SOON_S) as (_, echo), raw(path) as deaf:
-        deaf.sendall(line_of(follow("endless")))
-        until(lambda: echo.asked)
-        with Client(path) as other:
-            assert is_answered(other)
-        until(lambda: echo.left)
-
-
 def test_a_server_with_silent_callers_has_nothing_to_do(path: Path) -> None:
     with a_door(path) as (server, echo), Client(path), raw(path) as follower:
-        follower.sendall(line_of(follow("later")))
+        follower.sendall(line_of(submit("later")))
         until(lambda: echo.asked)
         until(lambda: is_quiet(server))
         echo.may_answer.set()

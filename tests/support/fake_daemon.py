@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.daemon import protocol, singleton
-from runplan.daemon.protocol import Done, Followed, Hello, MetricsText, Reply
+from runplan.daemon.protocol import Done, Hello, MetricsText
 from runplan.daemon.server import ControlServer
 from runplan.errors import NotFound, RefusedEarly
 from runplan.settings.places import socket_path, state_directory
@@ -34,7 +34,7 @@ SINCE = "2026-01-01T00:00:00Z"
 
 
 class Echo:
-    """Counts what it was asked; some plans make it behave otherwise."""
+    """Counts what it was asked; some words make it behave otherwise."""
 
     def __init__(self, version: str = "0.1.0") -> None:
         self.hello = Hello(version=version, pid=os.getpid(), since=SINCE)
@@ -51,16 +51,15 @@ class Echo:
         self.drained |= isinstance(request, protocol.Drain)
         if isinstance(request, protocol.Metrics):
             return MetricsText("runplan_daemon_threads 3\n")
-        if not isinstance(request, protocol.Follow):
-            return Done()
         try:
-            return self._follow(request.plan, connection)
+            self._behave(request.root if isinstance(request, protocol.Submit) else "", connection)
         except OSError:
             self.left.append(request)
             raise
+        return Done()
 
-    def _follow(self, plan: str, connection: Connection) -> Struct:
-        match plan:
+    def _behave(self, word: str, connection: Connection) -> None:
+        match word:
             case "missing":
                 raise NotFound("there is no plan missing")
             case "broken":
@@ -68,11 +67,6 @@ class Echo:
             case "later":
                 while not self.may_answer.wait(connection.server.idle_s):
                     connection.require_open()
-            case _:
-                count = 20_000 if plan == "endless" else 3
-                for number in range(count):
-                    connection.send(Reply(event={"seq": number, "text": "x" * 1000}))
-        return Followed(outcome="done")
 
 
 @contextmanager

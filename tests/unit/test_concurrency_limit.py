@@ -73,16 +73,3 @@ def test_an_adopted_run_counts_also_above_the_limit(limit: ConcurrencyLimit, wok
     assert woken == []
     limit.release(("r1", "b"))
     assert woken == ["r2"]
-
-
-def test_no_run_begins_before_the_adopted_runs_of_every_repository_are_counted(
-    limit: ConcurrencyLimit, woken: list[str]
-) -> None:
-    limit.expect(["r1", "r2"])
-    limit.counted("r1")
-    assert not limit.request(("r1", "queued"))
-    limit.count(("r2", "adopted"))
-    limit.counted("r2")
-    assert (woken, limit.request(("r1", "queued"))) == ([], False)
-    limit.release(("r2", "adopted"))
-    assert (woken, limit.request(("r1", "queued"))) == (["r1"], True)

@@ -6,7 +6,6 @@ import pytest
 
 from runplan.daemon.protocol import (
     Environment,
-    Follow,
     Ping,
     Reply,
     Request,
@@ -17,16 +16,13 @@ from runplan.daemon.protocol import (
 )
 from runplan.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError, error_with
 
-COMMAND = {"plan": "plans/X.md", "verb": "stop", "arguments": {}, "by": "a person", "at": ""}
-
 
 @pytest.mark.parametrize(
     "request_",
     [
         Ping(),
-        Follow(root="/r", common="/r/.git", plan="plans/X.md"),
         Environment(root="/r", common="/r/.git", name="n", env={"ODD": "a\nb\udc80"}),
-        Submit(root="/r", common="/r/.git", commands=(4,), unstored=(COMMAND,), wait=True),
+        Submit(root="/r", common="/r/.git", commands=(4,), wait=True),
     ],
     ids=lambda one: type(one).__name__,
 )
@@ -48,12 +44,12 @@ def test_an_invalid_request_is_a_usage_error(line: bytes) -> None:
         read_request(line)
 
 
-@pytest.mark.parametrize("reply", [Reply(result={"a": 1}), Reply(event={"seq": 4}), Reply(error="no plan Y", exit=3)])
+@pytest.mark.parametrize("reply", [Reply(result={"a": 1}), Reply(error="no plan Y", exit=3)])
 def test_a_reply_is_read_as_it_was_written(reply: Reply) -> None:
     assert read_reply(line_of(reply)) == reply
 
 
-@pytest.mark.parametrize("line", [b"", b"hello", b"3", b'{"exit": "x"}', b'{"event": 3}'])
+@pytest.mark.parametrize("line", [b"", b"hello", b"3", b'{"exit": "x"}', b'{"result": 3}'])
 def test_an_invalid_reply_is_an_error_of_the_daemon(line: bytes) -> None:
     assert read_reply(line).exit == Exit.UNREACHABLE
 

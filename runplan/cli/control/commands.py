@@ -122,7 +122,7 @@ def _stop(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], 
     except Unreachable as failed:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
         lines += [f"Ended the agent of {one}; its work is kept" for one in end_recorded_agents(at.state, plan)]
-        is_queued = isinstance(failed, submit.Queued | submit.Unstored)  # the daemon executes it when it can
+        is_queued = isinstance(failed, submit.Queued)  # the daemon executes it when it can
         return lines, failed if is_queued else Unreachable(f"{failed}; then stop it again")
     answered = [answer for answer in answers if answer is not None]
     lines += [line for answer in answered for line in answer.lines]

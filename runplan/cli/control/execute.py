@@ -56,6 +56,7 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     """Have the daemon execute the run; `wait` follows it to its end."""
     plan, before = request.started.plan, prepare.interrupted_run(at, request.started.plan)
     started = replace(request.started, daemon=True, needs=needed(at, request.started))
+    seen = queue.newest_event(at)
     answer = submit(at, plan, "start", start_arguments(replace(request, started=started), timing))
     assert answer is not None
     if timing is not None and answer.scheduled:
@@ -74,7 +75,7 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     print_accepted(plan, answer)
     if before is not None and before.waiting_for == "approval" and not (started.auto or request.answer):
         progress.say(f"runplan: Phase {before.phase} needs your approval: {command('runplan', 'approve', plan)}")
-    return _follow(at, plan, answer.run) if wait and not answer.declined else Exit.DONE
+    return _follow(at, plan, answer.run, after=seen) if wait and not answer.declined else Exit.DONE
 
 
 def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
@@ -86,17 +87,17 @@ def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
     return needed_by_a_run(sent, agents, pushes=modes.uses_remote(started.landing), checks=checks)
 
 
-def _follow(at: RepositoryContext, plan: str, run: str) -> Exit:
+def _follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
     try:
         with progress.live():
-            for event in queue.follow(at, plan, run):
+            for event in queue.follow(at, run, after=after):
                 progress.show(event)
     except KeyboardInterrupt:
         again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
         raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
     store = at.store()
-    row = next((one for one in store.runs(plan) if one.id == run), None) if store is not None else None
+    row = store.row(run) if store is not None else None
     if store is None or row is None:
         raise NotFound(f"no run of {plan} is recorded here")
     state = prepare.state_of(store, row)

@@ -22,7 +22,6 @@ from runplan.run.events import RunStarted
 from runplan.run.requests import RunRequest, Timing
 from runplan.run.state import words as words_of
 from runplan.settings import options, schedule
-from runplan.settings.load import variables
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.plan.model import Phase, Plan
     from runplan.store.sqlite import Store
-
-#: The settings of a schedule that a caller may override, and their variables.
-TIMED = {"zone": "RUNPLAN_RUN_TIMEZONE", "misfire": "RUNPLAN_RUN_MISFIRE"}
 
 START_EXAMPLES = """\
   runplan start plans/X.md finish auto                everything, phase after phase, by the daemon
@@ -96,10 +92,9 @@ def _start(
 
 
 def _timing(at: RepositoryContext, every: str, *, now: bool) -> Timing:
-    run, set_by = at.settings.run, variables(at.env)
-    given = ",".join(name for name, variable in TIMED.items() if variable in set_by)
+    run = at.settings.run
     spec = schedule.spell(schedule.parse(every)).removeprefix("every ")
-    return Timing(every=spec, now=now, zone=run.timezone, misfire=run.misfire, given=given)
+    return Timing(every=spec, now=now, zone=run.timezone, misfire=run.misfire)
 
 
 def _dry_run(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> str:
