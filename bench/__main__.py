@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import resource
 import shutil
 import statistics
 import subprocess
@@ -30,8 +31,9 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     compileall.compile_dir(PACKAGE, quiet=1)  # as an installed package is
     with tempfile.TemporaryDirectory() as place:
-        phase_costs(Path(place), files=100, phases=20, rounds=rounds, target=1.0)
-        phase_costs(Path(place), files=10_000, phases=6, rounds=max(2, rounds // 2), target=0.35)
+        phase_costs(Path(place), files=100, phases=10, rounds=rounds, target=1.6)
+        phase_costs(Path(place), files=100, phases=20, rounds=rounds, target=1.4)
+        phase_costs(Path(place), files=10_000, phases=10, rounds=max(2, rounds // 2), target=0.45)
         git_processes(Path(place))
         transactions(Path(place))
         turns(Path(place))
@@ -43,33 +45,37 @@ def main() -> None:
 
 
 def phase_costs(place: Path, *, files: int, phases: int, rounds: int, target: float) -> None:
-    """Seconds per phase of the whole command, start-up included, interleaved with the floor."""
+    """Wall and CPU time per phase of the whole command, start-up included, interleaved with the floor."""
     ours, floor = [], []
     for number in range(rounds):
-        here = place / f"{files}-{number}"
+        here = place / f"{files}-{phases}-{number}"
         floor.append(
             timed(lambda at: [FLOOR, str(at), str(at.parent / "trees"), str(phases)], here / "f", files, phases)
         )
         ours.append(timed(lambda _: START, here / "o", files, phases))
+        shutil.rmtree(here)
+    parts = [compared(name, column(ours, at), column(floor, at), phases) for at, name in enumerate(("wall", "CPU"))]
+    print(f"no-op phase, {files} files, {phases} phases: {'; '.join(parts)} (target {target})", flush=True)
+
+
+def compared(name: str, ours: list[float], floor: list[float], phases: int) -> str:
     a, b = statistics.median(ours) / phases, statistics.median(floor) / phases
-    print(
-        f"no-op phase, {files:>6} files: runplan {a * 1000:6.0f} ms, shell script {b * 1000:6.0f} ms, "
-        f"ratio {a / b:.2f} (target {target}), rounds {rounds}, spread {spread(ours, floor)}",
-        flush=True,
-    )
+    ratios = sorted(one / other for one, other in zip(ours, floor, strict=True))
+    return f"{name} {a * 1000:.0f} ms, script {b * 1000:.0f} ms, ratio {a / b:.2f} ({ratios[0]:.2f}..{ratios[-1]:.2f})"
 
 
-def timed(command: Callable[[Path], list[str]], place: Path, files: int, phases: int) -> float:
+def column(pairs: list[tuple[float, float]], at: int) -> list[float]:
+    return [pair[at] for pair in pairs]
+
+
+def timed(command: Callable[[Path], list[str]], place: Path, files: int, phases: int) -> tuple[float, float]:
+    """Wall and CPU seconds. The CPU time of shims is not in it: they outlive the process that started them."""
     root = make(place, files=files, phases=phases)
     env = environment(place / "home")
-    began = time.perf_counter()
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command(root), cwd=root, env=env, check=True, capture_output=True)
-    return time.perf_counter() - began
-
-
-def spread(ours: list[float], floor: list[float]) -> str:
-    ratios = sorted(a / b for a, b in zip(ours, floor, strict=True))
-    return f"{ratios[0]:.2f}..{ratios[-1]:.2f}"
+    took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return took, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
 def git_processes(place: Path) -> None:

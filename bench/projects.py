@@ -15,8 +15,15 @@ case "$RUNPLAN_ROLE" in
 implement)
     echo "$RUNPLAN_PHASE" >>work.txt && git add work.txt && git commit -q -m "Phase $RUNPLAN_PHASE" ;;
 verify)
-    printf '{"status":"done","summary":"seen","items":[{"item":"P","result":"pass","evidence":"work.txt"}]}' \\
-        >"$RUNPLAN_RETURN" ;;
+    items=P
+    read -r title <"$RUNPLAN_PROMPT"
+    case "$title" in
+    *"phase all"*) items=$(sed -n 's/^- \\(phase-[0-9]*\\):.*/\\1/p' "$RUNPLAN_PROMPT") ;;
+    esac
+    set -- $items
+    printf '{"status":"done","summary":"seen","items":[' >"$RUNPLAN_RETURN"
+    printf '{"item":"%s","result":"pass","evidence":"work.txt"},' "$@" >>"$RUNPLAN_RETURN"
+    printf '{"item":"end","result":"pass","evidence":"work.txt"}]}' >>"$RUNPLAN_RETURN" ;;
 esac
 """
 SETTINGS = """\
