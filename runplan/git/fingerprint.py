@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from runplan.store.files import first_line, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
 
     from runplan.git.command import Git
 
@@ -38,6 +39,7 @@ class Fingerprints:
     def __init__(self, git: Git, *, common_dir: Path, prefix: str) -> None:
         self._git = git
         self._common_dir = common_dir
+        self._files = (*(f"{common_dir}/{name}" for name in _FILES), *_global_files(git.env))
         self._own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
 
     def take(self) -> str:
@@ -63,21 +65,28 @@ class Fingerprints:
     def _values(self) -> Iterator[tuple[str, str]]:
         refs = refs_snapshot(self._common_dir, self._git)
         yield from ((name, oid) for name, oid in refs.items() if not name.startswith(self._own))
-        for place in (self._common_dir, *sorted(self._common_dir.glob("worktrees/*"))):
-            head = place / "HEAD"
-            yield str(head.relative_to(self._common_dir)), first_line(head) or ""
-        hooks = sorted(path for path in (self._common_dir / "hooks").glob("*") if path.suffix != ".sample")
-        for path in (*(self._common_dir / name for name in _FILES), *hooks, *_global_files(self._git.env)):
+        common = str(self._common_dir)
+        for head in ("HEAD", *(f"worktrees/{name}/HEAD" for name in _names(f"{common}/worktrees"))):
+            yield head, first_line(f"{common}/{head}") or ""
+        hooks = [f"{common}/hooks/{name}" for name in _names(f"{common}/hooks") if not name.endswith(".sample")]
+        for path in (*self._files, *hooks):
             content = read_file(path)
             if content is not None:
-                yield str(path), sha256(content).hexdigest()
+                yield path, sha256(content).hexdigest()
 
 
-def _global_files(env: Mapping[str, str]) -> Iterator[Path]:
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208 - two agents a phase, and pathlib takes as long as the disk
+    except FileNotFoundError:
+        return []
+
+
+def _global_files(env: Mapping[str, str]) -> Iterator[str]:
     """The user's own configuration of git, which applies to every repository."""
-    home = Path(env.get("HOME") or "/")
-    yield Path(env["GIT_CONFIG_GLOBAL"]) if env.get("GIT_CONFIG_GLOBAL") else home / ".gitconfig"
-    yield Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "git" / "config"
+    home = env.get("HOME") or "/"
+    yield env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig"
+    yield f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config"
 
 
 def foreign(found: Collection[Difference], landed: Collection[str]) -> tuple[Difference, ...]:
