@@ -12,7 +12,7 @@ from msgspec import Struct
 from runplan.agents.budgets import Price
 from runplan.agents.context import tokens_in
 from runplan.run.dispatch import OWN, WRITERS, Role
-from runplan.run.usage import MOST, Context, ToolUsed, Unread, believable
+from runplan.run.usage import MOST, Context, Message, ToolUsed, Unread, believable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -86,12 +86,13 @@ class Task(Struct, frozen=True, kw_only=True):
 class Agent:
     """One kind of agent; its name is that of its module in agents/clis, which has an instance called AGENT."""
 
-    program = ""  #: looked for on PATH; "": only the settings know it
+    program = ""  #: looked for on PATH; "": a command of the user
     rank = 100  #: `init` suggests agents with a lower rank first
     keys: tuple[str, ...] = ()  #: variables with its keys, the preferred one first
     addresses: tuple[str, ...] = ()  #: variables with its provider's address
     models: tuple[str, ...] = ()  #: variables with its model
     passed: tuple[str, ...] = ()  #: further variables of the caller that it gets
+    prints_json = False  #: each line is a JSON object; else it is a part of the message
     closes = False  #: it has an end event, and without one no run ended well
     codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
     version_args: tuple[str, ...] = ("--version",)  #: (): the program cannot be asked
@@ -102,31 +103,31 @@ class Agent:
     fixed: ClassVar[Mapping[str, str]] = {}  #: variables that are always set
     private: ClassVar[Mapping[str, str]] = {}  #: variables that point below the home of a private configuration
 
-    @property
-    def is_known(self) -> bool:
-        """Whether it is a known program, and not a command of the user."""
-        return bool(self.program)
-
     def command(self, table: AgentTable) -> tuple[str, ...]:
         return table.argv or (self.program,)
 
     def argv(self, task: Task) -> tuple[str, ...]:
-        raise NotImplementedError
+        return (*self.command(task.table), *self.arguments(task))
+
+    def arguments(self, task: Task) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
 
     def message(self, text: str) -> bytes:
         """A message in the form its standard input takes."""
-        raise NotImplementedError
+        return text.encode()
 
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:
         """The events that a line of its output reports."""
+        if not self.prints_json:
+            return (Message(text=line.decode(errors="replace") + "\n"),)
         event = record(line)
         if event is None:
             return (Unread(),) if line.strip() else ()
         return tuple(self.read_event(event))
 
-    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
-        """The same for agents that print JSON lines."""
-        raise NotImplementedError
+    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:  # noqa: ARG002
+        """The same for an event of an agent that prints JSON."""
+        return ()
 
     def finish(self, directory: Path) -> tuple[AgentEvent, ...]:  # noqa: ARG002
         """The events that it reports in files, read when it has ended."""
@@ -169,17 +170,14 @@ class Agent:
 
     def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
         """The account it will use; `own`: with the user's configuration of the agent."""
-        return self.account_by_variables(table, caller, own=own and self.is_configured(caller))
-
-    def account_by_variables(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+        own = own and self.is_configured(caller)
         key = "" if own else first_set(caller, *self.keys_for(table.model))
         default = OWN_CONFIG if own else "its default"
-        model = table.model or caller.get(first_set(caller, *self.models)) or default
         address = "" if own else caller.get(first_set(caller, *self.addresses))
         return Account(
             login=key or (OWN_CONFIG if own else "of its own"),
             address=address or default,
-            model=model,
+            model=table.model or caller.get(first_set(caller, *self.models)) or default,
             bill=f"the account of {key}" if key else "the account of that login",
         )
 

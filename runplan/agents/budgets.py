@@ -12,7 +12,7 @@ from runplan.run.usage import Usage
 from runplan.text import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from runplan.run.dispatch import Launch
     from runplan.run.usage import Tally
@@ -60,7 +60,7 @@ def metered(tally: Tally, *, prompt: int, price: Price, most: float = 0.0) -> Us
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """Usage in one scope: tokens sent and received, dollars, time."""
+    """Usage in one scope, or its limits: tokens sent and received, dollars, time. As a limit 0 means none."""
 
     tokens: int = 0
     usd: float = 0.0
@@ -68,14 +68,6 @@ class Cost(Struct, frozen=True, kw_only=True):
 
     def plus(self, other: Cost) -> Cost:
         return Cost(tokens=self.tokens + other.tokens, usd=self.usd + other.usd, seconds=self.seconds + other.seconds)
-
-
-class Budget(Struct, frozen=True, kw_only=True):
-    """The limits of one scope; 0 means no limit."""
-
-    tokens: int = 0
-    usd: float = 0.0
-    seconds: float = 0.0
 
 
 class Left(Struct, frozen=True, kw_only=True):
@@ -87,41 +79,44 @@ class Left(Struct, frozen=True, kw_only=True):
     bounds: tuple[str, str, str] = ("", "", "")  #: the settings that limit tokens, dollars and time
 
 
-class UsedUp(Struct, frozen=True, kw_only=True):
+class UsedUp(Struct, frozen=True):
     """Nothing may be started any more."""
 
-    scope: str
     why: str
 
 
-class GivenOut(Struct, frozen=True, kw_only=True):
+class GivenOut(Struct, frozen=True):
     """The rest is reserved for running agents; what they do not use becomes free."""
 
-    scope: str
     why: str
 
 
-#: Each measure with its name in the settings.
-_MEASURES = (("tokens", "tokens"), ("usd", "usd"), ("seconds", "wall"))
+#: Each measure with its name in the settings, and how its amounts are shown.
+_MEASURES: tuple[tuple[str, str, Callable[[float, float], str]], ...] = (
+    ("tokens", "tokens", lambda used, limit: f"{used} of {limit} tokens"),
+    ("usd", "usd", lambda used, limit: f"${used:.2f} of ${limit:.2f}"),
+    ("seconds", "wall", lambda used, limit: f"{in_words(used)} of {in_words(limit)}"),
+)
 
 
 def left(
-    budgets: Mapping[str, Budget], spent: Mapping[str, Cost], given: Mapping[str, Cost] | None = None
+    budgets: Mapping[str, Cost], spent: Mapping[str, Cost], given: Mapping[str, Cost] | None = None
 ) -> Left | UsedUp | GivenOut:
     """What is left for the next dispatch; `given` is what running agents may still use, by scope."""
-    rests: dict[str, list[tuple[float, str]]] = {measure: [] for measure, _ in _MEASURES}
+    rests: dict[str, tuple[float, str]] = {}
     waits: GivenOut | None = None
     for scope, budget in budgets.items():
         used = spent.get(scope, Cost())
         if why := _used_up(scope, budget, used):
-            return UsedUp(scope=scope, why=f"the {scope}'s budget is used up: {why}")
+            return UsedUp(f"the {scope}'s budget is used up: {why}")
         used = used.plus((given or {}).get(scope, Cost()))
         if why := _used_up(scope, budget, used):
-            waits = GivenOut(scope=scope, why=f"the rest of the {scope}'s budget, which running agents may use: {why}")
-        for measure, name in _MEASURES:
+            waits = GivenOut(f"the rest of the {scope}'s budget, which running agents may use: {why}")
+        for measure, name, _ in _MEASURES:
             if limit := getattr(budget, measure):
-                rests[measure].append((limit - getattr(used, measure), _setting(scope, name)))
-    tokens, usd, seconds = (min(rests[measure], default=(0, "")) for measure, _ in _MEASURES)
+                rest = (limit - getattr(used, measure), _setting(scope, name))
+                rests[measure] = min(rest, rests.get(measure, rest))
+    tokens, usd, seconds = (rests.get(measure, (0, "")) for measure, _, _ in _MEASURES)
     bounds = (tokens[1], usd[1], seconds[1])
     return waits or Left(tokens=int(tokens[0]), usd=float(usd[0]), seconds=float(seconds[0]), bounds=bounds)
 
@@ -130,11 +125,9 @@ def _setting(scope: str, name: str) -> str:
     return f"limits.{name}" if scope == "dispatch" else f"limits.{scope}_{name}"
 
 
-def _used_up(scope: str, budget: Budget, used: Cost) -> str:
-    if budget.tokens and used.tokens >= budget.tokens:
-        return f"{used.tokens} of {budget.tokens} tokens ({_setting(scope, 'tokens')})"
-    if budget.usd and used.usd >= budget.usd:
-        return f"${used.usd:.2f} of ${budget.usd:.2f} ({_setting(scope, 'usd')})"
-    if budget.seconds and used.seconds >= budget.seconds:
-        return f"{in_words(used.seconds)} of {in_words(budget.seconds)} ({_setting(scope, 'wall')})"
+def _used_up(scope: str, budget: Cost, used: Cost) -> str:
+    for measure, name, shown in _MEASURES:
+        limit, amount = getattr(budget, measure), getattr(used, measure)
+        if limit and amount >= limit:
+            return f"{shown(amount, limit)} ({_setting(scope, name)})"
     return ""

@@ -5,18 +5,21 @@ This includes when a usage limit resets: most programs say so in a sentence only
 
 from __future__ import annotations
 
+import contextlib
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.run.dispatch import Ending
 from runplan.run.usage import Trouble, TroubleKind
+from runplan.times import zone as zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from datetime import tzinfo
 
     from runplan.run.dispatch import Outcome
@@ -138,9 +141,14 @@ class Profile(Struct, frozen=True, kw_only=True):
     zone: tzinfo | None = None  #: of the clock times it names; UTC when unknown
 
 
+#: The ending of a process that runplan stopped or lost, and its words.
+_STOPPED = {
+    Ending.BUDGET: AgentEnding(kind=EndingKind.BUDGET),
+    Ending.CONTEXT: AgentEnding(kind=EndingKind.CONTEXT),
+    Ending.ENDED: AgentEnding(kind=EndingKind.KILLED, words="ended on request"),
+    Ending.LOST: AgentEnding(kind=EndingKind.KILLED, words="lost together with its shim"),
+}
 _CLOCKS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
-_LIMITS = {Ending.BUDGET: EndingKind.BUDGET, Ending.CONTEXT: EndingKind.CONTEXT}
-_GONE = {Ending.ENDED: "ended on request", Ending.LOST: "lost together with its shim"}
 #: An agent that waited for its provider because of one of these is not blamed for its silence.
 _EXCUSES = (TroubleKind.LIMIT, TroubleKind.OVERLOADED, TroubleKind.AUTH)
 #: After these an earlier limit can still be the cause.
@@ -153,12 +161,10 @@ _SIGNAL_CODES = (130, 137, 143)
 def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
     """How the agent's work ended."""
     tally = outcome.tally
+    if outcome.ending in _STOPPED:
+        return _STOPPED[outcome.ending]
     if outcome.ending in _CLOCKS:
-        return _stopped(outcome, profile)
-    if outcome.ending in _LIMITS:
-        return AgentEnding(kind=_LIMITS[outcome.ending])
-    if outcome.ending in _GONE:
-        return AgentEnding(kind=EndingKind.KILLED, words=_GONE[outcome.ending])
+        return _out_of_time(outcome, profile)
     if outcome.ending is Ending.MISSING:
         return AgentEnding(kind=EndingKind.SETUP, words=_line(outcome.message))
     if tally.finished is not None and tally.finished.ok:
@@ -179,18 +185,15 @@ def quoted(ending: AgentEnding, outcome: Outcome, profile: Profile) -> str:
     return error or ("" if ending.words in bare else ending.words)
 
 
-def _stopped(outcome: Outcome, profile: Profile) -> AgentEnding:
-    """Ended by a wall or silence limit; the provider is to blame when the agent waited for it."""
+def _out_of_time(outcome: Outcome, profile: Profile) -> AgentEnding:
+    """Stopped by a wall or silence limit; the provider is to blame when the agent waited for it."""
     waiting, candidates = outcome.tally.waiting, []
     if waiting:
         candidates = [trouble(waiting), *outcome.tally.troubles[-1:]]
     elif profile.answers:  # some programs report a wait only on standard error
         candidates = [trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]]
-    for each in candidates:
-        if each.kind in _EXCUSES:
-            resets = _resets(each.words, outcome, profile)
-            return AgentEnding(kind=EndingKind(each.kind), words=_line(each.words), resets=resets)
-    return AgentEnding(kind=_CLOCKS[outcome.ending])
+    excuse = next((each for each in candidates if each.kind in _EXCUSES), None)
+    return _ending(excuse, outcome, profile) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
 
 
 def _finished(outcome: Outcome, profile: Profile) -> AgentEnding:
@@ -216,20 +219,13 @@ def _troubled(outcome: Outcome, profile: Profile) -> AgentEnding:
     known = [each for each in troubles if each.kind is not TroubleKind.UNKNOWN]
     if not known:
         return AgentEnding(kind=EndingKind.CRASHED, words=_line(troubles[-1].words))
-    last = known[-1]
-    limits = [each for each in known if each.kind is TroubleKind.LIMIT]
-    resets = _limit_resets(limits, outcome, profile) if last.kind in _AFTER_LIMIT else None
-    if resets is not None:  # the final error of a limit is often only a refused request
-        last = limits[-1]
-    return AgentEnding(kind=EndingKind(last.kind), words=_line(last.words), resets=resets)
-
-
-def _limit_resets(limits: list[Trouble], outcome: Outcome, profile: Profile) -> float | None:
-    given = (each.resets for each in reversed(limits) if each.resets is not None)
-    for when in given:
-        if not outcome.ended_at or outcome.ended_at < when <= outcome.ended_at + FARTHEST_S:
-            return when
-    return _first(_resets(each.words, outcome, profile) for each in reversed(limits))
+    if known[-1].kind in _AFTER_LIMIT:  # the final error of a limit is often only a refused request
+        limits = [each for each in reversed(known) if each.kind is TroubleKind.LIMIT]
+        limits.sort(key=lambda each: each.resets is None)  # a time in a field before one in words
+        endings = (_ending(each, outcome, profile) for each in limits)
+        if lasting := next((each for each in endings if each.resets is not None), None):
+            return replace(lasting, words=_line(max(limits, key=known.index).words))
+    return replace(_ending(known[-1], outcome, profile), resets=None)
 
 
 def _unfinished(outcome: Outcome, profile: Profile) -> AgentEnding:
@@ -245,17 +241,26 @@ def _unfinished(outcome: Outcome, profile: Profile) -> AgentEnding:
 
 
 def _failed(outcome: Outcome, profile: Profile) -> AgentEnding:
-    words, resets = _line(outcome.error) or _exit(outcome), _resets(outcome.error, outcome, profile)
+    """It ended with an error code. Of a command's own words only a usage limit is believed."""
+    words = _line(outcome.error) or _exit(outcome)
     if kind := profile.codes.get(outcome.code or 0):
-        return AgentEnding(kind=kind, words=words, resets=resets)
+        return AgentEnding(kind=kind, words=words, resets=_resets(outcome.error, outcome, profile))
     if outcome.code in _SIGNAL_CODES:
         return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
-    # Paragraphs before the last one are warnings.
-    last = re.split(r"\n\s*\n", outcome.error.strip())[-1][-_LONGEST_WORDS:]
-    found = kind_of(last) if profile.answers else TroubleKind.UNKNOWN
-    if found is TroubleKind.UNKNOWN:
-        return AgentEnding(kind=EndingKind.CRASHED, words=words)
-    return AgentEnding(kind=EndingKind(found), words=words, resets=resets)
+    for text in (outcome.error,) if profile.answers else (outcome.error, outcome.message):
+        last = re.split(r"\n\s*\n", text.strip())[-1][-_LONGEST_WORDS:]  # paragraphs before it are warnings
+        found = kind_of(last)
+        if found is TroubleKind.LIMIT or (profile.answers and found is not TroubleKind.UNKNOWN):
+            return _ending(Trouble(kind=found, words=text), outcome, profile)
+    return AgentEnding(kind=EndingKind.CRASHED, words=words)
+
+
+def _ending(cause: Trouble, outcome: Outcome, profile: Profile) -> AgentEnding:
+    """The ending by this trouble, with the time that it or its words name."""
+    now, resets = outcome.ended_at, cause.resets
+    if resets is None or (now and not now < resets <= now + FARTHEST_S):
+        resets = _resets(cause.words, outcome, profile)
+    return AgentEnding(kind=EndingKind(cause.kind), words=_line(cause.words), resets=resets)
 
 
 def _resets(words: str, outcome: Outcome, profile: Profile) -> float | None:
@@ -268,10 +273,6 @@ def _exit(outcome: Outcome) -> str:
 
 def _line(words: str) -> str:
     return " ".join(words[-_LONGEST_WORDS:].split())
-
-
-def _first(found: Iterable[float | None]) -> float | None:
-    return next((each for each in found if each is not None), None)
 
 
 # --- when a limit resets ---------------------------------------------------------------------------------------
@@ -308,31 +309,19 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
 
     `now` is when the words were printed; `zone` is that of clock times without one.
     """
-    text = words[-_LONGEST:]
-    readers = (
-        _from_epoch(text),
-        _from_iso(text, zone or UTC),
-        _from_clock(text, now, zone or UTC),
-        _from_span(text, now),
-    )
-    return _first(each for each in readers if each is not None and now <= each <= now + FARTHEST_S)
+    text, zone = words[-_LONGEST:], zone or UTC
+    epoch = _EPOCH.search(text)
+    found = (float(epoch[1]) if epoch else None, _from_iso(text, zone), _from_clock(text, now, zone))
+    return next((each for each in (*found, _from_span(text, now)) if each and now <= each <= now + FARTHEST_S), None)
 
 
 def reset_header(headers: Mapping[str, object], *, now: float) -> float | None:
     """The same from the headers of a response; a wait of zero counts as none."""
     known = {name.lower(): str(value).strip()[:100] for name, value in headers.items()}
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        wait = _number(known.get(name, "")) * unit
-        if 0 < wait <= FARTHEST_S:
-            return now + wait
-    resets = (value for name, value in sorted(known.items()) if "ratelimit" in name and name.endswith("reset"))
-    moments = (_number(value) or _from_iso(value, UTC) for value in resets)
-    return _first(each for each in moments if each is not None and now < each <= now + FARTHEST_S)
-
-
-def _from_epoch(text: str) -> float | None:
-    found = _EPOCH.search(text)
-    return float(found[1]) if found else None
+    waits = (now + _number(known.get("retry-after-ms", "")) / 1000, now + _number(known.get("retry-after", "")))
+    resets = [value for name, value in sorted(known.items()) if "ratelimit" in name and name.endswith("reset")]
+    moments = (*waits, *(_number(value) or _from_iso(value, UTC) for value in resets))
+    return next((each for each in moments if each and now < each <= now + FARTHEST_S), None)
 
 
 def _from_iso(text: str, zone: tzinfo) -> float | None:
@@ -351,8 +340,7 @@ def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
     found = _CLOCK.search(text)
     if found is None or (found["half"] is None and found["minute"] is None):
         return None
-    named = found["zone"] or found["utc"]
-    there = _zone(named) if named else zone
+    there = _zone(found["zone"]) if found["zone"] else UTC if found["utc"] else zone
     hour, minute = _hour(int(found["hour"]), found["half"]), int(found["minute"] or 0)
     if there is None or hour is None or minute > 59:
         return None
@@ -396,14 +384,9 @@ def _hour(hour: int, half: str | None) -> int | None:
 
 
 def _zone(name: str) -> tzinfo | None:
-    if name.upper() in ("UTC", "GMT", "Z"):
-        return UTC
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # slow to import, and rarely needed
-
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return None
+    with contextlib.suppress(LookupError, ValueError, OSError):
+        return UTC if name.upper() in ("UTC", "GMT", "Z") else zone_of(name)
+    return None
 
 
 def _number(text: str) -> float:

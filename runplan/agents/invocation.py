@@ -139,7 +139,7 @@ class Agents:
         agent = agent_of(self._settings.agent(name).kind)
         return Profile(
             closes=agent.closes,
-            answers=agent.is_known,
+            answers=bool(agent.program),
             writes=role in WRITERS,
             takes_messages=role in WRITERS and agent.takes_messages,
             codes=agent.codes,
@@ -172,7 +172,7 @@ def uses_own(table: AgentTable, caller: Mapping[str, str]) -> bool:
 def account_of(table: AgentTable, caller: Mapping[str, str]) -> Account | None:
     """The login, address, model and bill of an agent; None for a user's own command."""
     agent = agent_of(table.kind)
-    if not agent.is_known:
+    if not agent.program:
         return None
     found = agent.account(table, caller, own=uses_own(table, caller))
     return replace(found, address=redacted(found.address))
@@ -204,7 +204,7 @@ def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
     env = agent_environment(caller, keep=(), settings={})
     program, *rest = agent.command(table) or ("",)
     path = shutil.which(program, path=env.get("PATH", os.defpath))
-    if not agent.is_known or not agent.version_args or path is None:
+    if not agent.program or not agent.version_args or path is None:
         return ""
     return _version((path, *rest, *agent.version_args), tuple(env.items()), os.stat(path).st_mtime_ns)  # noqa: PTH116
 

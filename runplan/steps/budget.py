@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.agents.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
+from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left
 from runplan.agents.endings import FARTHEST_S, EndingKind
 from runplan.run.dispatch import MAX_OVERLOADS, Ending
 from runplan.run.events import (
@@ -49,17 +49,17 @@ def allowance(context: RunContext, *, role: str, phase: str) -> Left | Paused | 
     limits, store = context.settings.limits, context.store
     wall_s, wall = limits.wall_of(role)
     budgets = {
-        "dispatch": Budget(tokens=limits.tokens, usd=limits.usd, seconds=wall_s),
-        "phase": Budget(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
-        "plan": Budget(tokens=limits.plan_tokens, usd=limits.plan_usd, seconds=limits.plan_wall_s),
-        "day": Budget(tokens=limits.day_tokens, usd=limits.day_usd, seconds=limits.day_wall_s),
+        "dispatch": Cost(tokens=limits.tokens, usd=limits.usd, seconds=wall_s),
+        "phase": Cost(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
+        "plan": Cost(tokens=limits.plan_tokens, usd=limits.plan_usd, seconds=limits.plan_wall_s),
+        "day": Cost(tokens=limits.day_tokens, usd=limits.day_usd, seconds=limits.day_wall_s),
     }
     usage: dict[str, tuple[Cost, Cost]] = {}
-    if budgets["phase"] != Budget() or budgets["plan"] != Budget():
+    if budgets["phase"] != Cost() or budgets["plan"] != Cost():
         of_plan = store.facts(DispatchStarted, plan=context.plan), store.facts(DispatchEnded, plan=context.plan)
         usage["plan"] = _usage(context, *of_plan)
         usage["phase"] = _usage(context, *of_plan, phase=phase)
-    if budgets["day"] != Budget():
+    if budgets["day"] != Cost():
         midnight = _midnight(context)
         since = iso(midnight - EARLIER)
         of_day = store.facts(DispatchStarted, since=since), store.facts(DispatchEnded, since=since)

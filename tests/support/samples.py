@@ -101,7 +101,7 @@ def outcome_of(
 
 def profile(cli: str, *, writes: bool = True) -> Profile:
     agent = agent_of(cli)
-    return Profile(closes=agent.closes, answers=agent.is_known, writes=writes, codes=agent.codes, zone=UTC)
+    return Profile(closes=agent.closes, answers=bool(agent.program), writes=writes, codes=agent.codes, zone=UTC)
 
 
 def ending(cli: str, found: Outcome, *, writes: bool = True) -> AgentEnding:

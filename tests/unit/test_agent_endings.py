@@ -225,7 +225,24 @@ def test_tool_output_does_not_explain_a_crash(cli: str) -> None:
     assert ending(cli, outcome_of(cli, stream(TOOL, TOOL_OUTPUT), code=1)).kind == "crashed"
 
 
-def test_a_plain_commands_standard_error_is_not_read() -> None:
+@pytest.mark.parametrize(
+    ("code", "message", "error", "ends"),
+    [
+        (1, "", "warning: x\n\nYou've hit your usage limit. Try again in 2 hours.", ("limit", THEN + 7_200.0)),
+        (1, "Claude AI usage limit reached|%d" % (THEN + 60), "", ("limit", THEN + 60.0)),
+        (1, "The daily limit is in limits.py.\n\nI could not finish.", "", ("crashed", None)),
+        (0, "You've hit your usage limit.", "", ("success", None)),
+    ],
+)
+def test_a_usage_limit_is_all_that_is_believed_of_a_failed_command(
+    code: int, message: str, error: str, ends: tuple[str, float | None]
+) -> None:
+    said = Outcome(ending=Ending.EXITED, code=code, signal=None, message=message, error=error, ended_at=float(THEN))
+    found = judge(said, Profile())
+    assert (found.kind, found.resets) == ends
+
+
+def test_another_error_of_a_command_is_not_read() -> None:
     said = Outcome(ending=Ending.EXITED, code=1, signal=None, message="x", error="rate limit, 401 unauthorized")
     assert judge(said, Profile()).kind == "crashed"
     assert judge(said, Profile(answers=True)).kind == "auth"

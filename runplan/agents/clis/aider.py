@@ -48,10 +48,9 @@ class Aider(ProviderAgent):
     fixed: ClassVar = {"COLUMNS": "4000"}
     private: ClassVar = {"HOME": ""}
 
-    def argv(self, task: Task) -> tuple[str, ...]:
+    def arguments(self, task: Task) -> tuple[str, ...]:
         role = () if task.writes else ("--dry-run", "--read", DIFF_FILE)
         return (
-            *self.command(task.table),
             *("--message-file", str(task.prompt)),
             *_BASE,
             *role,

@@ -57,6 +57,7 @@ _IGNORED = ("status", "task_started", "task_updated", "task_notification", "task
 
 class Claude(Agent):
     program = "claude"
+    prints_json = True
     rank = 1
     keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
     addresses = ("ANTHROPIC_BASE_URL",)
@@ -74,12 +75,12 @@ class Claude(Agent):
     }
     private: ClassVar = {"CLAUDE_CONFIG_DIR": "claude", "CLAUDE_CODE_TMPDIR": "tmp"}
 
-    def argv(self, task: Task) -> tuple[str, ...]:
+    def arguments(self, task: Task) -> tuple[str, ...]:
         base = ("-p", "--output-format", "stream-json", "--verbose")
         hearing = ("--input-format", "stream-json") if task.takes_messages else ()
         role = _WRITING if task.writes else _READING
         limit = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
-        return (*self.command(task.table), *base, *hearing, *role, *_ISOLATED, *limit, *task.options("--model"))
+        return (*base, *hearing, *role, *_ISOLATED, *limit, *task.options("--model"))
 
     def message(self, text: str) -> bytes:
         """A user message. While it works it reads one after the running tool."""

@@ -29,6 +29,7 @@ _CHOICES = ("model_provider", "openai_base_url", "cli_auth_credentials_store")
 
 class Codex(Agent):
     program = "codex"
+    prints_json = True
     rank = 2
     keys = ("OPENAI_API_KEY", "CODEX_API_KEY")
     addresses = ("OPENAI_BASE_URL",)
@@ -37,11 +38,11 @@ class Codex(Agent):
     stop_signal = signal.SIGINT
     private: ClassVar = {"CODEX_HOME": "codex"}
 
-    def argv(self, task: Task) -> tuple[str, ...]:
+    def arguments(self, task: Task) -> tuple[str, ...]:
         # As root its own sandbox cannot be made inside another one, where it is not needed.
         is_free = task.writes or task.sandboxed
         role = ("--dangerously-bypass-approvals-and-sandbox",) if is_free else ("-s", "read-only")
-        return (*self.command(task.table), *_BASE, *role, *task.options("-m"), "-")
+        return (*_BASE, *role, *task.options("-m"), "-")
 
     def names(self, task: Task) -> tuple[str, ...]:
         key = "" if task.home else _provider(_config(task.caller)).get("env_key")

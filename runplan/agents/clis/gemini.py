@@ -23,6 +23,7 @@ _DENIED = ("policy_violation", "permission_denied")
 
 class Gemini(Agent):
     program = "gemini"
+    prints_json = True
     rank = 3
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     addresses = ("GOOGLE_GEMINI_BASE_URL",)
@@ -44,9 +45,9 @@ class Gemini(Agent):
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
     private: ClassVar = {"GEMINI_CLI_HOME": ""}
 
-    def argv(self, task: Task) -> tuple[str, ...]:
+    def arguments(self, task: Task) -> tuple[str, ...]:
         mode = ("--approval-mode", "yolo" if task.writes else "plan")
-        return (*self.command(task.table), "--skip-trust", "-o", "stream-json", *mode, *task.options("-m"))
+        return ("--skip-trust", "-o", "stream-json", *mode, *task.options("-m"))
 
     def files(self, task: Task) -> dict[Path, str]:
         return {task.home / ".gemini" / "settings.json": json.dumps(_SETTINGS)} if task.home else {}

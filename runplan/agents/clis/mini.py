@@ -51,7 +51,7 @@ class Mini(ProviderAgent):
     }
     private: ClassVar = {"MSWEA_GLOBAL_CONFIG_DIR": "mini"}
 
-    def argv(self, task: Task) -> tuple[str, ...]:
+    def arguments(self, task: Task) -> tuple[str, ...]:
         base = ("-y", "--exit-immediately", "-o", str(task.own / TRAJECTORY))
         # It reports dollars only at its end, so it has to enforce the limit itself.
         limit = ("--cost-limit", f"{task.usd:.4f}") if task.usd else ()
@@ -60,7 +60,7 @@ class Mini(ProviderAgent):
             prompt = (
                 f"Your task is in the file {task.prompt}. Read all of it, in pieces if need be, and do what it says."
             )
-        return (*self.command(task.table), *base, *limit, *task.options("-m"), "-t", prompt)
+        return (*base, *limit, *task.options("-m"), "-t", prompt)
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
@@ -68,7 +68,7 @@ class Mini(ProviderAgent):
     def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
         """Its configuration holds variables; the caller's override them. It does not work without a model."""
         seen = {**_settings(caller), **caller} if own else caller
-        found = self.account_by_variables(table, seen, own=False)
+        found = super().account(table, seen, own=False)
         has_model = table.model or seen.get("MSWEA_MODEL_NAME") or any(arg.startswith(_CHOOSES) for arg in table.args)
         return found if has_model else replace(found, lacks="has no model, and does not work without one")
 

@@ -33,6 +33,7 @@ _DENIED = "rule which prevents"
 
 class OpenCode(ProviderAgent):
     program = "opencode"
+    prints_json = True
     rank = 4
     keys = ("OPENCODE_API_KEY", *provider_keys())
     fixed: ClassVar = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
@@ -50,10 +51,10 @@ class OpenCode(ProviderAgent):
     def names(self, task: Task) -> tuple[str, ...]:
         return (*self.keys_for(task.table.model), *super().names(task))
 
-    def argv(self, task: Task) -> tuple[str, ...]:
+    def arguments(self, task: Task) -> tuple[str, ...]:
         # Its `--agent plan` can still commit through bash: the configuration denies that to readers.
         role = ("--auto",) if task.writes else ()
-        return (*self.command(task.table), "run", "--format", "json", *role, *task.options("-m"))
+        return ("run", "--format", "json", *role, *task.options("-m"))
 
     def environment(self, task: Task) -> dict[str, str]:
         return super().environment(task) | {"OPENCODE_CONFIG": str(task.directory / "opencode.json")}

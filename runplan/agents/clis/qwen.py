@@ -39,11 +39,11 @@ class Qwen(Agent):
     fixed: ClassVar = {"QWEN_CODE_NO_RELAUNCH": "true"}
     private: ClassVar = {"HOME": ""}
 
-    def argv(self, task: Task) -> tuple[str, ...]:
+    def arguments(self, task: Task) -> tuple[str, ...]:
         mode = ("--approval-mode", "yolo" if task.writes else "plan")
         # Without a key it uses the login it knows.
         auth = ("--auth-type", "openai") if task.keyed else ()
-        return (*self.command(task.table), *auth, "-o", "stream-json", *mode, *task.options("-m"))
+        return (*auth, "-o", "stream-json", *mode, *task.options("-m"))
 
     def environment(self, task: Task) -> dict[str, str]:
         own = {} if task.home else {"QWEN_CODE_SYSTEM_SETTINGS_PATH": str(_settings(task))}

@@ -90,7 +90,7 @@ def _role_agent(root: Path, agents: AgentsSettings, role: str, name: str, env: M
 
 def known_agents() -> tuple[str, ...]:
     """The agents whose programs can be looked for, in the order they are suggested."""
-    known = {kind: agent_of(kind) for kind in kinds() if agent_of(kind).is_known}
+    known = {kind: agent_of(kind) for kind in kinds() if agent_of(kind).program}
     return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
 
 
