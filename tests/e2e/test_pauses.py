@@ -137,25 +137,6 @@ def test_diff_shows_the_pending_change_and_its_evidence(project: Project) -> Non
     assert named in yes.err
 
 
-def test_diff_uses_the_pager_of_git_at_a_terminal(project: Project) -> None:
-    assert project.start("1").code == 4
-    project.repo.git("config", "core.pager", "sed s/^/paged:/")
-    assert b"paged:+++ b/1.txt" in at_terminal(project)
-    assert b"mine:+++ b/1.txt" in at_terminal(project, GIT_PAGER="sed s/^/mine:/")
-    assert "paged:" not in project.runplan("diff", "X").out, "it is no terminal"
-
-
-def at_terminal(project: Project, **env: str) -> bytes:
-    """The output of `runplan diff` at a terminal."""
-    ours, theirs = pty.openpty()
-    running = subprocess.Popen([RUNPLAN, "diff", "X"], cwd=project.path, env=project.env | env, stdout=theirs)
-    os.close(theirs)
-    with open(ours, "r+b", buffering=0) as terminal:
-        seen = read_until(terminal.fileno(), b"")
-    assert running.wait(timeout=60) == 0
-    return seen
-
-
 def test_a_pending_change_survives_a_new_start_and_lands_with_auto(project: Project) -> None:
     assert project.start("1").code == 4
     again = project.start("1")

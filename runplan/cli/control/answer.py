@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from runplan.settings.schema import GateTable
 
 SHORT = 12  #: digits of an id
-_COMMAND_NOT_FOUND = 127
 
 
 # --- diff -------------------------------------------------------------------------------------------------
@@ -48,7 +44,7 @@ def _run_diff(args: argparse.Namespace) -> Exit:
         if args.json:
             print(escaped(json.dumps(view, ensure_ascii=False)))
         else:
-            _show(at, plain(_text(view)))
+            print(plain(_text(view)), end="")
     return Exit.DONE
 
 
@@ -148,25 +144,6 @@ def _gate(gate: dict[str, Any]) -> str:
     return f"  {gate['command']} on tree {gate['tree'][:SHORT]}: {ending}; {gate['result']}"
 
 
-def _show(at: RepositoryContext, text: str) -> None:
-    """Print the text; on a terminal in the pager that git would use."""
-    pager = ""
-    if sys.stdout.isatty():
-        pager = at.env.get("GIT_PAGER") or at.repository.git.text("var", "GIT_PAGER")
-    if pager in ("", "cat") or not _paged(pager, text, {"LESS": "FRX", "LV": "-c", **at.env}):
-        print(text, end="")
-
-
-def _paged(pager: str, text: str, env: dict[str, str]) -> bool:
-    """Show the text in the pager; False when there is no such program."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's
-    try:
-        ran = subprocess.run(["/bin/sh", "-c", pager], input=text.encode("utf-8", "replace"), env=env, check=False)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return ran.returncode != _COMMAND_NOT_FOUND
-
-
 # --- approve, reject --------------------------------------------------------------------------------------
 
 
@@ -219,7 +196,7 @@ VERBS = {
         run=_run_diff,
         arguments=_diff_arguments,
         EXAMPLES="""\
-  runplan diff plans/X.md         checks, verdict, findings and diff; in a pager on a terminal
+  runplan diff plans/X.md         checks, verdict, findings and diff
   runplan diff X 2                one of several phases that wait
   runplan diff X --json           the same for a script""",
     ),

@@ -22,11 +22,9 @@ from runplan.errors import (
     Fenced,
     Interrupted,
     JournalDamaged,
-    NotFound,
     RefusedEarly,
     SettingsError,
     Unreachable,
-    UsageError,
 )
 from runplan.landing import modes
 from runplan.plan.model import parse
@@ -61,7 +59,7 @@ def prepared(
     at = with_landing(at, words)
     if already := _already_running(at, plan_word, words):
         return already
-    complete_landings(at, plan_word)
+    complete_landings(at)
     at = with_target_settings(at, words, like=like)
     request = request_for(at, plan_word, words)
     if isinstance(request, str):
@@ -109,20 +107,11 @@ def with_landing(at: RepositoryContext, words: Sequence[str]) -> RepositoryConte
     return at.with_landing(options.landing)
 
 
-def complete_landings(at: RepositoryContext, plan_word: str) -> None:
+def complete_landings(at: RepositoryContext) -> None:
     """Complete interrupted landings, and refuse a target that cannot be landed on."""
-    try:
-        for note in settle_lost_landings(at):
-            progress.warn(note)
-        require_landable(at)
-    except JournalDamaged:
-        raise
-    except Unreachable:
-        path = None
-        with contextlib.suppress(NotFound, UsageError):
-            path = contexts.plan_path(at, plan_word)
-        with retry_hint(path) if path and interrupted_run(at, path) else contextlib.nullcontext():
-            raise
+    for note in settle_lost_landings(at):
+        progress.warn(note)
+    require_landable(at)
 
 
 def with_target_settings(

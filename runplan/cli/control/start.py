@@ -199,7 +199,7 @@ def _run_undo(args: argparse.Namespace) -> Exit:
 def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     """Revert the phase in this process, with the landing mode of the plan."""
     at = at.for_plan(path)
-    prepare.complete_landings(at, path)
+    prepare.complete_landings(at)
     blob = at.repository.git.blob(at.tip(), path)
     plan = parse(committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
     found, store = prepare.unfinished(at, path), at.store()
