@@ -229,7 +229,7 @@ def test_tool_output_does_not_explain_a_crash(cli: str) -> None:
     ("code", "message", "error", "ends"),
     [
         (1, "", "warning: x\n\nYou've hit your usage limit. Try again in 2 hours.", ("limit", THEN + 7_200.0)),
-        (1, "Claude AI usage limit reached|%d" % (THEN + 60), "", ("limit", THEN + 60.0)),
+        (1, f"Claude AI usage limit reached|{THEN + 60}", "", ("limit", THEN + 60.0)),
         (1, "The daily limit is in limits.py.\n\nI could not finish.", "", ("crashed", None)),
         (0, "You've hit your usage limit.", "", ("success", None)),
     ],
