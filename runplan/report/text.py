@@ -106,6 +106,7 @@ class VerdictLine(Struct, frozen=True, kw_only=True):
     verifier: str
     tree: str  #: the tree the verifier saw
     landed_tree: str  #: the landed code tree; differs when only the base changed
+    is_final: bool = False  #: of all phases of the plan together
 
 
 class PhaseAccount(Struct, frozen=True, kw_only=True):
@@ -120,7 +121,7 @@ class PhaseAccount(Struct, frozen=True, kw_only=True):
     commits: tuple[CommitLine, ...]
     items: tuple[ItemLine, ...]
     gates: tuple[GateLine, ...]  #: empty when the project has no tests
-    verdict: VerdictLine
+    verdicts: tuple[VerdictLine, ...]
     warnings: tuple[str, ...] = ()
 
 
@@ -242,7 +243,7 @@ def _items(items: tuple[ItemLine, ...]) -> str:
 
 def _verification(account: PhaseAccount) -> list[str]:
     lines = [_gate(gate) for gate in account.gates] or [f"- {NO_TESTS}"]
-    lines.append(_verdict(account.verdict))
+    lines += [_verdict(verdict) for verdict in account.verdicts]
     lines += [f"- Warning: {inline(shortened(warning, LONGEST_DETAIL))}" for warning in account.warnings[:MOST]]
     return [*lines, *_more(len(account.warnings))]
 
@@ -254,7 +255,8 @@ def _gate(gate: GateLine) -> str:
 
 
 def _verdict(verdict: VerdictLine) -> str:
-    said = f"- Verdict: pass by {code(verdict.verifier)} on tree {code(verdict.tree)}"
+    of_all = " on all phases" if verdict.is_final else ""
+    said = f"- Verdict{of_all}: pass by {code(verdict.verifier)} on tree {code(verdict.tree)}"
     if verdict.tree == verdict.landed_tree:
         return said
     return f"{said}, carried over to tree {code(verdict.landed_tree)} (the same patch)"

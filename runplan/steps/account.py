@@ -14,7 +14,7 @@ from runplan.text import command
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from runplan.run.events import BaselineKnown, GateJudged
@@ -29,12 +29,12 @@ LINES_SHOWN = 20  #: lines of it in the report
 LONGEST_LINE = 300
 
 
-def phase_account(state: RunState, context: RunContext) -> report.PhaseAccount:
-    """A phase that is about to land."""
+def phase_account(state: RunState, context: RunContext, audited: Sequence[str] = ()) -> report.PhaseAccount:
+    """A phase that is about to land; `audited` are the remarks on a plan that is complete with it."""
     phase = phase_of(state)
     assert phase.lease is not None
     assert phase.candidate is not None
-    assert phase.verdict is not None
+    assert phase.verdicts
     texts = dict(phase.read.items)
     status, fixes = "Completed (verified, landed)", phase.cycle - 1
     return report.PhaseAccount(
@@ -47,13 +47,16 @@ def phase_account(state: RunState, context: RunContext) -> report.PhaseAccount:
         commits=tuple(_commit_line(context, oid) for oid in phase.candidate.commits),
         items=tuple(
             report.ItemLine(id=item, text=texts.get(item, ""), passed=passed, evidence=evidence)
-            for item, passed, evidence in phase.verdict.items
+            for item, passed, evidence in phase.verdicts[0].items
         ),
         gates=tuple(_gates(phase, context.settings.checks)),
-        verdict=report.VerdictLine(
-            verifier=phase.verdict.agent, tree=phase.verdict.tree, landed_tree=phase.candidate.tree
+        verdicts=tuple(
+            report.VerdictLine(
+                verifier=one.agent, tree=one.tree, landed_tree=phase.candidate.tree, is_final=bool(one.scope)
+            )
+            for one in phase.verdicts
         ),
-        warnings=(*state.warnings, *phase.warnings, *_settings_warning(state, context)),
+        warnings=(*state.warnings, *phase.warnings, *_settings_warning(state, context), *audited),
     )
 
 

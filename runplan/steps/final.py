@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.checks.completion import parent_gate
+from runplan.checks.completion import audit, parent_gate
 from runplan.names import requires_ref
 from runplan.plan.model import Status, parse
 from runplan.run.events import FinalVerificationDue, Landed, LandingStarted, Paused
@@ -17,10 +17,12 @@ from runplan.times import iso
 
 if TYPE_CHECKING:
     from runplan.agents.prompts import Brief
-    from runplan.plan.model import Plan
+    from runplan.plan.model import Phase, Plan
     from runplan.run.events import Event, Rows
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
+
+EVERY_PHASE = "all"  #: the phase of the verifier that judges all phases together
 
 
 def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | None:
@@ -55,6 +57,16 @@ def plan_base(phase: PhaseRun, context: RunContext) -> str:
     return first if is_there else phase.candidate.onto
 
 
+def audited(plan: Plan, row: Phase, onto: str, context: RunContext) -> list[str]:
+    """What a person should read before a plan that is complete with this phase counts as done."""
+    if not is_complete_with(plan, row.id):
+        return []
+    done = replace(plan, phases=tuple(replace(one, status=Status.DONE) for one in plan.phases))
+    report = (context.objects.blob(onto, context.report) or b"").decode("utf-8", "replace")
+    found = audit(done, report, report_path=context.report)
+    return [f"completion audit: {one.where}: {one.text}" for one in found]
+
+
 # --- the verification -----------------------------------------------------------------------------------
 
 
@@ -70,7 +82,7 @@ def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> Brief:
     """The whole plan instead of one phase."""
     plan, text = _plan(phase, context)
     items = final_items(phase, context)
-    return replace(brief, phase="all", title=plan.title, text=text, items=items, touches=())
+    return replace(brief, phase=EVERY_PHASE, title=plan.title, text=text, items=items, touches=())
 
 
 def final_changes(phase: PhaseRun, context: RunContext) -> tuple[str, ...]:

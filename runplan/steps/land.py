@@ -20,7 +20,7 @@ from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.steps.account import SHORT, failure_sections, phase_account, undo_account
 from runplan.steps.context import phase_of
-from runplan.steps.final import before_the_end, is_complete_with
+from runplan.steps.final import audited, before_the_end, is_complete_with
 from runplan.text import command
 from runplan.times import iso
 
@@ -117,7 +117,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
         assert phase.candidate is not None
         short = phase.candidate.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
-        sections = [*sections, report.phase_section(phase_account(state, context))]
+        sections = [*sections, report.phase_section(phase_account(state, context, audited(plan, row, onto, context)))]
     is_done = is_complete_with(plan, phase.read.phase)
     if is_done:
         text = tracker.complete(text, path=context.plan, completed=context.iso())

@@ -15,7 +15,7 @@ from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, L
 from runplan.run.events import DispatchEnded, DispatchStarted, Landed, PhaseFailed
 from runplan.steps.budget import Chosen, choose
 from runplan.steps.context import phase_of
-from runplan.steps.final import final_brief, final_changes, plan_base
+from runplan.steps.final import EVERY_PHASE, final_brief, final_changes, plan_base
 from runplan.steps.gates import already_known, command_line
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _agent(
         chosen.agent,
         dispatch=id,
         role=role,
-        phase=phase.read.phase,
+        phase=EVERY_PHASE if action.scope else phase.read.phase,
         attempt=phase.lease.attempt if phase.lease else 1,
         cycle=action.cycle,
         directory=directory,

@@ -45,7 +45,7 @@ PHASE = PhaseAccount(
         GateLine(name="Baseline", command="make test", exit_code=0, tree=OTHER_TREE, result="10 passed, 0 failed"),
         GateLine(name="Gate", command="make test", exit_code=0, tree=TREE, result="12 passed, 0 failed"),
     ),
-    verdict=VerdictLine(verifier="codex", tree=TREE, landed_tree=TREE),
+    verdicts=(VerdictLine(verifier="codex", tree=TREE, landed_tree=TREE),),
 )
 
 FAILURE = FailureAccount(
@@ -104,7 +104,7 @@ def test_the_section_of_a_failure() -> None:
 
 
 def test_a_verdict_from_another_tree_names_both() -> None:
-    carried = replace(PHASE, verdict=VerdictLine(verifier="codex", tree=OTHER_TREE, landed_tree=TREE))
+    carried = replace(PHASE, verdicts=(VerdictLine(verifier="codex", tree=OTHER_TREE, landed_tree=TREE),))
     assert f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)" in phase_section(carried)
 
 

@@ -1,0 +1,133 @@
+"""Several verifiers, the verification across all phases, sign-off, and the parent that holds the end of a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.cli import SETTINGS, Project, a_plan, a_project, fix, set_up, steps, work, writes
+from tests.support.daemons import until_runs_are
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EVERY = "all"  #: the phase of a verifier that judges all of them
+SECOND = """\
+[agents.second]
+kind = "script"
+script = "second.toml"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1", "2")
+
+
+def given(project: Project, kind: str) -> list[dict[str, Any]]:
+    return [body for name, body in project.events() if name == kind]
+
+
+def two_verifiers(project: Project, second: str) -> None:
+    both = SETTINGS.replace('verifier = "robot"', 'verifiers = ["robot", "second"]')
+    project.repo.write("runplan.toml", both + SECOND)
+    project.repo.write("second.toml", second)
+    project.repo.commit("Two verifiers")
+
+
+def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
+    two_verifiers(project, steps("pass_all = true", role="verify"))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    verdicts = given(project, "VerdictGiven")
+    assert [verdict["agent"] for verdict in verdicts] == ["robot", "second"]
+    assert len({verdict["tree"] for verdict in verdicts}) == 1
+    report = project.show("main:reports/plan-x.md")
+    assert "Verdict: pass by `robot`" in report
+    assert "Verdict: pass by `second`" in report
+
+
+def test_the_first_verifier_that_fails_starts_a_fix_and_all_judge_again(project: Project) -> None:
+    two_verifiers(project, steps("fail = ['W1']", role="verify") + steps("pass_all = true", role="verify2"))
+    project.agent(writes("1") + fix('write = "more.txt"\ntext = "x\\n"', 'commit = "More"'))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    verdicts = [(verdict["agent"], verdict["passed"]) for verdict in given(project, "VerdictGiven")]
+    assert verdicts == [("robot", True), ("second", False), ("robot", True), ("second", True)]
+
+
+def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> None:
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    *_, last = given(project, "VerdictGiven")
+    assert (last["scope"], [item[0] for item in last["items"]]) == ("final", ["phase-1", "phase-2"])
+    (begun,) = [body for body in given(project, "DispatchStarted") if body["scope"]]
+    prompt = (project.path / ".git/runplan/dispatch" / begun["id"] / "prompt.md").read_text()
+    assert "## Phase 1 — Step 1" in prompt
+    assert "1.txt" in prompt.partition("## What changed")[2]
+    assert "Verdict on all phases: pass by `robot`" in project.show("main:reports/plan-x.md")
+
+
+@pytest.mark.parametrize("settings", ["", "[run]\nparallel = 2\n"], ids=["in turn", "side by side"])
+def test_a_plan_is_not_complete_while_its_phases_fail_together(project: Project, settings: str) -> None:
+    plan = a_plan("1", "2")
+    for phase in ("1", "2"):
+        plan = plan.replace(
+            f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\nTouches: {phase}.*\n"
+        )
+    judged = steps("fail = ['phase-1']", phase=EVERY, role="verify") + steps(
+        "pass_all = true", phase=EVERY, role="verify2"
+    )
+    mended = "".join(
+        fix(f'write = "{phase}.more"\ntext = "x\\n"', 'commit = "More"', phase=phase) for phase in ("1", "2")
+    )
+    set_up(project, plan=plan, settings=settings, agent=work() + work(phase="2") + mended + judged)
+    if settings:
+        assert project.runplan("start", "X", "finish", "auto").code == 0
+        until_runs_are(project, "done")
+    else:
+        assert project.start("finish", "auto").code == 0
+    finals = [(verdict["scope"], verdict["passed"]) for verdict in given(project, "VerdictGiven") if verdict["scope"]]
+    assert finals == [("final", False), ("final", True)]
+    assert sorted(project.landed()) == ["1", "2", "2"] or sorted(project.landed()) == ["1", "1", "2"]
+    assert "status: complete" in project.show("main:plans/X.md")
+
+
+def test_a_phase_that_asks_for_a_sign_off_waits_for_it_also_with_auto(project: Project) -> None:
+    plan = a_plan("1", "2").replace("## Phase 1 — Step 1\n", "## Phase 1 — Step 1\n\nSign-off: required\n")
+    project.plan(plan)
+    waits = project.start("finish", "auto")
+    assert waits.code == 4, waits.err
+    assert "phase 1 passed all checks and needs your sign-off" in waits.err
+    assert project.landed() == []
+    status = project.runplan("status", "X", "--json").json["run"]
+    assert (status["state"], status["waiting_for"]) == ("waiting", "sign-off")
+    assert project.runplan("approve", "X", "2").code == 3
+    ran = project.runplan("approve", "X", "1")
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["1", "2"]
+
+
+def test_changes_of_the_files_in_run_sign_off_wait_for_a_sign_off(project: Project) -> None:
+    project.settings('[run]\nsign_off = ["2.*"]\n')
+    waits = project.start("finish", "auto")
+    assert (waits.code, project.landed()) == (4, ["1"])
+    assert project.runplan("approve", "X").code == 0
+    assert project.landed() == ["1", "2"]
+
+
+def test_a_parent_holds_the_end_of_a_plan_until_its_ref_is_gone(project: Project) -> None:
+    """Vectors G16, G17: it is looked for after 10, 20, 40 and then every 60 minutes, and the last phase lands once."""
+    ref = "refs/runplan/requires/x"
+    project.repo.git("update-ref", ref, "main")
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    until_runs_are(project, "waiting")
+    (pause,) = [body for body in given(project, "Paused") if body["kind"] == "parent"]
+    assert f"git update-ref -d {ref}" in pause["words"]
+    assert project.landed() == ["1"]
+    project.repo.git("update-ref", "-d", ref)
+    assert project.runplan("retry", "X").code == 0
+    until_runs_are(project, "done")
+    assert project.landed() == ["1", "2"]
+    assert len([body for body in given(project, "DispatchStarted") if body["scope"]]) == 1
