@@ -20,7 +20,7 @@ from runplan.git.candidate import Candidates
 from runplan.git.trailers import built_upon
 from runplan.git.worktrees import standing
 from runplan.landing import modes
-from runplan.landing.recovery import BOX
+from runplan.landing.swap import BOX
 from runplan.processes import alive
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runplan.engine.context import RepositoryContext
-    from runplan.landing.recovery import Ended
+    from runplan.landing.swap import Ended
     from runplan.plan.model import Phase, Plan
     from runplan.run.events import RunStarted
     from runplan.settings.options import Options

@@ -13,8 +13,7 @@ from runplan.errors import GitFailed
 from runplan.git import objects
 from runplan.git.repository import Checkouts, read_line
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
-from runplan.landing.recovery import Box, Ended, Hold, Plan
-from runplan.landing.swap import IndexChanged, Swap, ref_transaction
+from runplan.landing.swap import Box, Ended, Hold, IndexChanged, Plan, Swap, ref_transaction
 from runplan.names import HEADS
 from runplan.text import command
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 from msgspec import to_builtins
 
 from runplan.landing.lander import Landed, Landing, Pending
-from runplan.landing.recovery import BOX
+from runplan.landing.swap import BOX
 from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, make_repo
 

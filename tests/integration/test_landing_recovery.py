@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.landing.lander import Landed, Pending
-from runplan.landing.recovery import LOCK
+from runplan.landing.swap import LOCK
 from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.mounts import way
 from tests.support.repos import MAIN, Repo, make_repo

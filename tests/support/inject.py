@@ -42,7 +42,7 @@ _EVENT = re.compile(r"INSERT INTO events .*? VALUES \('(?:[^']|'')*','(?:[^']|''
 _STEP = re.compile(r"FROM runs\), '[^']*','[^']*','[^']*',(?:'[^']*'|NULL),'([^']*)'")
 _CHANGED = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 #: Modules through which every call goes; the caller is the call site.
-_SHARED = ("git/command", "store/sqlite", "store/journal", "store/files", "landing/recovery.put", "engine/advance")
+_SHARED = ("git/command", "store/sqlite", "store/journal", "store/files", "landing/swap.put", "engine/advance")
 
 
 def run() -> None:

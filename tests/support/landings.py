@@ -17,7 +17,7 @@ from runplan.git.command import Git
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Landed, Landing, Pending
-from runplan.landing.recovery import BOX
+from runplan.landing.swap import BOX
 from tests.support.repos import MAIN, make_repo
 
 if TYPE_CHECKING:
