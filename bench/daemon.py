@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from bench.projects import environment, make, plan
 from runplan.cli.control import execute, prepare
 from runplan.daemon import submit
-from runplan.daemon.submit import Messages
 from runplan.engine.context import context_at
 from runplan.run.requests import BY_PERSON, start_arguments
 from runplan.run.rows import Command
@@ -102,7 +101,7 @@ def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
             started = replace(request.started, daemon=True, needs=execute.needed(there, request.started))
             arguments = start_arguments(replace(request, started=started))
             command = Command(plan=started.plan, verb="start", arguments=arguments, by=BY_PERSON, at="")
-            (answer,) = submit.submit(there, [command], messages=Messages(busy=lambda: None, say=print), wait=True)
+            (answer,) = submit.submit(there, [command], say=print, wait=True)
             assert answer is not None
             assert answer.run, answer
 

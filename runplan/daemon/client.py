@@ -32,7 +32,6 @@ CHUNK = 64 * 1024
 NOT_RUNNING = "the daemon is not running; start it: runplan daemon"
 
 ANSWER_S = 30.0  #: a daemon answers at once, but the machine may be loaded
-NOTICE_S = 3.0  #: a longer wait for an answer is explained
 LISTENS_S = 10.0  #: for a daemon that is starting
 READY_S = 10.0  #: for a daemon that was started here
 DRAIN_S = 120.0  #: for a daemon of another version to end; its agents survive
@@ -85,17 +84,6 @@ class Client:
         self._send(request, within_s)
         return convert(_result(self._receive()), result)
 
-    def wait_for(self, request: Request, result: type[T], notice: Callable[[], None]) -> T:
-        """Like `call`, without a time limit; `notice` is called once when it takes long."""
-        self._send(request, NOTICE_S)
-        try:
-            reply = self._receive()
-        except Silent:
-            notice()
-            self._socket.settimeout(ANSWER_S)
-            reply = self._receive(patient=True)
-        return convert(_result(reply), result)
-
     def _send(self, request: Request, within_s: float) -> None:
         if processes.stopped(self._pid):
             raise self._silent()
@@ -110,15 +98,12 @@ class Client:
         except OSError:
             return  # the daemon may have sent an error before it closed the connection
 
-    def _receive(self, *, patient: bool = False) -> Reply:
-        """The next reply; a `patient` caller waits unless the daemon is stopped."""
+    def _receive(self) -> Reply:
         while b"\n" not in self._buffer:
             try:
                 chunk = self._socket.recv(CHUNK)
             except TimeoutError:
-                if not patient or processes.stopped(self._pid):
-                    raise self._silent() from None
-                continue
+                raise self._silent() from None
             except OSError as error:
                 raise HungUp(f"the daemon closed the connection ({error.strerror}); see: runplan status") from error
             if not chunk:

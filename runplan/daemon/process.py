@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
     from structlog.typing import FilteringBoundLogger
 
-    from runplan.daemon.protocol import AnyRequest, DaemonStatus, RepositoryRequest, Submit
-    from runplan.daemon.server import Connection
+    from runplan.daemon.protocol import AnyRequest, DaemonStatus, RepositoryRequest
     from runplan.daemon.singleton import Held
     from runplan.engine.commands import Environments
     from runplan.engine.repository import OpenRepository
@@ -220,7 +219,7 @@ class DaemonProcess:
 
     # --- requests; in the threads of connections ------------------------------------------------------------
 
-    def _answer(self, request: AnyRequest, connection: Connection) -> Struct:
+    def _answer(self, request: AnyRequest) -> Struct:
         if isinstance(request, protocol.Ping):
             return self._hello()
         self._reload(anew=False)
@@ -231,7 +230,7 @@ class DaemonProcess:
             case protocol.Status():
                 return self._status()
             case protocol.Submit():
-                return self._submit(request, connection)
+                return Answers(tuple(self._worker(request).execute(request.commands)))
             case protocol.Environment():
                 self._worker(request).environments.receive(request.name, request.env)
             case protocol.Drain():
@@ -246,11 +245,6 @@ class DaemonProcess:
         refusal = f"the daemon is shutting down and starts nothing new; try again in {left}"
         since = self._held.holder.since
         return Hello(version=__version__, pid=os.getpid(), since=since, draining=refusal if self._end_requests else "")
-
-    def _submit(self, request: Submit, connection: Connection) -> Answers:
-        worker = self._worker(request)
-        answers = worker.execute(request.commands, keep_waiting=connection.require_open if request.wait else None)
-        return Answers(tuple(answers))
 
     def _status(self) -> DaemonStatus:
         workers = self._all_workers()

@@ -49,10 +49,9 @@ class Environment(RepositoryRequest, frozen=True, kw_only=True):
 
 
 class Submit(RepositoryRequest, frozen=True, kw_only=True):
-    """Wake the worker of the repository to execute commands."""
+    """Wake the worker of the repository to execute commands; an answer that takes seconds is null."""
 
     commands: tuple[int, ...] = ()  #: their numbers in the queue
-    wait: bool = False  #: until each is answered; else an answer is null after a few seconds
 
 
 AnyRequest: TypeAlias = Ping | Drain | Status | Metrics | Environment | Submit

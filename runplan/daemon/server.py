@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
-import socket
 import socketserver
 import sys
 import time
@@ -21,6 +19,7 @@ from runplan.processes import agent_above
 from runplan.settings.places import own_directory
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
     from pathlib import Path
 
@@ -59,32 +58,16 @@ class Connection(socketserver.StreamRequestHandler):
             request = read_request(line)
             if isinstance(request, ACTING) and (agent := agent_above(self.pid)):
                 return Reply(error=f"an agent may not send {type(request).__name__.lower()} ({agent})")
-            return Reply(result=to_builtins(self.server.answer(request, self)))
+            return Reply(result=to_builtins(self.server.answer(request)))
         except RunplanError as error:
             return Reply(error=str(error), exit=int(error.exit))
-        except Exception as error:
-            if isinstance(error, OSError) and self.is_gone:
-                raise
+        except Exception as error:  # noqa: BLE001 - the edge of a request: the caller gets an answer
             self.server.failed(error)
             text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
             return Reply(error=text, exit=Exit.UNREACHABLE)
 
     def send(self, reply: Reply) -> None:
         self.request.sendall(line_of(reply))
-
-    def require_open(self) -> None:
-        if self.is_gone:
-            raise ConnectionError(errno.ECONNRESET, "the caller hung up")
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the caller has hung up."""
-        poll = select.poll()  # on a socket with a timeout, recv ignores MSG_DONTWAIT
-        poll.register(self.request, select.POLLIN)
-        try:
-            return bool(poll.poll(0)) and not self.request.recv(1, socket.MSG_PEEK)
-        except OSError:
-            return True
 
 
 class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -97,7 +80,7 @@ class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     def __init__(
         self,
         path: Path,
-        answer: Callable[[AnyRequest, Connection], Struct],
+        answer: Callable[[AnyRequest], Struct],
         failed: Callable[[Exception], None],
         *,
         idle_s: float = IDLE_S,

@@ -7,7 +7,6 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from runplan.run.requests import Answer
     from runplan.run.rows import Command, RunRow
 
+BUSY = "daemon busy (git or network); request queued, you can quit now"
 FOLLOW_S = 0.1  #: between two looks at the journal
 
 
@@ -42,23 +42,17 @@ class Queued(Unreachable):
     """The command is stored; the daemon executes it when it responds."""
 
 
-class Messages(Struct, frozen=True, kw_only=True):
-    """Callbacks for messages while the caller waits."""
-
-    busy: Callable[[], None]  #: the daemon is busy
-    say: Callable[[str], None]  #: the daemon itself cannot be used yet
-
-
 def submit(
-    at: RepositoryContext, commands: Sequence[Command], *, messages: Messages, wait: bool = False
+    at: RepositoryContext, commands: Sequence[Command], *, say: Callable[[str], None], wait: bool = False
 ) -> list[Answer | None]:
     """Have the daemon execute the commands; it is started for those that begin something.
 
-    Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`.
+    Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`. `say`
+    explains long waits.
     """
     begins = any(command.verb in BEGINNING for command in commands)
     try:
-        client = reach(at.env, say=messages.say) if begins else connect(at.env)
+        client = reach(at.env, say=say) if begins else connect(at.env)
     except NotRunning:
         if begins:
             raise
@@ -71,23 +65,27 @@ def submit(
     with client:
         if begins and client.hello.draining:
             raise Unreachable(client.hello.draining)
-        return _submitted(client, at, commands, messages, wait=wait)
+        return _submitted(client, at, commands, say if wait else None)
 
 
 def _submitted(
-    client: Client, at: RepositoryContext, commands: Sequence[Command], messages: Messages, *, wait: bool
+    client: Client, at: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
 ) -> list[Answer | None]:
     # Sent before the commands are stored, since a running worker executes them at once.
     commands = [_with_environment(client, at, command) for command in commands]
     stored = _stored(at, commands)
-    request = Submit(**_where(at), commands=tuple(command.seq for command in stored), wait=wait)
+    request = Submit(**_where(at), commands=tuple(command.seq for command in stored))
     try:
-        reply = client.wait_for(request, Answers, messages.busy) if wait else client.call(request, Answers)
+        answers = client.call(request, Answers).answers
+        if say is not None and None in answers:
+            say(BUSY)
+        while say is not None and None in answers:
+            answers = client.call(request, Answers).answers
     except HungUp as gone:
         if any(command.verb in BEGINNING for command in stored):
             raise Queued(f"{gone}; the request is queued, and the next daemon executes it") from gone
         return _execute_here(at, stored)
-    return list(reply.answers)
+    return list(answers)
 
 
 def _where(at: RepositoryContext) -> dict[str, Any]:
@@ -116,13 +114,12 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
     """Execute commands in this process; stopped runs are worked to their end."""
     from runplan.engine.commands import Environments, Executor
     from runplan.engine.repository import open_repository
-    from runplan.engine.runs import ActiveRuns
     from runplan.engine.worker import Interruption, LocalWorker
 
     with Interruption(0.0) as interruption, open_repository(at, wakeup=interruption.wakeup) as repository:
         worker = LocalWorker()
-        runs = ActiveRuns(repository, worker)
-        answers = worker.run(commands, Executor(repository, runs, Environments(at.env)), repository, runs)
+        worker.open(repository)
+        answers = worker.run(commands, Executor(repository, worker.runs, Environments(at.env)))
     if None in answers:  # a daemon has come up meanwhile, and owns the run
         wake(at.env)
     return answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,8 +20,7 @@ from runplan import processes
 from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
 from runplan.engine.commands import BEGINNING, CommandsLocked, Environments, Executor
-from runplan.engine.runs import ActiveRuns, end_recorded_agents
-from runplan.engine.worker import RepositoryWorker, Turn
+from runplan.engine.worker import RepositoryWorker
 from runplan.errors import RunplanError, Unreachable, refused_by_system
 from runplan.report.notices import of_stopped_owner
 from runplan.run.decide import pause_reason
@@ -185,7 +185,6 @@ class DaemonWorker(RepositoryWorker):
         self._due: datetime | None = None  #: when the next schedule fires; None to compute it
         self._waits: dict[Key, WaitRow] = {}  #: by kind and plan, as stored: what is tried again later
         self._reported: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the last reported wait
-        self._repository: OpenRepository | None = None
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
@@ -212,22 +211,15 @@ class DaemonWorker(RepositoryWorker):
         if refusal:
             self._closed(None, Unreachable(refusal))
 
-    def execute(self, numbers: Sequence[int], *, keep_waiting: Callable[[], None] | None) -> list[Answer | None]:
-        """Execute stored commands; their answers.
-
-        None stands for an answer that takes long, unless the caller waits: `keep_waiting` raises when it has gone.
-        """
-        before = self._refusal
+    def execute(self, numbers: Sequence[int]) -> list[Answer | None]:
+        """Execute stored commands; their answers, None for one that takes long."""
+        before, deadline = self._refusal, time.monotonic() + BUSY_S
         self.wake(commands=True)
         with self._answered:
-            while None in (found := self._stored_answers(numbers)):
+            while None in (found := self._stored_answers(numbers)) and (left := deadline - time.monotonic()) > 0:
                 if self._refusal is not before:
                     return [answer or self._refusal for answer in found]
-                if self._answered.wait(BUSY_S):
-                    continue
-                if keep_waiting is None:
-                    break
-                keep_waiting()
+                self._answered.wait(left)
         return found
 
     def _stored_answers(self, numbers: Sequence[int]) -> list[Answer | None]:
@@ -244,18 +236,6 @@ class DaemonWorker(RepositoryWorker):
             return
         self._ending = True
         self._poke()
-        timer = threading.Timer(BUSY_S, self._end_agents_of_busy)
-        timer.daemon = True
-        timer.start()
-
-    def _end_agents_of_busy(self) -> None:
-        """End the agents of a worker that is in a long step, by the journal."""
-        if not self._ending:
-            return
-        try:
-            end_recorded_agents(self.state)
-        except (RunplanError, OSError) as error:
-            self._observer.happened(self.root, "trouble", error=f"agents could not be ended: {error}")
 
     def close(self) -> None:
         """Take no further step; agents live on under their shims."""
@@ -283,7 +263,6 @@ class DaemonWorker(RepositoryWorker):
                 trouble = error
             except Exception as error:  # noqa: BLE001 - the edge of a worker: else the repository would stay closed
                 trouble = Unreachable(refused_by_system(error) or f"unexpected {type(error).__name__}: {error}")
-            self._repository = None
             self._closed(wake, trouble)
             with self._lock:
                 if not self._asked or self._closing:
@@ -294,86 +273,84 @@ class DaemonWorker(RepositoryWorker):
     def _open_and_work(self) -> datetime | None:
         self._clear()
         with self._services.open_repository(self.root, self._wake_r, self.environments) as repository:
-            self._repository, runs = repository, ActiveRuns(repository, self)
+            self.open(repository)
+            self._executor = Executor(repository, self.runs, self.environments)
             self._due = None
             self._waits = {(row.kind, row.plan): row for row in repository.waits.all() if row.kind != "dependency"}
             claimed = [plan for kind, plan in self._waits if kind == "claim"]
             for plan in dict.fromkeys([*(row.plan for row in repository.store.unfinished()), *claimed]):
-                self._adopt(plan, repository, runs)
-            return self.work(repository, runs)
+                self._adopt(plan)
+            return self.work()
 
-    def _adopt(self, plan: str, repository: OpenRepository, runs: ActiveRuns) -> None:
+    def _adopt(self, plan: str) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
-        row = repository.store.interrupted(plan)
-        started = repository.started(row) if row is not None else None
-        declined = runs.adopt(plan) if started is not None and started.daemon else None
+        row = self.repository.store.interrupted(plan)
+        started = self.repository.started(row) if row is not None else None
+        declined = self.runs.adopt(plan) if started is not None and started.daemon else None
         if declined is None:
-            self._end_wait(("claim", plan), repository)
+            self._end_wait(("claim", plan))
             if started is not None and started.daemon:
-                Executor(repository, runs, self.environments).halt_without_keys(started)
+                self._executor.halt_without_keys(started)
             return
         about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
-        wait = self._wait_again(("claim", plan), repository, about, look_s)
+        wait = self._wait_again(("claim", plan), about, look_s)
         if is_announced(wait.times):
             self._observer.happened(self.root, "declined", plan=plan, owner=declined.owner, again=wait.wake)
         if row is not None and processes.is_suspended(declined.owner):
             notice = of_stopped_owner(declined.owner, repository=self.root, plan=plan, run=row.id)
-            self._observer.notify_once(repository.store, notice, declined.owner)
+            self._observer.notify_once(self.repository.store, notice, declined.owner)
 
-    def _wait_again(
-        self, key: Key, repository: OpenRepository, about: str, delay: Callable[[int], float] = lambda _: FIRST_RETRY_S
-    ) -> WaitRow:
+    def _wait_again(self, key: Key, about: str, delay: Callable[[int], float] = lambda _: FIRST_RETRY_S) -> WaitRow:
         """Store that it is tried again later; `delay` depends on the number of failures in a row."""
         before, now = self._waits.get(key), self._services.clock.now()
         times = before.times + 1 if before else 1
         wake, since = now + timedelta(seconds=delay(times)), before.since if before else iso(now)
         row = WaitRow(kind=key[0], plan=key[1], about=about, since=since, wake=iso(wake), times=times)
-        repository.waits.put(row)
+        self.repository.waits.put(row)
         self._waits[key] = row
         return row
 
-    def _end_wait(self, key: Key, repository: OpenRepository) -> None:
+    def _end_wait(self, key: Key) -> None:
         if self._waits.pop(key, None) is not None:
-            repository.waits.drop(*key)
+            self.repository.waits.drop(*key)
 
     def _is_due(self, key: Key, now: datetime) -> bool:
         wait = self._waits.get(key)
         return wait is None or not wait.wake or parse_iso(wait.wake) <= now
 
-    def execute_commands(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+    def execute_commands(self) -> None:
         now = self._services.clock.now()
         if self._ending:
             self._ending = False
-            runs.end_agents()
+            self.runs.end_agents()
         for kind, plan in [key for key in self._waits if self._is_due(key, now)]:
             if kind == "claim":
-                self._adopt(plan, repository, runs)
+                self._adopt(plan)
         if self._is_due(QUEUE, now):
-            self._execute_queued(repository, runs)
-        self._fire_schedules(repository, runs)
+            self._execute_queued()
+        self._fire_schedules()
 
-    def _execute_queued(self, repository: OpenRepository, runs: ActiveRuns) -> None:
-        executor = Executor(repository, runs, self.environments)
+    def _execute_queued(self) -> None:
         try:
-            for command, answer in executor.execute_queued(begins=self.may_begin()):
+            for command, answer in self._executor.execute_queued(begins=self.may_begin()):
                 self._due = None
                 self._report_answer(command, answer)
         except CommandsLocked as error:  # steps are taken nevertheless
-            if is_announced(self._wait_again(QUEUE, repository, str(error)).times):
+            if is_announced(self._wait_again(QUEUE, str(error)).times):
                 self._observer.happened(self.root, "trouble", error=str(error))
         else:
-            self._end_wait(QUEUE, repository)
+            self._end_wait(QUEUE)
 
-    def wait(self, turn: Turn) -> bool:
+    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
         self._failures, self.trouble = 0, None  # a step was taken
         with self._lock:
-            if self._closing or not (turn.dispatches or self._asked):
+            if self._closing or not (dispatches or self._asked):
                 return False
             asked, self._asked = self._asked, False
         if not asked:
-            until = self._earliest(turn.wake)
+            until = self._earliest(wake)
             left_s = max(0.0, (until - self._services.clock.now()).total_seconds()) if until else None
-            turn.repository.dispatches.wait(turn.dispatches, timeout_s=left_s)
+            self.repository.dispatches.wait(dispatches, timeout_s=left_s)
         self._clear()
         return True
 
@@ -419,37 +396,36 @@ class DaemonWorker(RepositoryWorker):
 
     # --- schedules --------------------------------------------------------------------------------------
 
-    def _fire_schedules(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+    def _fire_schedules(self) -> None:
         """Fire due slots and compute the next one; while the daemon drains, slots stay due."""
         now = self._services.clock.now()
         earliest = self._earliest(None) if self._due is not None else None
         if not self.may_begin() or (earliest is not None and now < earliest):
             return
-        rows = repository.schedules.all()
-        self._due = min((self._fire(row, now, repository, runs) for row in rows), default=now + NEVER)
+        rows = self.repository.schedules.all()
+        self._due = min((self._fire(row, now) for row in rows), default=now + NEVER)
         for kind, plan in list(self._waits):
             if kind == "schedule" and plan not in (row.plan for row in rows):  # it was cancelled
-                self._end_wait((kind, plan), repository)
+                self._end_wait((kind, plan))
 
-    def _fire(self, row: ScheduleRow, now: datetime, repository: OpenRepository, runs: ActiveRuns) -> datetime:
-        key = ("schedule", row.plan)
+    def _fire(self, row: ScheduleRow, now: datetime) -> datetime:
+        key, table = ("schedule", row.plan), self.repository.schedules
         if not self._is_due(key, now):
             return parse_iso(self._waits[key].wake or "")
         try:
-            for one in schedules.fire(row, runs, repository.schedules, now):
+            for one in schedules.fire(row, self.runs, table, now):
                 self._observer.happened(self.root, "slot", plan=row.plan, answer=one.answer, slot=one.slot, why=one.why)
                 if one.answer == "fired":
-                    executor = Executor(repository, runs, self.environments)
-                    executor.halt_without_keys(schedules.request_of(row).started)
+                    self._executor.halt_without_keys(schedules.request_of(row).started)
         except RunplanError as error:
-            wait = self._wait_again(key, repository, str(error), lambda times: delay_s(times, first_s=FIRST_RETRY_S))
+            wait = self._wait_again(key, str(error), lambda times: delay_s(times, first_s=FIRST_RETRY_S))
             self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=wait.wake)
             return parse_iso(wait.wake or "")
-        self._end_wait(key, repository)
-        row = repository.schedules.get(row.plan) or row
+        self._end_wait(key)
+        row = table.get(row.plan) or row
         following = what_is_due(row, now).next.at
         if row.next != iso(following):
-            repository.schedules.arm(row.plan, iso(following))
+            table.arm(row.plan, iso(following))
         return following
 
     # --- called by the runs ---------------------------------------------------------------------------
@@ -483,23 +459,21 @@ class DaemonWorker(RepositoryWorker):
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""
         self._forget_waits(plan)
-        repository = self._repository
-        row = repository.schedules.get(plan) if repository is not None else None
-        if repository is not None and row is not None:
-            if why := pause_reason(state):  # recorded with the end of the run
-                row = None
-                self._observer.happened(self.root, "schedule-paused", plan=plan, why=why)
-            elif repository.is_complete(plan) and repository.schedules.drop(plan):
-                row = None
-                self._observer.happened(self.root, "schedule-ended", plan=plan)
+        table = self.repository.schedules
+        row = table.get(plan)
+        if row is not None and (why := pause_reason(state)):  # recorded with the end of the run
+            row = None
+            self._observer.happened(self.root, "schedule-paused", plan=plan, why=why)
+        elif row is not None and self.repository.is_complete(plan) and table.drop(plan):
+            row = None
+            self._observer.happened(self.root, "schedule-ended", plan=plan)
         self._observer.ended(self.root, plan, run, state, row)
 
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Report each wait once, though every pass of the loop sees it."""
-        assert self._repository is not None
         phase = awaiting(state)
         name, tree = (phase.read.phase, phase.asked) if phase else ("", "")
         wait = (run, decision.waiting, decision.about, decision.wake, tree)
         if self._reported.get((plan, name)) != wait:
             self._reported[plan, name] = wait
-            self._observer.waits(self.root, plan, run, state, decision, self._repository.store)
+            self._observer.waits(self.root, plan, run, state, decision, self.repository.store)

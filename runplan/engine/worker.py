@@ -35,37 +35,33 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Turn(Struct, frozen=True, kw_only=True):
-    """The state of a worker after every due step was taken."""
-
-    repository: OpenRepository
-    runs: ActiveRuns
-    dispatches: list[str]  #: those that run
-    wake: datetime | None  #: when the next step is due
-
-
 class RepositoryWorker:
     """Executes the commands of one repository and takes the steps of its runs."""
 
     unattended = True  #: a run that meets an error is tried again later; False: the error goes to the caller
+    repository: OpenRepository
+    runs: ActiveRuns
 
-    def work(self, repository: OpenRepository, runs: ActiveRuns) -> datetime | None:
+    def open(self, repository: OpenRepository) -> None:
+        self.repository, self.runs = repository, ActiveRuns(repository, self)
+
+    def work(self) -> datetime | None:
         """Work until nothing is left to do; when the next step is due."""
         while True:
-            self.execute_commands(repository, runs)
-            dispatches, wake = runs.step_all(lambda: self.execute_commands(repository, runs))
-            if not self.wait(Turn(repository=repository, runs=runs, dispatches=dispatches, wake=wake)):
+            self.execute_commands()
+            dispatches, wake = self.runs.step_all(self.execute_commands)
+            if not self.wait(dispatches, wake):
                 return wake
 
-    def execute_commands(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+    def execute_commands(self) -> None:
         """Called before and between steps."""
 
-    def wait(self, turn: Turn) -> bool:
-        """Wait until one of the dispatches ends, or until `turn.wake`; False when no run is left."""
-        if not turn.runs.plans:
+    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
+        """Wait until one of the dispatches ends, or until `wake`; False when no run is left."""
+        if not self.runs.plans:
             return False
-        left = (turn.wake - turn.repository.clock.now()).total_seconds() if turn.wake else None
-        turn.repository.dispatches.wait(turn.dispatches, timeout_s=left)
+        left = (wake - self.repository.clock.now()).total_seconds() if wake else None
+        self.repository.dispatches.wait(dispatches, timeout_s=left)
         return True
 
     # --- called by the runs -------------------------------------------------------------------------------
@@ -193,42 +189,42 @@ class ForegroundWorker(RepositoryWorker):
     def run(self, request: RunRequest, repository: OpenRepository) -> Outcome | Answer:
         """Work the run to its end, or to a wait that only a person can end."""
         self._plan = request.started.plan
-        runs = ActiveRuns(repository, self)
+        self.open(repository)
         while True:
-            begun = runs.begin(request)
+            begun = self.runs.begin(request)
             if isinstance(begun, Answer) and begun.declined:
                 return begun
-            self._work_to_end(repository, runs)
+            self._work_to_end()
             if isinstance(begun, Answer):  # else another run had to end first
                 break
         if self._last is not None:
             run, state = self._last
             return Outcome(run=run, decision=decide(state), state=state)
-        left = runs.state(self._plan)
+        left = self.runs.state(self._plan)
         assert left is not None
         return Outcome(run=begun.run, decision=decide(left), state=left)
 
-    def _work_to_end(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+    def _work_to_end(self) -> None:
         try:
-            self.work(repository, runs)
+            self.work()
         except Fenced:
             raise  # another process owns the run and its agents
         except RunplanError as error:
             if not self._interruption.asked:
                 raise
-            self._end_agents(runs)
+            self._end_agents()
             raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
         except KeyboardInterrupt:
-            self._end_agents(runs)
+            self._end_agents()
             raise
 
-    def _end_agents(self, runs: ActiveRuns) -> None:
+    def _end_agents(self) -> None:
         """End the agents now; the next start runs them again."""
         with suppress(RunplanError):  # the next start sees that they have ended
-            runs.end_agents()
+            self.runs.end_agents()
 
-    def wait(self, turn: Turn) -> bool:
-        repository, runs = turn.repository, turn.runs
+    def wait(self, _dispatches: list[str], _wake: datetime | None) -> bool:
+        repository, runs = self.repository, self.runs
         state = runs.state(self._plan)
         if state is None:
             return False
@@ -268,18 +264,16 @@ class LocalWorker(RepositoryWorker):
 
     unattended = False
 
-    def run(
-        self, commands: list[Command], executor: Executor, repository: OpenRepository, runs: ActiveRuns
-    ) -> list[Answer | None]:
+    def run(self, commands: list[Command], executor: Executor) -> list[Answer | None]:
         """Execute the commands, which were just queued, and those before them; None for one that stays queued.
 
         No run begins: no process would continue it.
         """
         answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
-        for plan in runs.plans:
-            state = runs.state(plan)
+        for plan in self.runs.plans:
+            state = self.runs.state(plan)
             if state is not None and not state.stop:
-                runs.disown(plan)  # the next worker continues it
-        self.work(repository, runs)
+                self.runs.disown(plan)  # the next worker continues it
+        self.work()
         # Another process may have executed it first.
-        return [answers.get(command.seq) or repository.commands.answer(command.seq) for command in commands]
+        return [answers.get(command.seq) or self.repository.commands.answer(command.seq) for command in commands]

@@ -269,7 +269,7 @@ def test_a_command_that_another_process_has_executed_is_returned_with_its_answer
     numbers = [bench.queue("pause"), bench.queue("pause", B)]
     ours = [one for one in bench.commands.queued() if one.seq in numbers]
     bench.commands.finish(numbers[0], Answer(lines=("done by another",)))
-    answers = LocalWorker().run(ours, bench.executor, bench.repository, cast("ActiveRuns", Idle()))
+    answers = local(bench).run(ours, bench.executor)
     assert [answer.lines for answer in answers if answer] == [("done by another",), (f"Paused {B}",)]
 
 
@@ -277,8 +277,14 @@ def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: B
     start = bench.queue("start", B)
     bench.queue("pause")
     ours = bench.commands.queued()[1:]
-    LocalWorker().run(ours, bench.executor, bench.repository, cast("ActiveRuns", Idle()))
+    local(bench).run(ours, bench.executor)
     assert (bench.runs.done, bench.queued) == ([f"Halted {A}"], [start])
+
+
+def local(bench: Bench) -> LocalWorker:
+    worker = LocalWorker()
+    worker.repository, worker.runs = bench.repository, cast("ActiveRuns", Idle())
+    return worker
 
 
 class Idle(Runs):

@@ -184,15 +184,6 @@ def test_a_caller_that_waits_for_an_answer_may_be_silent_for_long(path: Path) ->
         echo.may_answer.set()
 
 
-def test_a_caller_that_hangs_up_is_forgotten(path: Path) -> None:
-    with a_door(path, idle_s=SOON_S) as (_, echo):
-        with raw(path) as dies:
-            dies.sendall(line_of(submit("later")))
-            until(lambda: echo.asked)
-        until(lambda: echo.left)
-    assert echo.failed == []
-
-
 def test_a_server_with_silent_callers_has_nothing_to_do(path: Path) -> None:
     with a_door(path) as (server, echo), Client(path), raw(path) as follower:
         follower.sendall(line_of(submit("later")))

@@ -22,7 +22,7 @@ from runplan.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachab
     [
         Ping(),
         Environment(root="/r", common="/r/.git", name="n", env={"ODD": "a\nb\udc80"}),
-        Submit(root="/r", common="/r/.git", commands=(4,), wait=True),
+        Submit(root="/r", common="/r/.git", commands=(4,)),
     ],
     ids=lambda one: type(one).__name__,
 )

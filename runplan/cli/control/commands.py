@@ -118,7 +118,7 @@ def _stop(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], 
     if not commands:
         return lines, error
     try:
-        answers = submit.submit(at, commands, messages=execute.MESSAGES)
+        answers = submit.submit(at, commands, say=execute.say)
     except Unreachable as failed:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
         lines += [f"Ended the agent of {one}; its work is kept" for one in end_recorded_agents(at.state, plan)]

@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from runplan.run.requests import RunRequest, Timing
     from runplan.run.state import RunState
 
-BUSY = "daemon busy (git or network); request queued, you can quit now"
-MESSAGES = queue.Messages(
-    busy=lambda: progress.say(f"runplan: {BUSY}"), say=lambda text: progress.say(f"runplan: {text}")
-)
+BUSY = queue.BUSY
+
+
+def say(text: str) -> None:
+    progress.say(f"runplan: {text}")
 
 
 # --- commands ---------------------------------------------------------------------------------------------
@@ -46,7 +47,7 @@ def submit(
 ) -> Answer | None:
     """Submit a command; its answer, or None while the daemon is busy, unless `wait`. A refusal is raised."""
     asked = Command(plan=plan, verb=verb, arguments=arguments or {}, by=BY_PERSON, at="")
-    (answer,) = queue.submit(at, [asked], messages=MESSAGES, wait=wait)
+    (answer,) = queue.submit(at, [asked], say=say, wait=wait)
     if answer is not None and answer.error:
         raise error_with(answer.error, answer.exit)
     return answer
