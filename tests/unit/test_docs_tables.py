@@ -105,7 +105,7 @@ def test_every_term_of_the_glossary_is_a_word_of_the_code() -> None:
     words = {part for file in sources() for part in file.stem.split("_")}
     for node in (node for file in sources() for node in ast.walk(ast.parse(file.read_bytes()))):
         name = getattr(node, "name", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
-        words |= {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", name or "")}
+        words |= {part.lower() for part in [*re.findall(r"[A-Z]?[a-z]+", name or ""), (name or "").replace("_", "")]}
     assert terms
     assert [term for term in terms if not {(plain := term.replace("-", "")), f"{plain}s"} & words] == []
 
