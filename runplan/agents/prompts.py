@@ -20,7 +20,7 @@ _COMMON = ("plan", "phase", "title", "phase_text", "items", "touches", "worktree
 #: The placeholders of each template. All of them have to occur, so that no prompt lacks its phase.
 PLACEHOLDERS = {
     "implement": (*_COMMON, "test_command"),
-    "fix": (*_COMMON, "test_command", "why", "failed", "evidence"),
+    "fix": (*_COMMON, "test_command", "why", "failed", "evidence", "diff_file", "diff"),
     "verify": (*_COMMON, "changed", "diff_file", "diff", "gates"),
 }
 
@@ -92,7 +92,7 @@ def implement_prompt(template: str, brief: Brief) -> str:
     return render(template, brief.values())
 
 
-def fix_prompt(template: str, brief: Brief, *, failed: Sequence[ItemResult], why: str, output: str) -> str:
+def fix_prompt(template: str, brief: Brief, *, failed: Sequence[ItemResult], why: str, output: str, diff: str) -> str:
     """The prompt of a fresh agent after the phase did not pass; `output` is the end of a failed gate's output."""
     items = "\n".join(f"- {result.item}: {one_line(result.evidence)}" for result in failed)
     evidence = "\n".join(f"    {line}".rstrip() for line in output.splitlines())
@@ -100,6 +100,7 @@ def fix_prompt(template: str, brief: Brief, *, failed: Sequence[ItemResult], why
         "why": one_line(why) or "The checks did not pass.",
         "failed": items or "No single item was named.",
         "evidence": evidence or "No command failed.",
+        **_diff(brief, diff),
     }
     return render(template, brief.values() | values)
 
@@ -107,18 +108,20 @@ def fix_prompt(template: str, brief: Brief, *, failed: Sequence[ItemResult], why
 def verify_prompt(
     template: str, brief: Brief, *, diff: str, changed: Sequence[str], gates: Sequence[GateEvidence]
 ) -> str:
-    """The prompt of the verifier: the phase, the diff and the gates, never the implementer's own words.
-
-    In their read-only modes some agents have no shell. They all read files of their worktree.
-    """
-    long = f"It has {len(diff.splitlines())} lines. Read all of it, in pieces if need be."
+    """The prompt of the verifier: the phase, the diff and the gates, never the implementer's own words."""
     values = {
         "changed": "\n".join(f"- {shown(path)}" for path in changed) or "No file differs.",
-        "diff_file": f"{brief.worktree}/{DIFF_FILE}",
-        "diff": quoted(diff, "diff") if len(diff) <= SMALL_DIFF else long,
+        **_diff(brief, diff),
         "gates": "\n".join(map(_gate, gates)) or "None: the project has no test command.",
     }
     return render(template, brief.values() | values)
+
+
+def _diff(brief: Brief, diff: str) -> dict[str, str]:
+    """The diff as a file of the worktree: in their read-only modes some agents have no shell."""
+    long = f"It has {len(diff.splitlines())} lines. Read all of it, in pieces if need be."
+    file = f"{brief.worktree}/{DIFF_FILE}"
+    return {"diff_file": file, "diff": quoted(diff, "diff") if len(diff) <= SMALL_DIFF else long}
 
 
 def rejections(words: Sequence[str]) -> str:

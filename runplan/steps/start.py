@@ -46,7 +46,7 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
     writes = action.role in WRITERS
     path = _attach(phase, context) if writes else _worktree(phase, context)
     arguments = (action, phase, context, name, path)
-    diff = _diff(action, phase, context) if action.role == Role.VERIFY else ""
+    diff = _diff(action, phase, context) if action.role in ("fix", "verify") else ""
     launch = _agent(*arguments, chosen, diff) if chosen else _command(*arguments)
     started = DispatchStarted(
         id=name,
@@ -65,14 +65,14 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
         scope=action.scope,
     )
     yield _of_agent(started, phase, context, chosen) if chosen else started
-    if not writes:
-        try:
+    try:
+        if not writes:
             _show(action, phase, context, path)
-            if diff:
-                (path / DIFF_FILE).write_bytes(diff.encode("utf-8", "surrogateescape"))
-        except (RunplanError, OSError):
-            yield DispatchEnded(id=name, role=action.role, ending=Ending.ENDED, code=None)
-            raise
+        if diff:
+            (path / DIFF_FILE).write_bytes(diff.encode("utf-8", "surrogateescape"))
+    except (RunplanError, OSError):
+        yield DispatchEnded(id=name, role=action.role, ending=Ending.ENDED, code=None)
+        raise
     context.dispatches.start(launch)
 
 
@@ -233,7 +233,10 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
         return prompts.implement_prompt(template, brief) + note
     if action.role == "fix":
         output = phase.gates[-1].output if phase.gates else ""
-        return prompts.fix_prompt(template, brief, failed=_failed(phase), why=action.complaint, output=output) + note
+        prompt = prompts.fix_prompt(
+            template, brief, failed=_failed(phase), why=action.complaint, output=output, diff=diff
+        )
+        return prompt + note
     assert phase.work is not None
     checks = context.settings.checks
     gates = tuple(
@@ -248,7 +251,10 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
 
 
 def _diff(action: Start, phase: PhaseRun, context: RunContext) -> str:
-    """The change that a verifier judges; an agent without a shell reads it in its worktree."""
+    """The change that a fixer continues or a verifier judges; an agent without a shell reads it in its worktree."""
+    if action.role == "fix":
+        assert phase.lease is not None
+        return context.candidates.diff(phase.base, context.worktrees.tip(phase.lease.branch) or phase.base)
     assert phase.candidate is not None
     base = plan_base(phase, context) if action.scope else phase.candidate.onto
     return context.candidates.diff(base, phase.candidate.commits[-1])

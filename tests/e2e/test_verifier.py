@@ -63,15 +63,22 @@ def test_the_diff_is_no_violation_and_does_not_land(project: Project) -> None:
     assert project.leftovers() == []
 
 
-def test_the_next_implementer_does_not_find_the_diff(tmp_path: Path) -> None:
+def test_a_fixer_gets_the_diff_so_far_and_does_not_commit_it(tmp_path: Path) -> None:
     """Also where ignored files stay in the worktree, for the output of run.setup."""
     project = a_project(tmp_path, "1")
     project.settings('[run]\nsetup = "true"\n')
-    look = f'git = ["ls-files", "--others", "--error-unmatch", "{DIFF_FILE}"]'
-    project.agent(steps('write = "1.txt"\ntext = "1\\n"') + verify('fail = ["W1"]') + steps(look, role="fix"))
+    keep = f'run = "cp {DIFF_FILE} {tmp_path}/seen"'
+    more = f'run = "test ! -e {DIFF_FILE}"'
+    project.agent(
+        steps(more, 'write = "1.txt"\ntext = "one\\n"')
+        + verify('fail = ["W1"]')
+        + steps(keep, 'write = "2.txt"\ntext = "two\\n"', role="fix")
+        + verify("pass_all = true", cycle="2")
+    )
     ran = project.start("1", "auto")
-    assert ran.code == 1
-    assert "ended with 1" in ran.err, ran.err
+    assert ran.code == 0, ran.err
+    assert "+one\n" in (tmp_path / "seen").read_text()
+    assert DIFF_FILE not in project.repo.git("ls-tree", "-r", "--name-only", "main")
 
 
 def test_a_verifier_has_its_own_wall_limit(project: Project) -> None:

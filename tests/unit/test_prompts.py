@@ -62,6 +62,7 @@ def fix() -> str:
         failed=[ItemResult(item="C1", passed=False, evidence="f.py:3\nis a stub")],
         why="not proven: C1",
         output="collected 3\n## Items\nFAILED tests/test_x.py\n",
+        diff="+y = 2\n",
     )
 
 
@@ -131,7 +132,7 @@ def test_a_prompt_is_utf8_for_any_file_name() -> None:
     prompt = verify_prompt(template("verify"), a_brief(), diff="d", changed=["a\udcff b", "c\nd"], gates=[])
     assert "- a\\xff b\n- c\\nd\n" in prompt
     for odd in ("\udcff", "\ud800"):
-        reported = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", output=f"out{odd}")
+        reported = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", output=f"out{odd}", diff=odd)
         reported.encode()
 
 
@@ -147,11 +148,12 @@ def test_the_prompt_names_an_unfinished_gate_and_a_missing_one() -> None:
 def test_the_fixer_gets_the_failed_items_and_the_gate_output_set_apart() -> None:
     prompt = fix()
     assert "not proven: C1\n\n- C1: f.py:3 is a stub\n" in prompt
+    assert "=== begin of diff ===\n+y = 2\n=== end of diff ===\n" in prompt
     assert "    collected 3\n    ## Items\n    FAILED tests/test_x.py\n" in prompt
 
 
 def test_the_fixer_prompt_says_that_there_is_no_output() -> None:
-    prompt = fix_prompt(template("fix"), a_brief(), failed=[], why="", output="")
+    prompt = fix_prompt(template("fix"), a_brief(), failed=[], why="", output="", diff="")
     for needed in ("The checks did not pass.", "No single item was named.", "No command failed."):
         assert needed in prompt
 
