@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.report.text import cell, code, inline, row
+from runplan.report.text import cell, code, gap_after, inline, row
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def updated(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[
     name = cell(f"{inline(landed.title)} ({code(landed.plan)})")
     lines[landed.report] = _Line(name, landed.is_done, today.isoformat(), landed.report)
     blocks = [BEGIN, *_waiting_block(waiting), "## Plans", "\n".join(_table(lines, today)), END]
-    gap = "" if before.endswith("\n\n") else "\n" if before.endswith("\n") else "\n\n"
-    return before + gap + "\n\n".join(blocks) + (after or "\n")
+    return before + gap_after(before) + "\n\n".join(blocks) + (after or "\n")
 
 
 def _parts(text: str) -> tuple[str, str, str]:

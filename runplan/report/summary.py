@@ -116,10 +116,12 @@ def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[st
             case e.DispatchEnded(agent=agent) as ended:
                 is_new = agent and one.at >= since
                 after = replace(before, spent=before.spent.plus(_spent(ended))) if is_new else before
-            case e.BaselineKnown():
+            case e.BaselineKnown(name=e.TESTS):
                 after = replace(before, before=_counts(one.event.results))
-            case e.GateJudged():
-                after = replace(before, after=one.event.line)
+            case e.GateJudged(name=e.TESTS):
+                after = replace(before, after="skipped" if one.event.answer == "skipped" else one.event.line)
+            case e.BaselineKnown() | e.GateJudged():
+                after = before
             case e.PhaseFailed():
                 why = f"{one.event.reason} at {one.event.step}"
                 title = one.event.title or before.title

@@ -1,18 +1,12 @@
-"""Writes the report of a plan: a section per landed phase and per failure, newest first."""
+"""Foreign text in Markdown, and the file of a plan's report: its sections, newest first."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from runplan.run.reasons import next_action
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from runplan.run.reasons import Reason
 
 
 # Colours, controls and direction marks: they hide text, or reorder it, in a file meant to be read.
@@ -74,129 +68,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-LONGEST = 300  #: characters quoted of one foreign line; git or a log has the whole
-LONGEST_DETAIL = 20_000
-MOST = 100  #: lines of one kind
-NO_TESTS = "Tests: skipped — no test infrastructure"
-
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
-
-
-class CommitLine(Struct, frozen=True, kw_only=True):
-    short: str
-    subject: str
-
-
-class ItemLine(Struct, frozen=True, kw_only=True):
-    id: str
-    text: str
-    passed: bool
-    evidence: str
-
-
-class GateLine(Struct, frozen=True, kw_only=True):
-    name: str  #: "Baseline", "Gate", …
-    command: str
-    exit_code: int | None  #: None when it was stopped
-    tree: str
-    result: str  #: one line
-
-
-class VerdictLine(Struct, frozen=True, kw_only=True):
-    verifier: str
-    tree: str  #: the tree the verifier saw
-    landed_tree: str  #: the landed code tree; differs when only the base changed
-    is_final: bool = False  #: of all phases of the plan together
-
-
-class PhaseAccount(Struct, frozen=True, kw_only=True):
-    """The section of a landed phase."""
-
-    plan: str  #: path in the repository
-    phase: str
-    title: str
-    run: str
-    status: str  #: "Completed (verified, landed)"
-    branch: str
-    commits: tuple[CommitLine, ...]
-    items: tuple[ItemLine, ...]
-    gates: tuple[GateLine, ...]  #: empty when the project has no tests
-    verdicts: tuple[VerdictLine, ...]
-    warnings: tuple[str, ...] = ()
-
-
-class UndoAccount(Struct, frozen=True, kw_only=True):
-    """The section of a reverted phase."""
-
-    plan: str
-    phase: str
-    title: str
-    run: str
-    landing: str  #: the reverted landing
-    commits: tuple[CommitLine, ...]  #: its code commits, newest first
-
-
-class FailureAccount(Struct, frozen=True, kw_only=True):
-    """The section of a failed run."""
-
-    at: str  #: UTC, "YYYY-MM-DD HH:MM"
-    plan: str
-    phase: str
-    title: str
-    run: str
-    attempt: int  #: from 1; distinguishes two failures within a minute
-    step: str  #: where it failed: "implement", "gate", "verify", "land", …
-    reason: Reason
-    detail: str  #: any text: failed items, the end of a gate's output
-    state: tuple[str, ...]  #: sentences about kept work
-    resume: str  #: a command
-
-
-def phase_section(account: PhaseAccount) -> str:
-    parts = [
-        f"## Phase — {inline(f'{account.phase} {account.title}')}",
-        _mark(run=account.run, phase=account.phase),
-        f"**Status:** {inline(account.status)}",
-        f"**Plan:** {code(account.plan)}",
-        f"**Branch:** {code(account.branch)}",
-        "**Commits:**",
-        _commits(account.commits),
-        "### Work Items",
-        _items(account.items),
-        "### Verification",
-        "\n".join(_verification(account)),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def undo_section(account: UndoAccount) -> str:
-    parts = [
-        f"## Phase Undone — {inline(f'{account.phase} {account.title}')}",
-        _mark(run=account.run, phase=account.phase),
-        "**Status:** Undone (its changes reverted, its row set back to todo)",
-        f"**Plan:** {code(account.plan)}",
-        f"**Landing reverted:** {code(account.landing)}",
-        "**Commits reverted:**",
-        _commits(account.commits),
-        "The checks were not run on the result.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def failure_section(account: FailureAccount) -> str:
-    parts = [
-        f"## Run Failed — {flat(account.at)}",
-        _mark(run=account.run, phase=account.phase, attempt=str(account.attempt)),
-        f"**Plan:** {code(account.plan)}",
-        f"**Phase:** {inline(f'{account.phase} {account.title}')}",
-        f"**Failed at:** {inline(account.step)}",
-        f"**Reason:** {code(account.reason.value)}. {next_action(account.reason, account.step)}",
-        *_detail(account.detail),
-        "**State:**",
-        "\n".join(f"- {first(fact)}" for fact in account.state) or "Nothing is left behind.",
-        f"**To resume:** {code(account.resume)}",
-    ]
-    return "\n\n".join(parts) + "\n"
 
 
 def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> str:
@@ -213,62 +85,6 @@ def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> 
     return text
 
 
-def _mark(**names: str) -> str:
-    """An invisible line that identifies a section."""
-    plain = (f"{key} {re.sub(r'[^A-Za-z0-9._]+', '-', name)}" for key, name in names.items())
-    return f"<!-- runplan: {', '.join(plain)} -->"
-
-
-def _commits(commits: tuple[CommitLine, ...]) -> str:
-    lines = [f"- {code(commit.short)} {inline(shortened(commit.subject))}" for commit in commits[:MOST]]
-    return "\n".join((*lines, *_more(len(commits)))) or "None."
-
-
-def _more(count: int) -> list[str]:
-    return [f"- and {count - MOST} more"] if count > MOST else []
-
-
-def shortened(text: str, most: int = LONGEST) -> str:
-    """The text, cut with a mark where it is longer."""
-    return text if len(text) <= most else f"{text[:most]} […]"
-
-
-def _items(items: tuple[ItemLine, ...]) -> str:
-    rows = [row("#", "Item", "Status", "Evidence"), "|---|---|---|---|"]
-    for item in items:
-        status = "pass" if item.passed else "fail"
-        rows.append(row(inline(item.id), inline(item.text), status, inline(item.evidence)))
-    return "\n".join(rows)
-
-
-def _verification(account: PhaseAccount) -> list[str]:
-    lines = [_gate(gate) for gate in account.gates] or [f"- {NO_TESTS}"]
-    lines += [_verdict(verdict) for verdict in account.verdicts]
-    lines += [f"- Warning: {inline(shortened(warning, LONGEST_DETAIL))}" for warning in account.warnings[:MOST]]
-    return [*lines, *_more(len(account.warnings))]
-
-
-def _gate(gate: GateLine) -> str:
-    ending = "did not finish" if gate.exit_code is None else f"exit {gate.exit_code}"
-    where = f"on tree {code(gate.tree)}"
-    return f"- {inline(gate.name)}: {code(gate.command)} {where}: {ending}, {inline(shortened(gate.result))}"
-
-
-def _verdict(verdict: VerdictLine) -> str:
-    of_all = " on all phases" if verdict.is_final else ""
-    said = f"- Verdict{of_all}: pass by {code(verdict.verifier)} on tree {code(verdict.tree)}"
-    if verdict.tree == verdict.landed_tree:
-        return said
-    return f"{said}, carried over to tree {code(verdict.landed_tree)} (the same patch)"
-
-
-def _detail(detail: str) -> list[str]:
-    shown = block(shortened(detail, LONGEST_DETAIL))
-    if not shown:
-        return []
-    return ["**Detail:**", shown]
-
-
 def _holds(text: str, section: str) -> bool:
     """Whether the text has the heading and the mark of the section, in this order."""
     wanted = [line for line in section.splitlines() if line.strip()][:2]
@@ -277,15 +93,17 @@ def _holds(text: str, section: str) -> bool:
 
 
 def insert(text: str, section: str) -> str:
-    """The text with the section before its first one, in the line ends of the text."""
+    """The text with the section before its first one."""
     lines = _LINES.findall(text)
-    newline = "\r\n" if lines[0].endswith("\r\n") else "\n"
     at = _heading(lines, "## ")
     before = "".join(lines[:at])
-    after = "" if at is None else newline + "".join(lines[at:])
-    lead = "" if before.endswith("\n") else newline
-    gap = "" if before.endswith(newline * 2) else newline
-    return before + lead + gap + section.replace("\n", newline) + after
+    after = "" if at is None else "\n" + "".join(lines[at:])
+    return before + gap_after(before) + section + after
+
+
+def gap_after(text: str) -> str:
+    """The line ends that are missing before a new block."""
+    return "" if text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
 
 
 def _heading(lines: list[str], opening: str) -> int | None:
@@ -294,6 +112,6 @@ def _heading(lines: list[str], opening: str) -> int | None:
     for number, line in enumerate(lines):
         if line.startswith("```"):
             fenced = not fenced
-        if not fenced and line.removeprefix("\ufeff").startswith(opening):
+        if not fenced and line.startswith(opening):
             return number
     return None

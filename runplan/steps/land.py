@@ -16,9 +16,10 @@ from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMove
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse
 from runplan.report import index, text as report
+from runplan.report.sections import SHORT, failure_sections
 from runplan.run import events as e
 from runplan.run.reasons import Reason
-from runplan.steps.account import SHORT, failure_sections, phase_account, undo_account
+from runplan.steps.account import phase_section, undo_section
 from runplan.steps.context import phase_of
 from runplan.steps.final import audited, before_the_end, is_complete_with
 from runplan.text import command
@@ -107,7 +108,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
             return undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
         text = tracker.reopen(text, path=context.plan)
-        sections.append(report.undo_section(undo_account(state, context)))
+        sections.append(undo_section(state, context))
         return _files(context, onto, plan.title, text, sections, is_done=False)
     if row is not None and (refusal := _refusal(state, context, plan, row)):
         return refusal
@@ -117,7 +118,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
         assert phase.candidate is not None
         short = phase.candidate.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
-        sections = [*sections, report.phase_section(phase_account(state, context, audited(plan, row, onto, context)))]
+        sections = [*sections, phase_section(state, context, audited(plan, row, onto, context))]
     is_done = is_complete_with(plan, phase.read.phase)
     if is_done:
         text = tracker.complete(text, path=context.plan, completed=context.iso())

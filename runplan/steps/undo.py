@@ -13,12 +13,11 @@ from runplan.errors import PlanUnreadable
 from runplan.git.candidate import Built, Conflicted, NothingLeft
 from runplan.git.trailers import UNDOES, Unclear, add_trailers, newest_landing
 from runplan.plan.model import Status, parse
-from runplan.report.text import shortened
 from runplan.run.events import CandidateBuilt, CandidateConflicted, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.steps.context import phase_of
 from runplan.steps.land import trailers_of, undone_meanwhile
-from runplan.text import command
+from runplan.text import bounded, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +97,7 @@ def build_undo(action: BuildUndo, state: RunState, context: RunContext) -> Itera
         yield found
         return
     subjects = [
-        f"    {shortened(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})" for oid in found.code
+        f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})" for oid in found.code
     ]
     message = "\n".join([f"Undo phase {read.phase}: {read.title}", "", "This reverts:", "", *subjects])
     reverted = context.candidates.revert(

@@ -2,65 +2,71 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.report.text import (
-    CommitLine,
-    FailureAccount,
-    GateLine,
-    ItemLine,
-    PhaseAccount,
-    VerdictLine,
-    block,
-    code,
-    failure_section,
-    first,
-    inline,
-    phase_section,
-    prepend,
-    row,
-)
+from runplan.report import sections
+from runplan.report.text import block, code, first, inline, prepend, row
+from runplan.run import events as e
 from runplan.run.reasons import Reason
+from runplan.run.state import PhaseRun
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OTHER_TREE = "d8329fc1cc938780ffdd9f94e0d364e0ea74f579"
+COMMITS = {f"abc1234{'0' * 33}": "Read rows", f"def5678{'0' * 33}": "Read cells"}
 
-PHASE = PhaseAccount(
-    plan="plans/parser.md",
-    phase="4a",
-    title="Read tables",
-    run="r-1",
-    status="Completed (verified, landed)",
-    branch="runplan/parser/4a",
-    commits=(CommitLine(short="abc1234", subject="Read rows"), CommitLine(short="def5678", subject="Read cells")),
-    items=(
-        ItemLine(id="W1", text="Read rows", passed=True, evidence="tests/test_rows.py::test_row"),
-        ItemLine(id="C1", text="Pipes `a|b`\nare kept", passed=True, evidence="see `x|y`"),
+VERDICT = e.VerdictGiven(
+    tree=TREE,
+    patch="p",
+    passed=True,
+    items=(("W1", True, "tests/test_rows.py::test_row"), ("C1", True, "see `x|y`")),
+    agent="codex",
+)
+GATE = e.GateJudged(tree=TREE, answer="passed", code=0, line="12 passed, 0 failed", time=1)
+LINT = e.GateJudged(tree=TREE, answer="passed", code=0, line="passed", time=1, name="lint")
+PHASE = PhaseRun(
+    read=e.PlanRead(
+        tip="c",
+        choice="next",
+        phase="4a",
+        title="Read tables",
+        items=(("W1", "Read rows"), ("C1", "Pipes `a|b`\nare kept")),
     ),
-    gates=(
-        GateLine(name="Baseline", command="make test", exit_code=0, tree=OTHER_TREE, result="10 passed, 0 failed"),
-        GateLine(name="Gate", command="make test", exit_code=0, tree=TREE, result="12 passed, 0 failed"),
+    lease=e.Leased(
+        phase="4a", branch="refs/heads/runplan/parser/4a", base="c", base_tree="t", worktree="w", attempt=1, fresh=True
     ),
-    verdicts=(VerdictLine(verifier="codex", tree=TREE, landed_tree=TREE),),
+    baselines=(
+        e.BaselineKnown(key="k", tree=OTHER_TREE, results=json.dumps({"passed": 10, "failed": None, "exit_code": 0})),
+    ),
+    candidate=e.CandidateBuilt(onto="c", onto_tree=OTHER_TREE, commits=tuple(COMMITS), tree=TREE, patch="p"),
+    gates=(GATE,),
+    verdicts=(VERDICT,),
 )
 
-FAILURE = FailureAccount(
-    at="2026-01-02 03:04",
-    plan="plans/parser.md",
+FAILED = e.PhaseFailed(
     phase="4b",
     title="Write tables",
-    run="r-1",
-    attempt=1,
+    reason="tests-failed",
     step="gate",
-    reason=Reason.TESTS_FAILED,
-    detail="FAILED tests/test_rows.py::test_row\n1 failed, 11 passed",
-    state=("the branch `runplan/parser/4b` is kept", "main is untouched"),
-    resume="runplan start plans/parser.md 4b auto",
+    detail="FAILED tests/test_rows.py::test_row",
+    evidence="1 failed, 11 passed",
+    branch="runplan/parser/4b",
 )
+
+
+def phase_section(phase: PhaseRun, **given: Any) -> str:
+    usual: dict[str, Any] = {"plan": "plans/parser.md", "run": "r-1", "subjects": COMMITS}
+    return sections.phase_section(phase, **{**usual, "commands": {"tests": "make test", "lint": "ruff"}, **given})
+
+
+def failure_section(failed: e.PhaseFailed, **given: Any) -> str:
+    recorded = e.Recorded(seq=1, run="r-1", at="2026-01-02T03:04:05Z", event=failed)
+    return sections.failure_section(recorded, plan="plans/parser.md", **given)
 
 
 def test_the_section_of_a_landed_phase() -> None:
@@ -86,7 +92,7 @@ def test_the_section_of_a_landed_phase() -> None:
 
 
 def test_the_section_of_a_failure() -> None:
-    assert failure_section(FAILURE) == (
+    assert failure_section(FAILED, parked="refs/x", notes=["issue #3 is shared"]) == (
         "## Run Failed — 2026-01-02 03:04\n\n"
         "<!-- runplan: run r-1, phase 4b, attempt 1 -->\n\n"
         "**Plan:** `plans/parser.md`\n\n"
@@ -94,56 +100,80 @@ def test_the_section_of_a_failure() -> None:
         "**Failed at:** gate\n\n"
         f"**Reason:** `tests-failed`. {Reason.TESTS_FAILED.advice}\n\n"
         "**Detail:**\n\n"
-        "    FAILED tests/test_rows.py::test_row\n"
+        "    FAILED tests/test_rows.py::test_row\n\n"
         "    1 failed, 11 passed\n\n"
         "**State:**\n\n"
-        "- the branch `runplan/parser/4b` is kept\n"
-        "- main is untouched\n\n"
-        "**To resume:** `runplan start plans/parser.md 4b auto`\n"
+        "- Nothing of the phase landed\n"
+        "- The work is kept on the branch `runplan/parser/4b`; the next attempt moves it to a ref under "
+        "`refs/runplan/parked/`\n"
+        "- Work that is on no branch is kept at `refs/x`\n"
+        "- issue #3 is shared\n\n"
+        "**To resume:** `runplan retry plans/parser.md`\n"
     )
 
 
+def test_every_verifier_gives_its_evidence_and_the_final_verdict_is_listed() -> None:
+    """The items are those of the phase; a final verdict has one item for each phase of the plan."""
+    other = replace(VERDICT, agent="gemini", items=(("W1", True, "rows.py"), ("C1", False, "no")))
+    final = replace(VERDICT, scope="final", items=(("phase-1", True, "x"),))
+    section = phase_section(replace(PHASE, verdicts=(VERDICT, other, final)))
+    assert "| W1 | Read rows | pass | `codex`: tests/test_rows.py::test_row; `gemini`: rows.py |" in section
+    assert "| fail | `codex`: see `x\\|y`; `gemini`: no |" in section
+    assert f"- Verdict: pass by `gemini` on tree `{TREE}`\n" in section
+    assert f"- Verdict on all phases: pass by `codex` on tree `{TREE}`\n" in section
+    assert "phase-1" not in section
+
+
+def test_every_check_is_listed_with_its_differences_to_the_base() -> None:
+    differences = (("new", 7, ("a", "b", "c", "d", "e", "f")), ("fixed", 1, ("g",)))
+    section = phase_section(replace(PHASE, gates=(replace(GATE, differences=differences), LINT)))
+    assert "exit 0, 12 passed, 0 failed; 7 new: a, b, c, d, e, …; 1 fixed: g\n" in section
+    assert f"- Gate lint: `ruff` on tree `{TREE}`: exit 0, passed\n" in section
+
+
+def test_an_approval_is_part_of_the_verification() -> None:
+    assert f"- Approved by a person on tree `{TREE}`\n" in phase_section(replace(PHASE, approved=TREE))
+    assert "Approved" not in phase_section(replace(PHASE, approved=OTHER_TREE))
+
+
 def test_a_verdict_from_another_tree_names_both() -> None:
-    carried = replace(PHASE, verdicts=(VerdictLine(verifier="codex", tree=OTHER_TREE, landed_tree=TREE),))
-    assert f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)" in phase_section(carried)
+    section = phase_section(replace(PHASE, verdicts=(replace(VERDICT, tree=OTHER_TREE),)))
+    assert f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)" in section
 
 
 def test_every_section_of_a_project_without_tests_says_so() -> None:
     """N8"""
-    assert "- Tests: skipped — no test infrastructure\n" in phase_section(replace(PHASE, gates=()))
-
-
-def test_warnings_and_failed_items_are_shown() -> None:
-    account = replace(
-        PHASE,
-        items=(ItemLine(id="W1", text="x", passed=False, evidence="no"),),
-        warnings=("a.txt changed in the checkout while the agent ran",),
+    skipped = replace(GATE, answer="skipped", code=None)
+    assert "- Tests: skipped — no test infrastructure\n" in phase_section(
+        replace(PHASE, baselines=(), gates=(skipped,))
     )
-    section = phase_section(account)
-    assert "| W1 | x | fail | no |" in section
+
+
+def test_warnings_and_fix_cycles_are_shown() -> None:
+    section = phase_section(replace(PHASE, cycle=3), warnings=["a.txt changed in the checkout while the agent ran"])
+    assert "**Status:** Completed (verified, landed) after 2 fix cycles\n" in section
     assert "- Warning: a.txt changed in the checkout while the agent ran\n" in section
 
 
 def test_quoted_output_has_a_bounded_length() -> None:
     long = "m" * 10_000_000
-    many = tuple(CommitLine(short="abc1234", subject=long) for _ in range(1000))
-    gates = (replace(PHASE.gates[0], result=long),)
-    section = phase_section(replace(PHASE, commits=many, gates=gates, warnings=(long,)))
+    many = {f"abc1234{number:033}": long for number in range(1000)}
+    section = phase_section(replace(PHASE, gates=(replace(GATE, line=long),)), subjects=many, warnings=(long,))
     assert len(section) < 60_000
-    assert f"- `abc1234` {'m' * 300} […]\n" in section
+    assert f"- `abc1234` {'m' * 296} […]\n" in section
     assert "- and 900 more\n" in section
-    assert len(failure_section(replace(FAILURE, detail=long))) < 30_000
+    assert len(failure_section(replace(FAILED, detail=long))) < 30_000
 
 
 def test_a_gate_that_did_not_end_says_so() -> None:
-    gate = GateLine(name="Gate", command="make test", exit_code=None, tree=TREE, result="killed")
-    assert f"`make test` on tree `{TREE}`: did not finish, killed" in phase_section(replace(PHASE, gates=(gate,)))
+    section = phase_section(replace(PHASE, gates=(replace(GATE, code=None, line="killed"),)))
+    assert f"`make test` on tree `{TREE}`: did not finish, killed" in section
 
 
 def test_a_failure_with_nothing_to_add_is_short() -> None:
-    section = failure_section(replace(FAILURE, detail="", state=()))
+    section = failure_section(replace(FAILED, detail="", evidence="", branch=""))
     assert "**Detail:**" not in section
-    assert "Nothing is left behind." in section
+    assert "**State:**\n\n- Nothing of the phase landed\n\n" in section
 
 
 # --- the file -----------------------------------------------------------------------------------------
@@ -163,8 +193,6 @@ def test_newer_sections_stand_above_older_ones() -> None:
     [
         pytest.param("# Mine\n\nIntro.\n\n## Old\n", "# Mine\n\nIntro.\n\n## A\n\n## Old\n", id="an introduction"),
         pytest.param("# Mine", "# Mine\n\n## A\n", id="no line end"),
-        pytest.param("# Mine\r\n\r\n## Old\r\n", "# Mine\r\n\r\n## A\r\n\r\n## Old\r\n", id="CRLF"),
-        pytest.param("\ufeff# Mine\n", "\ufeff# Mine\n\n## A\n", id="byte order mark"),
         pytest.param("# M\n```\n## no\n```\n## Old\n", "# M\n```\n## no\n```\n\n## A\n\n## Old\n", id="fence"),
         pytest.param("notes\n", "# Plan Report — T\n\nnotes\n\n## A\n", id="no title"),
         pytest.param("", "# Plan Report — T\n\n## A\n", id="empty"),
@@ -175,22 +203,20 @@ def test_existing_text_of_the_report_stays(report: str, expected: str) -> None:
 
 
 def test_a_section_that_is_there_is_not_added_again() -> None:
-    sections = [phase_section(PHASE), failure_section(FAILURE)]
-    once = prepend(None, plan_title="P", sections=sections)
-    assert prepend(once, plan_title="P", sections=sections) == once
-    windows = once.replace("\n", "\r\n")
-    assert prepend(windows, plan_title="P", sections=sections) == windows
+    both = [phase_section(PHASE), failure_section(FAILED)]
+    once = prepend(None, plan_title="P", sections=both)
+    assert prepend(once, plan_title="P", sections=both) == once
 
 
 def test_the_same_phase_of_another_run_is_another_section() -> None:
     once = prepend(None, plan_title="P", sections=[phase_section(PHASE)])
-    twice = prepend(once, plan_title="P", sections=[phase_section(replace(PHASE, run="r-2"))])
+    twice = prepend(once, plan_title="P", sections=[phase_section(PHASE, run="r-2")])
     assert twice.count("## Phase — 4a") == 2
 
 
 def test_two_failures_of_one_minute_have_a_section_each() -> None:
-    sections = [failure_section(FAILURE), failure_section(replace(FAILURE, attempt=2))]
-    assert prepend(None, plan_title="P", sections=sections).count("## Run Failed") == 2
+    both = [failure_section(FAILED), failure_section(replace(FAILED, attempt=2))]
+    assert prepend(None, plan_title="P", sections=both).count("## Run Failed") == 2
 
 
 LINES = st.lists(
@@ -248,25 +274,22 @@ def row_kind(line: str) -> str:
 @settings(deadline=None, database=None)
 @given(HOSTILE)
 def test_no_text_changes_the_structure_of_a_phase_section(text: str) -> None:
-    plain = replace(PHASE, warnings=("w",))
     hostile = replace(
-        plain,
-        title=text,
-        commits=(CommitLine(short="abc1234", subject=text), CommitLine(short="def5678", subject=text)),
-        items=tuple(ItemLine(id="W1", text=text, passed=True, evidence=text) for _ in plain.items),
-        gates=tuple(replace(gate, result=text) for gate in plain.gates),
-        warnings=(text,),
+        PHASE,
+        read=replace(PHASE.read, title=text, items=(("W1", text), ("C1", text))),
+        gates=(replace(GATE, line=text, differences=(("new", 1, (text,)),)),),
+        verdicts=(replace(VERDICT, items=(("W1", True, text), ("C1", True, text))),),
     )
-    section = phase_section(hostile)
-    assert skeleton(section) == skeleton(phase_section(plain))
+    section = phase_section(hostile, subjects=dict.fromkeys(COMMITS, text), warnings=(text,))
+    assert skeleton(section) == skeleton(phase_section(PHASE, warnings=("w",)))
     section.encode("utf-8")
 
 
 @settings(deadline=None, database=None)
 @given(HOSTILE)
 def test_no_text_changes_the_structure_of_a_failure_section(text: str) -> None:
-    hostile = replace(FAILURE, title=text, step=f"gate {text}", detail=f"x{text}", state=(text, text))
-    assert skeleton(failure_section(hostile)) == skeleton(failure_section(FAILURE))
+    hostile = failure_section(replace(FAILED, title=text, step=f"gate {text}", detail=f"x{text}"), notes=(text, text))
+    assert skeleton(hostile) == skeleton(failure_section(FAILED, notes=("a", "b")))
 
 
 @pytest.mark.parametrize(

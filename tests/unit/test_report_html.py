@@ -9,10 +9,10 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from runplan.report.html import LONGEST_DIFF, commits_in, page
-from runplan.report.text import failure_section, phase_section, prepend
-from tests.unit.test_report import FAILURE, HOSTILE, PHASE
+from runplan.report.text import prepend
+from tests.unit.test_report import COMMITS, FAILED, HOSTILE, PHASE, VERDICT, failure_section, phase_section
 
-REPORT = prepend(None, plan_title="Parser", sections=[failure_section(FAILURE), phase_section(PHASE)])
+REPORT = prepend(None, plan_title="Parser", sections=[failure_section(FAILED), phase_section(PHASE)])
 
 
 class Reader(HTMLParser):
@@ -69,18 +69,17 @@ def test_a_long_diff_is_cut_and_names_the_command() -> None:
 
 @pytest.mark.parametrize("text", ["a\\|b", "a|b", "\\", "`a|b`"])
 def test_a_cell_reads_as_it_was_written(text: str) -> None:
-    item = replace(PHASE.items[0], evidence=text)
-    assert f"<td>{text}</td>".replace("`a|b`", "<code>a|b</code>") in page(
-        phase_section(replace(PHASE, items=(item,))), diffs={}
-    )
+    section = phase_section(replace(PHASE, verdicts=(replace(VERDICT, items=(("W1", True, text),)),)))
+    assert f"<td>{text}</td>".replace("`a|b`", "<code>a|b</code>") in page(section, diffs={})
 
 
 @given(HOSTILE)
 def test_no_text_of_an_agent_becomes_markup(text: str) -> None:
-    item = replace(PHASE.items[0], text=text, evidence=f"<script>{text}")
-    commit = replace(PHASE.commits[0], subject=f'<img src="x">{text}')
-    section = phase_section(replace(PHASE, title=text, items=(item,), commits=(commit,)))
-    failure = failure_section(replace(FAILURE, detail=f"{text}</pre><script>"))
-    read = Reader(page(f"{text}\n{section}{failure}", diffs={"abc1234": f"+</pre>{text}<script>"}))
-    assert not {"script", "img", "link", "b"} & set(read.tags)
-    assert read.open == []
+    verdict = replace(VERDICT, items=(("W1", True, f"<script>{text}"),))
+    read = replace(PHASE.read, title=text, items=(("W1", text),))
+    subjects = dict.fromkeys(COMMITS, f'<img src="x">{text}')
+    section = phase_section(replace(PHASE, read=read, verdicts=(verdict,)), subjects=subjects)
+    failure = failure_section(replace(FAILED, detail=f"{text}</pre><script>"))
+    seen = Reader(page(f"{text}\n{section}{failure}", diffs={"abc1234": f"+</pre>{text}<script>"}))
+    assert not {"script", "img", "link", "b"} & set(seen.tags)
+    assert seen.open == []

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.plan.model import parse
 from runplan.report.summary import PhaseSummary, Spent, attempted, summary_of, summary_section
@@ -38,7 +39,8 @@ def run(state: str, **fields: Any) -> RunRow:
 
 
 def test_a_landed_phase_has_its_commit_tests_time_tokens_and_cost() -> None:
-    found = attempted(records(LEASED, BASE, ROBOT, GATE, LANDED))["1"]
+    lint = replace(GATE, name="lint", line="passed")
+    found = attempted(records(LEASED, BASE, ROBOT, GATE, lint, LANDED))["1"]
     assert (found.state, found.commit, found.attempts) == ("done", "abcdef0", 1)
     assert (found.before, found.after) == ("10 passed, 0 failed", "12 passed, 0 failed")
     assert found.spent == Spent(seconds=60.0, tokens=1000, usd=0.5)

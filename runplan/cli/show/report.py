@@ -56,7 +56,7 @@ def _one_plan(args: argparse.Namespace) -> str:
     from runplan import names
     from runplan.engine.context import open_context, plan_path, slug_of
     from runplan.report import summary, text as report
-    from runplan.steps.account import failure_sections
+    from runplan.report.sections import failure_sections
 
     with open_context(warn=warn) as at:
         store = at.store()

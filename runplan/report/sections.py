@@ -1,0 +1,205 @@
+"""Writes the sections of a plan's report from the journal and from git; never from an agent's own account."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from runplan.report.text import block, code, first, inline, row
+from runplan.run.events import TESTS, BaselineKnown, IssueShared, PhaseFailed, RunEnded
+from runplan.run.reasons import Reason, next_action
+from runplan.text import bounded, command
+from runplan.times import parse_iso
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from runplan.run.events import GateJudged, Recorded, VerdictGiven
+    from runplan.run.state import PhaseRun
+    from runplan.store.sqlite import Store
+
+SHORT = 7  #: digits of a commit
+LONGEST = 300  #: characters quoted of one foreign line; git or a log has the whole
+LONGEST_DETAIL = 20_000
+MOST = 100  #: lines of one kind
+NAMED = 5  #: tests that are named of each kind
+NO_TESTS = "Tests: skipped — no test infrastructure"
+
+
+def phase_section(
+    phase: PhaseRun,
+    *,
+    plan: str,
+    run: str,
+    subjects: Mapping[str, str],
+    commands: Mapping[str, str],
+    warnings: Iterable[str] = (),
+) -> str:
+    """A phase that is about to land; `subjects` by commit, `commands` by the name of the check."""
+    assert phase.lease is not None
+    fixes = phase.cycle - 1
+    after = f" after {fixes} fix cycle{'' if fixes == 1 else 's'}" if fixes else ""
+    lines = [f"- {inline(bounded(line, LONGEST_DETAIL))}" for line in _verification(phase, commands)]
+    lines += _listed([f"Warning: {inline(bounded(line, LONGEST_DETAIL))}" for line in warnings])
+    parts = [
+        f"## Phase — {inline(f'{phase.read.phase} {phase.read.title}')}",
+        _mark(run=run, phase=phase.read.phase),
+        f"**Status:** Completed (verified, landed){after}",
+        f"**Plan:** {code(plan)}",
+        f"**Branch:** {code(phase.lease.branch.removeprefix('refs/heads/'))}",
+        "**Commits:**",
+        _commits(subjects),
+        "### Work Items",
+        "\n".join(_items(phase)),
+        "### Verification",
+        "\n".join(lines),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def undo_section(phase: PhaseRun, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
+    """A phase that is about to be reverted; `subjects` of its code commits, newest first."""
+    assert phase.candidate is not None
+    parts = [
+        f"## Phase Undone — {inline(f'{phase.read.phase} {phase.read.title}')}",
+        _mark(run=run, phase=phase.read.phase),
+        "**Status:** Undone (its changes reverted, its row set back to todo)",
+        f"**Plan:** {code(plan)}",
+        f"**Landing reverted:** {code(phase.candidate.undoes)}",
+        "**Commits reverted:**",
+        _commits(subjects),
+        "The checks were not run on the result.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def failure_sections(store: Store, plan: str) -> list[str]:
+    """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
+    failures = store.facts(PhaseFailed, plan=plan)
+    if not failures:
+        return []
+    parked = {(one.run, one.lane): one.event.parked for one in store.facts(RunEnded, plan=plan)}
+    shared = [(one.run, one.event.words) for one in store.facts(IssueShared, plan=plan)]
+    return [
+        failure_section(
+            one,
+            plan=plan,
+            parked=parked.get((one.run, one.lane), ""),
+            notes=[words for run, words in shared if run == one.run],
+        )
+        for one in failures
+    ]
+
+
+def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
+    """`parked` keeps work that is on no branch."""
+    failed, reason = failure.event, Reason(failure.event.reason)
+    detail = "\n\n".join(part for part in (failed.detail, failed.evidence) if part)
+    shown = block(bounded(detail, LONGEST_DETAIL))
+    parts = [
+        f"## Run Failed — {parse_iso(failure.at):%Y-%m-%d %H:%M}",
+        _mark(run=failure.run, phase=failed.phase, attempt=str(failed.attempt)),
+        f"**Plan:** {code(plan)}",
+        f"**Phase:** {inline(f'{failed.phase} {failed.title}')}",
+        f"**Failed at:** {inline(failed.step)}",
+        f"**Reason:** {code(reason.value)}. {next_action(reason, failed.step)}",
+        *(["**Detail:**", shown] if shown else []),
+        "**State:**",
+        "\n".join(f"- {first(fact)}" for fact in (*_left(failed, parked), *notes)),
+        f"**To resume:** {code(command('runplan', 'retry', plan))}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _left(failed: PhaseFailed, parked: str) -> Iterator[str]:
+    """Where the work of a failed phase is."""
+    yield "Nothing was changed" if failed.step == "undo" else "Nothing of the phase landed"
+    if failed.branch:
+        yield (
+            f"The work is kept on the branch `{failed.branch}`; "
+            "the next attempt moves it to a ref under `refs/runplan/parked/`"
+        )
+    if failed.parked:
+        yield f"The work before the conflict is kept at `{failed.parked}`"
+    if parked:
+        yield f"Work that is on no branch is kept at `{parked}`"
+    if failed.dispatch:
+        yield f"The log of the last process is `runplan/dispatch/{failed.dispatch}/out.log` in the git directory"
+
+
+def _mark(**names: str) -> str:
+    """An invisible line that identifies a section."""
+    plain = (f"{key} {re.sub(r'[^A-Za-z0-9._]+', '-', name)}" for key, name in names.items())
+    return f"<!-- runplan: {', '.join(plain)} -->"
+
+
+def _commits(subjects: Mapping[str, str]) -> str:
+    lines = [f"{code(oid[:SHORT])} {inline(bounded(subject, LONGEST))}" for oid, subject in subjects.items()]
+    return "\n".join(_listed(lines)) or "None."
+
+
+def _listed(lines: list[str]) -> list[str]:
+    more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
+    return [f"- {line}" for line in (*lines[:MOST], *more)]
+
+
+def _items(phase: PhaseRun) -> Iterator[str]:
+    """The table of items; with several verifiers the evidence of each."""
+    verdicts = [verdict for verdict in phase.verdicts if not verdict.scope]
+    texts = dict(phase.read.items)
+    given: dict[str, list[tuple[str, bool, str]]] = {}
+    for verdict in verdicts:
+        for item, passed, evidence in verdict.items:
+            given.setdefault(item, []).append((verdict.agent, passed, evidence))
+    yield row("#", "Item", "Status", "Evidence")
+    yield "|---|---|---|---|"
+    for item, answers in given.items():
+        status = "pass" if all(passed for _, passed, _ in answers) else "fail"
+        several = "; ".join(f"{code(agent)}: {inline(evidence)}" for agent, _, evidence in answers)
+        evidence = several if len(verdicts) > 1 else inline(answers[0][2])
+        yield row(inline(item), inline(texts.get(item, "")), status, evidence)
+
+
+def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]:
+    gates = [gate for gate in phase.gates if gate.answer != "skipped"]
+    if not phase.baselines and not gates:
+        yield NO_TESTS
+    for known in phase.baselines:
+        if known.results:
+            found = json.loads(known.results)
+            yield _check("Baseline", known, commands, exit_code=found["exit_code"], result=_counts(found))
+    for gate in gates:
+        notes = [_difference(*difference) for difference in gate.differences]
+        yield _check(
+            "Gate", gate, commands, exit_code=gate.code, result="; ".join((bounded(gate.line, LONGEST), *notes))
+        )
+    tree = phase.candidate.tree if phase.candidate else ""
+    yield from (_verdict(verdict, tree) for verdict in phase.verdicts)
+    if tree and phase.approved == tree:
+        yield f"Approved by a person on tree {code(tree)}"
+
+
+def _check(
+    word: str, check: BaselineKnown | GateJudged, commands: Mapping[str, str], *, exit_code: int | None, result: str
+) -> str:
+    name = word if check.name == TESTS else f"{word} {check.name}"
+    ending = "did not finish" if exit_code is None else f"exit {exit_code}"
+    return f"{name}: {code(commands[check.name])} on tree {code(check.tree)}: {ending}, {result}"
+
+
+def _counts(found: dict[str, int | None]) -> str:
+    if found["passed"] is not None:
+        return f"{found['passed']} passed, {found['failed'] or 0} failed"
+    return "passed" if found["exit_code"] == 0 else "failed"
+
+
+def _difference(kind: str, count: int, names: tuple[str, ...]) -> str:
+    more = ", …" if count > NAMED else ""
+    return f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}"
+
+
+def _verdict(verdict: VerdictGiven, landed: str) -> str:
+    word = "Verdict on all phases" if verdict.scope else "Verdict"
+    said = f"{word}: pass by {code(verdict.agent)} on tree {code(verdict.tree)}"
+    return said if verdict.tree == landed else f"{said}, carried over to tree {code(landed)} (the same patch)"
