@@ -20,7 +20,6 @@ from runplan import processes
 from runplan.agents.budgets import used_by
 from runplan.agents.clis import agent_of
 from runplan.agents.context import WRAP_UP, reached
-from runplan.agents.sandbox import is_sandboxed
 from runplan.checks.secrets import secret_values
 from runplan.errors import is_shortage, refused_by_system
 from runplan.run.dispatch import Ending, Outcome
@@ -242,6 +241,8 @@ class _Supervision:
                 processes.send(process, number)
 
     def _gets(self, process: Process, number: signal.Signals) -> bool:
+        from runplan.agents.sandbox import is_sandboxed  # slow to import
+
         if process.pid == self._agent and is_sandboxed(self._launch.argv):
             return False  # bwrap ends with the agent; ended earlier it would cut off the agent's last output
         # As at a terminal: an agent interrupts the commands that it runs in other sessions itself.
