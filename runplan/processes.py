@@ -1,7 +1,7 @@
 """Identifies processes by pid and start time, finds those of a dispatch, and ends them.
 
-psutil reads the process table. It is imported where it is used, because that takes 33 ms. State and start time of a
-single pid are read from /proc directly (docs/dependencies.md).
+psutil reads the process table. It is imported where it is used, because that takes 33 ms. State, start time, parents
+and environment of a single pid are read from /proc directly (docs/dependencies.md).
 """
 
 from __future__ import annotations
@@ -87,13 +87,18 @@ def _state(pid: int) -> tuple[str, str]:
     """State letter and start time; empty when there is no such process."""
     if sys.platform != "linux":
         return state_by_psutil(pid)
+    fields = _stat(pid)
+    return (fields[0].decode(), fields[19].decode()) if fields else ("", "")
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of /proc/<pid>/stat from the state on; none when there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
     except OSError:
-        return "", ""
-    fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it can contain brackets and blanks
-    return fields[0].decode(), fields[19].decode()
+        return []
+    return stat[stat.rindex(b")") + 2 :].split()  # the name before it can contain brackets and blanks
 
 
 def state_by_psutil(pid: int) -> tuple[str, str]:
@@ -123,25 +128,53 @@ def _boot() -> str:
 
 def variable(pid: int, name: str) -> str:
     """The variable in the environment the process was started with; "" when unset or not readable."""
+    if sys.platform != "linux":
+        return environment_by_psutil(pid).get(name, "")
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = (pair.partition(b"=") for pair in file.read().split(b"\0"))
+    except OSError:
+        return ""
+    return next((os.fsdecode(value) for key, _, value in pairs if key == name.encode()), "")
+
+
+def environment_by_psutil(pid: int) -> dict[str, str]:
     import psutil
 
     try:
-        return psutil.Process(pid).environ().get(name, "")
+        return psutil.Process(pid).environ()
     except (psutil.Error, OSError):
-        return ""
+        return {}
 
 
 def agent_above(pid: int) -> str:
     """Why the process counts as an agent's: it or a parent has the variables of one; "" when it does not."""
+    above = _lineage(pid)
+    if not above:
+        return f"process {pid} cannot be traced to its parents"
+    found = ((each, name) for each in above for name in (MARK, "RUNPLAN_AGENT") if variable(each, name))
+    return next((f"process {each} carries {name}" for each, name in found), "")
+
+
+def _lineage(pid: int) -> list[int]:
+    """The process and its parents; none when it is gone."""
+    if sys.platform != "linux":
+        return lineage_by_psutil(pid)
+    found = list[int]()
+    while pid and (fields := _stat(pid)):
+        found.append(pid)
+        pid = int(fields[1])
+    return found
+
+
+def lineage_by_psutil(pid: int) -> list[int]:
     import psutil
 
     try:
         known = psutil.Process(pid)
-        above = [one.pid for one in (known, *known.parents())]
+        return [one.pid for one in (known, *known.parents())]
     except psutil.NoSuchProcess:
-        return f"process {pid} cannot be traced to its parents"
-    found = ((each, name) for each in above for name in (MARK, "RUNPLAN_AGENT") if variable(each, name))
-    return next((f"process {each} carries {name}" for each, name in found), "")
+        return []
 
 
 def session(pid: int) -> int:
