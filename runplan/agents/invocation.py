@@ -246,29 +246,36 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
     Returns a warning for the user, or "".
     """
     for role, name in agents.dispatched:
-        _require_program(agents.agent(name), role, root, caller)
-        if in_dollars and unwatched(agents.agent(name)):
-            raise RefusedEarly(
-                f"agents.{role}: {name} reports no dollars, and [limits] are in dollars; {unwatched_remedy(name)}"
-            )
+        require_agent(agents.agent(name), role, root=root, caller=caller, in_dollars=in_dollars)
     own = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
     return sandboxes.require({"agents.sandbox": agents.sandbox} | own, caller)
 
 
-def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[str, str]) -> None:
+def require_agent(
+    table: AgentTable, role: str, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False
+) -> None:
+    if in_dollars and unwatched(table):
+        remedy = unwatched_remedy(table.name)
+        raise RefusedEarly(f"agents.{role}: {table.name} reports no dollars, and [limits] are in dollars; {remedy}")
+    another = "name another agent under [agents] in runplan.toml"
     if (file := own_file(table)) and not (root / file).is_file():
-        raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {file}")
+        raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {file}; write it, or {another}")
     if table.kind == "script":
         from runplan.agents.clis import script
 
         script.check(root / table.script)
         return
-    program = agent_of(table.kind).command(table)[0]
+    program = program_of(table)
     if shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file():
         raise RefusedEarly(
             f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; "
-            "install it, or name another agent under [agents] in runplan.toml"
+            f"install it, or {another}"
         )
     account = account_of(table, caller)
     if account and account.lacks:
         raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}; {account.remedy or model_remedy(table.name)}")
+
+
+def program_of(table: AgentTable) -> str:
+    """The program or script file of an agent."""
+    return table.script if table.kind == "script" else agent_of(table.kind).command(table)[0]

@@ -155,13 +155,13 @@ def test_the_doctor_names_every_fault_at_once(
     assert call("doctor", "--json") is Exit.USAGE
     checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     assert [name for name, each in checks.items() if not each["ok"]] == [
-        *("identity", "target", "worktrees", "implementer", "verifier", "tests")
+        *("identity", "target", "worktrees", "implementer", "verifier")
     ]
     assert all(each["remedy"] for each in checks.values() if not each["ok"])
     assert set(checks["git"]) == {"name", "ok", "detail", "remedy"}
 
 
-def test_the_doctor_continues_when_the_settings_cannot_be_read(
+def test_the_doctor_names_settings_that_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(tmp_path, "claude", "codex")
@@ -199,15 +199,16 @@ CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
         ({"runplan.toml": CHECKED + '[tests]\ncommand = "pytest"\n'}, "tests", "pytest was not found"),
         ({"runplan.toml": CHECKED + '[tests]\ncommand = "tools/check"\n'}, "tests", "tools/check was not found"),
         ({"runplan.toml": CHECKED, ".gitmodules": ""}, "setup", "submodules"),
-        ({"runplan.toml": CHECKED + '[run]\nlanding = "pr"\n'}, "start", "landing by pr is not in this version"),
+        ({"runplan.toml": CHECKED, "tests/x.py": ""}, "tests", "the repository has tests (tests/x.py) but"),
+        ({"runplan.toml": CHECKED + '[run]\nlanding = "pr"\n'}, "settings", "landing by pr is not in this version"),
         ({"runplan.toml": CHECKED + '[run]\nlanding = "direct"\n'}, "start", "there is no remote here to push to"),
         (
             {"runplan.toml": JUDGED + 'kind = "script"\nscript = "j.toml"\n'},
-            *("verifier", "there is no file j.toml"),
+            *("verifier", "there is no script j.toml"),
         ),
         (
             {"runplan.toml": JUDGED + 'kind = "command"\nargv = ["sh", "j.sh"]\n'},
-            *("verifier", "there is no file j.sh"),
+            *("verifier", "there is no script j.sh"),
         ),
     ],
 )  # fmt: skip
@@ -239,7 +240,7 @@ def test_the_doctor_looks_for_a_command_where_the_agent_will_run(
     monkeypatch.chdir(repo.path)
     assert call("doctor", "--json") is Exit.USAGE
     (fault,) = [each for each in json.loads(capsys.readouterr().out) if not each["ok"]]
-    assert fault["detail"] == "agent-missing: agents.verifier: tools/verify.sh is not on main, so no worktree has it"
+    assert fault["detail"] == "agents.verifier: tools/verify.sh is not on main, so no worktree has it"
     assert fault["remedy"] == "commit it on main, or add it to run.copy"
 
     repo.commit("Copy it", **{"runplan.toml": f'{settings}[run]\ncopy = ["tools/verify.sh"]\n'})

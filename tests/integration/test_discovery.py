@@ -13,12 +13,10 @@ import psutil
 import pytest
 
 from runplan.cli.setup import discovery as repository
-from runplan.cli.setup.discovery import is_writable, look_around, role_agents
+from runplan.cli.setup.discovery import is_writable, look_around
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.repository import OLDEST_GIT
 from runplan.gitfacts import Identity
-from runplan.settings.load import Layer
-from tests.support.builders import settle
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 
 if TYPE_CHECKING:
@@ -188,31 +186,3 @@ def test_a_missing_path_is_judged_by_its_existing_parent(tmp_path: Path) -> None
     assert not (tmp_path / "a").exists()
     program(tmp_path, "file")
     assert not is_writable(tmp_path / "file/wt")
-
-
-def test_each_role_is_found_at_the_path_of_its_kind(tmp_path: Path) -> None:
-    program(tmp_path / "bin", "codex")
-    program(tmp_path / "root/tools", "agent")
-    (tmp_path / "root/play.toml").write_text("", encoding="utf-8")
-
-    def found(implementer: str) -> tuple[str, bool]:
-        tables = {
-            "own": {"kind": "command", "argv": ["tools/agent", "-x"]},
-            "gone": {"kind": "command", "argv": ["tools/gone"]},
-            "named": {"kind": "command", "argv": ["codex"]},
-            "play": {"kind": "script", "script": "play.toml"},
-            "lost": {"kind": "script", "script": "lost.toml"},
-        }
-        values = {"agents": {"implementer": implementer, "verifier": "codex", **tables}}
-        agents = settle([Layer(origin="x", values=values)]).settings.agents
-        first, second = role_agents(tmp_path / "root", agents, env={"PATH": str(tmp_path / "bin")})
-        assert (second.role, second.found) == ("verifier", True)
-        return first.program, first.found
-
-    assert found("codex") == ("codex", True)
-    assert found("claude") == ("claude", False)
-    assert found("own") == ("tools/agent", True)
-    assert found("gone") == ("tools/gone", False)
-    assert found("named") == ("codex", True)
-    assert found("play") == ("play.toml", True)
-    assert found("lost") == ("lost.toml", False)

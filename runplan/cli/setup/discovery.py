@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.agents.clis import agent_of
-from runplan.agents.invocation import account_of, lacks_login, own_file, unwatched, version_of
 from runplan.checks import testcommand
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.gitfacts import read_person
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 
     from git import Git, Repo
 
-    from runplan.agents.adapter import Account
     from runplan.gitfacts import Identity
-    from runplan.settings.schema import AgentsSettings
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -43,49 +40,10 @@ class Facts(Struct, frozen=True, kw_only=True):
         return not self.branches
 
 
-class RoleAgent(Struct, frozen=True, kw_only=True):
-    """The agent of a role, and whether its program is installed."""
-
-    role: str
-    agent: str
-    program: str  #: the program or script file that was looked for
-    found: bool
-    version: str = ""  #: of the program; "" when it was not asked or did not answer
-    unwatched: bool = False  #: its costs are unknown
-    account: Account | None = None  #: None for a command of the user's own
-    file: bool = False  #: `program` is a file of the project
-    lacks: str = ""  #: why it cannot reach its provider: no key and no login; "" where that is not known
-
-
 def is_writable(path: Path) -> bool:
     """Whether the directory `path` could be created and written; it need not exist."""
     nearest = next(each for each in (path, *path.parents) if each.exists())
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-
-
-def role_agents(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[RoleAgent, ...]:
-    """For each role of a run, whether the program of its agent can be found."""
-    return tuple(_role_agent(root, agents, role, name, env) for role, name in agents.dispatched)
-
-
-def _role_agent(root: Path, agents: AgentsSettings, role: str, name: str, env: Mapping[str, str]) -> RoleAgent:
-    agent = agents.agent(name)
-    file = own_file(agent)
-    if agent.kind == "script" or (file and not (root / file).is_file()):
-        return RoleAgent(role=role, agent=name, program=file, found=(root / file).is_file(), file=True)
-    program = agent_of(agent.kind).command(agent)[0]
-    # A path with a slash is relative to the worktree, which has the files of the checkout.
-    where = str(root / program) if "/" in program else program
-    return RoleAgent(
-        role=role,
-        agent=name,
-        program=program,
-        found=is_on_path(where, env),
-        version=version_of(agent, env),
-        unwatched=unwatched(agent),
-        account=account_of(agent, env),
-        lacks=lacks_login(agent, env),
-    )
 
 
 def known_agents() -> tuple[str, ...]:

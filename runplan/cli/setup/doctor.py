@@ -8,27 +8,41 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
 
-from runplan.agents.budgets import unwatched_remedy
-from runplan.agents.invocation import model_remedy
-from runplan.checks.testcommand import Prerequisites
+from runplan.agents import invocation
+from runplan.agents.sandbox import obstacle
+from runplan.cli.setup.discovery import is_writable, look_around
 from runplan.cli.verb import Verb, json_argument
-from runplan.errors import Exit, RunplanError, SettingsError
-from runplan.git.repository import OLDEST_GIT
+from runplan.engine import preflight
+from runplan.errors import Exit, RefusedEarly, RunplanError
+from runplan.git.repository import OLDEST_GIT, require_workable
 from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from runplan.agents.sandbox import Obstacle
-    from runplan.cli.setup.discovery import Facts, RoleAgent
+    from runplan.cli.setup.discovery import Facts
     from runplan.engine.context import RepositoryContext
     from runplan.git.removal import Kept, Removed
-    from runplan.settings.schema import Settings
+
+
+class Check(Struct, frozen=True):
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""  #: empty when ok
 
 
 def _doctor(args: argparse.Namespace) -> Exit:
-    checks = check(_examine(Path.cwd()))
+    from runplan.engine.context import context_at
+    from runplan.settings.load import environment
+    from runplan.settings.schema import Settings
+
+    here, env = Path.cwd(), environment()
+    facts = look_around(here, env=env)
+    with context_at(here, env, lambda _root, _env: Settings()) as at:
+        checks = examine(at, facts)
     if args.json:
         print(json.dumps(to_builtins(checks), indent=2, ensure_ascii=False))
     else:
@@ -41,213 +55,128 @@ def _line(each: Check) -> str:
     return line if each.ok else f"{line}\n      {'':<12}-> {each.remedy}"
 
 
-# --- examination -------------------------------------------------------------------------------------------
-
-
-def _examine(here: Path) -> Findings:
-    from runplan.agents.sandbox import obstacle
-    from runplan.cli.setup.discovery import is_writable, look_around, role_agents
-    from runplan.engine.context import context_at, settings_note
-    from runplan.engine.preflight import prompts_in_force, test_prerequisites
-    from runplan.settings.load import environment
-    from runplan.settings.places import worktree_root
-    from runplan.settings.schema import Settings
-
-    env = environment()
-    facts = look_around(here, env=env)
-    with context_at(here, env, lambda _root, _env: Settings()) as at:
-        # With unusable settings, the rest is judged by the defaults.
-        at, error, refusal = _with_settings(at)
-        settings, root = at.settings, Path(facts.root)
-        worktrees = worktree_root(root, settings, env)
-        is_readable = not error and settings.run.target in facts.branches
-        return Findings(
-            facts=facts,
-            settings=settings,
-            worktrees=worktrees,
-            is_writable=is_writable(worktrees),
-            agents=role_agents(root, settings.agents, env=env),
-            tests=test_prerequisites(at.with_landing("cherry-pick")) if is_readable else Prerequisites(),
-            settings_error=error,
-            settings_note=settings_note(at) if is_readable else "",
-            obstacle=obstacle(env),
-            refusal=refusal or (_refusal(at) if is_readable else ""),
-            prompts={role: each.origin for role, each in prompts_in_force(at).items()} if is_readable else {},
-        )
-
-
-def _with_settings(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:
-    """The context with the settings that `start` would use, why they are invalid, and why it would refuse them."""
-    from runplan.cli.control import prepare
-
+def examine(at: RepositoryContext, facts: Facts) -> list[Check]:
+    """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
+    git, identity = _check("git", _git, facts), _check("identity", _identity, facts)
     try:
-        at = at.with_settings()
-        return prepare.with_target_settings(at, []), "", ""
-    except SettingsError as error:
-        return at, str(error), ""
+        at, note = _with_settings(at)
     except RunplanError as error:
-        return at.with_committed_settings(), "", str(error)
+        return [git, _failed("settings", error), identity]
+    target = _check("target", _target, facts, at.settings.run.target)
+    checks = [git, Check("settings", True, note), identity, target, _check("worktrees", _worktrees, at)]
+    checks += [_check(role, _agent, at, role, name) for role, name in at.settings.agents.dispatched]
+    checks.append(_check("sandbox", sandbox, at.settings.agents.sandbox, obstacle(at.env)))
+    if target.ok:
+        local = at.with_landing("cherry-pick")  # the remote of others is asked last
+        checks += [_check("prompts", _prompts, local), _check("tests", _tests, local), _check("setup", _setup, local)]
+    return [*checks, _check("start", _start, at)] if all(each.ok for each in checks) else checks
 
 
-def _refusal(at: RepositoryContext) -> str:
-    """Why `start` would refuse every plan; "" for no reason."""
-    from runplan.engine.preflight import require_agents, require_landable, require_test_command
-    from runplan.git.repository import require_workable
-
-    settings = at.settings
+def _check(name: str, look: Callable[..., str], *about: object) -> Check:
     try:
-        require_landable(at)
-        require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
-        require_test_command(at)
-        require_agents(at)
+        return Check(name, True, look(*about))
     except RunplanError as error:
-        return str(error)
-    return ""
+        return _failed(name, error)
 
 
-# --- judgement ---------------------------------------------------------------------------------------------
+def _failed(name: str, error: RunplanError) -> Check:
+    """A refusal, split into what is wrong and its remedy."""
+    what, _, remedy = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{name}: ").partition("; ")
+    return Check(name, False, what, remedy or "correct it; see runplan config")
 
 
-class Check(Struct, frozen=True):
-    name: str
-    ok: bool
-    detail: str
-    remedy: str = ""  #: empty when ok
+def _git(facts: Facts) -> str:
+    version, oldest = (".".join(map(str, one)) for one in (facts.git_version, OLDEST_GIT))
+    if facts.git_version < OLDEST_GIT:
+        raise RefusedEarly(f"version {version}; install git {oldest} or newer")
+    return f"version {version}"
 
 
-class Findings(Struct, frozen=True, kw_only=True):
-    facts: Facts
-    settings: Settings
-    worktrees: Path
-    is_writable: bool
-    agents: Sequence[RoleAgent]
-    tests: Prerequisites = Prerequisites()
-    settings_error: str = ""
-    settings_note: str = ""  #: which version of the settings file is used
-    obstacle: Obstacle | None = None  #: why the sandbox does not work
-    refusal: str = ""  #: why `start` would refuse
-    prompts: Mapping[str, str] = {}  #: the file of each prompt in force
-
-
-def check(found: Findings) -> tuple[Check, ...]:
-    """Every check, in the order in which a run would fail."""
-    checks = (
-        _git(found.facts),
-        _settings(found),
-        _identity(found.facts),
-        _target(found.facts, found.settings.run.target),
-        _worktrees(found),
-        *(_agent(each, in_dollars=found.settings.limits.in_dollars) for each in found.agents),
-        _ok("prompts", "; ".join(f"{role}: {file}" for role, file in found.prompts.items()) or "those of runplan"),
-        _sandbox(found.settings.agents.sandbox, found.obstacle),
-        _tests(found),
-        _setup(found),
-    )
-    return (*checks, _start(found.refusal)) if all(each.ok for each in checks) else checks
-
-
-def _ok(name: str, detail: str) -> Check:
-    return Check(name, True, detail)
-
-
-def _fail(name: str, detail: str, remedy: str) -> Check:
-    return Check(name, False, detail, remedy)
-
-
-def _git(facts: Facts) -> Check:
-    version = f"version {'.'.join(map(str, facts.git_version))}"
-    if facts.git_version >= OLDEST_GIT:
-        return _ok("git", version)
-    return _fail("git", version, f"install git {'.'.join(map(str, OLDEST_GIT))} or newer")
-
-
-def _settings(found: Findings) -> Check:
-    if found.settings_error:
-        return _fail("settings", found.settings_error, "correct it; see runplan config")
-    return _ok("settings", found.settings_note or "every key is valid")
-
-
-def _identity(facts: Facts) -> Check:
+def _identity(facts: Facts) -> str:
     if facts.identity is None:
         remedy = 'git config user.name "Your Name" && git config user.email you@example.org'
-        return _fail("identity", "git has no user.name and user.email", remedy)
+        raise RefusedEarly(f"git has no user.name and user.email; {remedy}")
     signed = ", commits are signed" if facts.signs else ""
-    return _ok("identity", f"{facts.identity.name} <{facts.identity.email}>{signed}")
+    return f"{facts.identity.name} <{facts.identity.email}>{signed}"
 
 
-def _target(facts: Facts, target: str) -> Check:
+def _with_settings(at: RepositoryContext) -> tuple[RepositoryContext, str]:
+    """The context with the settings that `start` would use, and which version of their file that is."""
+    from runplan.cli.control import prepare
+    from runplan.engine.context import settings_note
+
+    at = prepare.with_target_settings(at.with_settings(), [])
+    return at, settings_note(at) or "every key is valid"
+
+
+def _target(facts: Facts, target: str) -> str:
     if facts.empty:
-        return _fail("target", "the repository has no commit yet", "git commit --allow-empty -m Start")
-    if target in facts.branches:
-        return _ok("target", f"branch {target}")
-    remedy = f'set run.target = "{facts.default_branch}" in runplan.toml, or create it: '
-    return _fail("target", f"there is no branch {target}", remedy + command("git", "branch", target))
+        raise RefusedEarly("the repository has no commit yet; git commit --allow-empty -m Start")
+    if target not in facts.branches:
+        create = command("git", "branch", target)
+        other = f'set run.target = "{facts.default_branch}" in runplan.toml, or create it: {create}'
+        raise RefusedEarly(f"there is no branch {target}; {other}")
+    return f"branch {target}"
 
 
-def _worktrees(found: Findings) -> Check:
-    if found.is_writable:
-        return _ok("worktrees", str(found.worktrees))
-    return _fail("worktrees", f"{found.worktrees} is not writable", "set run.worktrees to a writable directory")
+def _worktrees(at: RepositoryContext) -> str:
+    from runplan.settings.places import worktree_root
+
+    place = worktree_root(at.repository.root, at.settings, at.env)
+    if not is_writable(place):
+        raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
+    return str(place)
 
 
-def _agent(found: RoleAgent, *, in_dollars: bool) -> Check:
-    role, agent, program, account = found.role, found.agent, found.program, found.account
-    another = f"or name another agent: agents.{role}"
-    if in_dollars and found.unwatched:
-        return _fail(role, f"{agent} reports no costs, and [limits] are in dollars", unwatched_remedy(agent))
-    if not found.found and found.file:
-        return _fail(role, f"{agent}: there is no file {program}", f"write it, {another}")
-    if not found.found:
-        return _fail(role, f"{agent}: {program} was not found", f"install {program}, {another}")
-    if account and account.lacks:
-        return _fail(role, f"{agent} {account.lacks}", account.remedy or model_remedy(agent))
-    if found.lacks:
-        remedy = f"run {program} once and sign in, or set its key in this terminal"
-        return _fail(role, f"{agent}: {found.lacks}", remedy)
-    version = f" {found.version}" if found.version else ""
-    return _ok(role, f"{agent} ({program}{version})" + (f"; {account.words}" if account else ""))
+def _agent(at: RepositoryContext, role: str, name: str) -> str:
+    table, in_dollars = at.settings.agents.agent(name), at.settings.limits.in_dollars
+    invocation.require_agent(table, role, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
+    program = invocation.program_of(table)
+    if lacks := invocation.lacks_login(table, at.env):
+        raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
+    version, account = invocation.version_of(table, at.env), invocation.account_of(table, at.env)
+    return f"{name} ({f'{program} {version}'.rstrip()})" + (f"; {account.words}" if account else "")
 
 
-def _tests(found: Findings) -> Check:
-    command, target, infrastructure = found.settings.tests.command, found.settings.run.target, found.facts.tests
-    if command and (file := found.tests.missing_file):
-        remedy = f"commit {file} on {target}, or set tests.command to another command"
-        return _fail("tests", f"`{command}` needs {file}, which {target} does not have", remedy)
-    if command and (program := found.tests.missing_program):
-        remedy = f"install {program}, or set tests.command to another command"
-        return _fail("tests", f"`{command}`: {program} was not found", remedy)
-    if command:
-        return _ok("tests", command)
-    if infrastructure.present:
-        remedy = f'add to runplan.toml, under [tests]: command = "{infrastructure.command}"'
-        return _fail("tests", f"there are tests ({infrastructure.found}) but no test command", remedy)
-    return _ok("tests", "none found: gates are skipped, and every report says so")
-
-
-def _setup(found: Findings) -> Check:
-    if found.settings.run.setup:
-        return _ok("setup", found.settings.run.setup)
-    if found.tests.setup is None:
-        return _ok("setup", "none, and none seems to be needed")
-    what, line = found.tests.setup
-    detail = f"a fresh worktree has no {what.removeprefix('a ')}, and run.setup is empty"
-    return _fail("setup", detail, f'add to runplan.toml, under [run]: setup = "{line}"')
-
-
-def _start(refusal: str) -> Check:
-    if not refusal:
-        return _ok("start", "no further obstacle")
-    what, _, remedy = refusal.partition("; ")
-    return _fail("start", what, remedy or "runplan start prints the same")
-
-
-def _sandbox(mode: str, obstacle: Obstacle | None) -> Check:
-    if obstacle is None:
-        return _ok("sandbox", "bubblewrap works" + (', but agents.sandbox = "none"' if mode == "none" else ""))
-    detail = f"bubblewrap does not work: {obstacle.why}"
+def sandbox(mode: str, found: Obstacle | None) -> str:
+    if found is None:
+        return "bubblewrap works" + (', but agents.sandbox = "none"' if mode == "none" else "")
+    why = f"bubblewrap does not work: {found.why}"
     if mode == "bwrap":
-        return _fail("sandbox", detail, f'{obstacle.remedy}, or set agents.sandbox = "auto"')
-    return _ok("sandbox", f"{detail}; agents run without it. To get it: {obstacle.remedy}")
+        raise RefusedEarly(f'{why}; {found.remedy}, or set agents.sandbox = "auto"')
+    return f"{why}; agents run without it. To get it: {found.remedy}"
+
+
+def _prompts(at: RepositoryContext) -> str:
+    return "; ".join(f"{role}: {each.origin}" for role, each in preflight.prompts_in_force(at).items())
+
+
+def _tests(at: RepositoryContext) -> str:
+    preflight.require_test_command(at)
+    line, target, lacks = at.settings.tests.command, at.target_name, preflight.test_prerequisites(at)
+    other = "or set tests.command to another command"
+    if line and (file := lacks.missing_file):
+        raise RefusedEarly(f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}")
+    if line and (program := lacks.missing_program):
+        raise RefusedEarly(f"`{line}`: {program} was not found; install {program}, {other}")
+    return line or "none found: no tests are run, and every report says so"
+
+
+def _setup(at: RepositoryContext) -> str:
+    needs = None if at.settings.run.setup else preflight.test_prerequisites(at).setup
+    if needs is not None:
+        what, line = needs
+        remedy = f'add to runplan.toml, under [run]: setup = "{line}"'
+        raise RefusedEarly(f"a fresh worktree has no {what.removeprefix('a ')}, and run.setup is empty; {remedy}")
+    return at.settings.run.setup or "none, and none seems to be needed"
+
+
+def _start(at: RepositoryContext) -> str:
+    """The refusals of `start` that no other check has found."""
+    preflight.require_landable(at)
+    require_workable(at.repository, target=at.target, prefix=at.settings.run.branch_prefix)
+    preflight.require_agents(at)
+    return "no further obstacle"
 
 
 # --- gc ----------------------------------------------------------------------------------------------------
