@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from runplan.checks.runners.output import Report, TestState, worst
 
 if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
     from collections.abc import Iterator, Sequence
 
 MOST_FILES = 500
@@ -17,6 +17,8 @@ _NOT_RUN = ("disabled", "notrun")  # CTest
 
 def read(texts: Sequence[str]) -> Report | str:
     """The sum of all files; why they cannot be read."""
+    import xml.etree.ElementTree as ET  # slow to import
+
     tests: list[tuple[str, TestState]] = []
     for text in texts[:MOST_FILES]:
         # Declarations of entities could make a small file as large as the memory.
