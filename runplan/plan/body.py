@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ _LABEL = re.compile(
 )
 #: A line that is a heading in bold: `**Tasks:**`.
 _BOLD = re.compile(r"[ \t]{0,3}\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z")
-_BULLET = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(\[[^\]]\]\*?(?=[ \t]|\Z)[ \t]*)?")
+_BULLET = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(\[(?:[^\]\w]|[xX])\]\*?(?=[ \t]|\Z)[ \t]*)?")
 #: An item that is a paragraph: `**WI 3.1** text`, `4.0 **Title** text`.
 _PARAGRAPH = re.compile(r"\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*", re.IGNORECASE)
 _WORK = re.compile(r"work items?|tasks?\b(?! [0-9])|deliverables?|steps?\b(?! [0-9])", re.IGNORECASE)
@@ -66,7 +67,13 @@ class Body(Struct, frozen=True):
     first: int
     end: int
     parts: tuple[Part, ...]
+    bullets: tuple[Bullet, ...]
     labels: dict[str, tuple[int, str]]  #: lower-case label to line and value, the first of each
+
+    def listed(self, part: range) -> tuple[Bullet, ...]:
+        """The items of the lists in some lines, nested ones too."""
+        a, b = (bisect_left(self.bullets, at, key=lambda bullet: bullet.at) for at in (part.start, part.stop))
+        return self.bullets[a:b]
 
     def named(self, title: str) -> Iterator[Part]:
         return (part for part in self.parts if part.title.lower().startswith(title))
@@ -83,7 +90,8 @@ def body_of(lines: Lines, first: int, end: int, headings: Iterable[Heading]) -> 
             labels.setdefault(found[1].lower(), (i, found[2].strip()))
         elif bold := _BOLD.match(text):
             marks.append((i, 7, bold[1]))
-    return Body(lines, first, end, tuple(_parts(sorted(marks), end)), labels)
+    bullets = tuple(_bullets(lines, first + 1, end))
+    return Body(lines, first, end, tuple(_parts(sorted(marks), end)), bullets, labels)
 
 
 def _parts(marks: list[tuple[int, int, str]], end: int) -> Iterator[Part]:
@@ -95,14 +103,16 @@ def _parts(marks: list[tuple[int, int, str]], end: int) -> Iterator[Part]:
         yield Part(title, range(at + 1, borders[later]), range(at + 1, borders[place + 1]))
 
 
-def bullets(lines: Lines, part: range) -> Iterator[Bullet]:
+def _bullets(lines: Lines, first: int, end: int) -> Iterator[Bullet]:
     """The items of the lists in some lines, nested ones too."""
-    for i in part:
+    for i in range(first, end):
         text = lines.texts[i]
-        found = None if lines.inert[i] else _BULLET.match(text)
+        found = None if lines.inert[i] or not text else _BULLET.match(text)
         if found is not None and not STATUS_LINE.match(text):
-            continued = _continued(lines, range(i + 1, part.stop), len(found[1]))
-            whole = " ".join([text[found.end() :].strip(), *continued]).strip()
+            below = lines.texts[i + 1] if i + 1 < end else ""
+            whole = text[found.end() :].strip()
+            if below[:1].isspace():
+                whole = " ".join([whole, *_continued(lines, range(i + 1, end), len(found[1]))]).strip()
             yield Bullet(i, len(found[1].expandtabs(4)), found[2] is not None, whole)
 
 
@@ -139,7 +149,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     work = work or _boxes(body, whole.whole, without) or _headed(body, whole) or _paragraphs(body, whole, without)
     found = [Item(f"W{n}", text, at + 1) for n, (at, text) in enumerate(sorted(work.items()), 1)]
     found += [Item(f"C{n}", text, at + 1) for n, (at, text) in enumerate(sorted(criteria.items()), 1)]
-    sign_off = tuple(bullet.text for bullet in _top_level(body, range(body.first, body.end)) if bullet.at in manual)
+    sign_off = tuple(bullet.text for bullet in body.bullets if bullet.at in manual)
     return tuple(found) or (Item(WHOLE_PHASE, title, body.first + 1),), sign_off
 
 
@@ -169,24 +179,27 @@ def _listed(body: Body, part: range, without: set[int]) -> dict[int, str]:
 
 
 def _boxes(body: Body, part: range, without: set[int]) -> dict[int, str]:
-    found = [bullet for bullet in bullets(body.lines, part) if bullet.is_box and bullet.at not in without]
+    found = [bullet for bullet in body.listed(part) if bullet.is_box and bullet.at not in without]
     optional = {box.at for box in body.lines.boxes_in(part.start, part.stop) if box.optional}
     least = min((bullet.indent for bullet in found), default=0)
     return {b.at: b.text for b in found if b.indent < least + 2 and b.at not in optional}
 
 
 def _top_level(body: Body, part: range) -> list[Bullet]:
-    found = list(bullets(body.lines, part))
+    found = body.listed(part)
     return [bullet for bullet in found if bullet.indent < found[0].indent + 2]
 
 
 def _headed(body: Body, part: Part) -> dict[int, str]:
     """The sub-headings `#### 1.1 Title` of a part."""
     found = {}
-    for other in body.parts:
+    first = bisect_left(body.parts, part.whole.start + 1, key=lambda other: other.whole.start)
+    for other in body.parts[first:]:
         at = other.whole.start - 1
-        name = read_name(other.title) if at in part.whole and body.lines.texts[at].startswith("#") else None
-        if name is not None and name.strong and name.title and name.id[0].isdigit():
+        if at >= part.whole.stop:
+            break
+        name = read_name(other.title) if body.lines.texts[at].startswith("#") else None
+        if name is not None and name.title and name.id[0].isdigit() and (name.strong or "." in name.id):
             found[at] = other.title
     return found
 
@@ -211,7 +224,7 @@ def read_paths(body: Body, label: str) -> tuple[str, ...]:
             text = body.lines.texts[line]
             if text.startswith("#") or (listed and not text.strip()):
                 break
-            listed += [bullet.text for bullet in bullets(body.lines, range(line, line + 1))]
+            listed += [bullet.text for bullet in body.listed(range(line, line + 1))]
     return _paths(listed)
 
 

@@ -267,7 +267,7 @@ def _plain(text: str, known: Mapping[str, str]) -> str:
 def _paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     """The paragraphs and list items of the Dependencies, with the line each begins on."""
     texts = body.lines.texts
-    parts = [part.direct for title in ("dependenc", "depends") for part in body.named(title)]
+    parts = [part.direct for title in ("dependenc", "depends") for part in body.named(title)][:1]
     if not parts and "dependencies" in body.labels:
         index, value = body.labels["dependencies"]
         if value:

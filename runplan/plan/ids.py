@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: The words that a heading may call its phase.
-UNITS = (
-    *("phase", "task", "stage", "step", "milestone", "part", "session", "sprint", "chunk", "issue"),
-    "iteration",
-)
+UNITS = ("phase", "task", "stage", "step", "milestone", "part", "session", "sprint", "chunk", "issue", "iteration")
 #: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.
 _ID = re.compile(
     r"(?:[A-Za-z]{0,3}[0-9]{1,4}[A-Za-z]{0,3}|[A-Za-z]{1,2}|[IVXivx]{1,4})"
@@ -67,7 +64,7 @@ def read_name(text: str) -> Named | None:
 
 def _unwrapped(text: str) -> str:
     """The text without emphasis around all of it; marks within it stay."""
-    for mark in ("**", "__", "~~", "*", "_", "`"):
+    for mark in ("**", "__", "~~", "*", "_", "`") if text[:1] in _MARKS else ():
         inner = text[len(mark) : -len(mark)]
         if text.startswith(mark) and text.endswith(mark) and inner and mark not in inner:
             return _unwrapped(inner.strip())
@@ -89,18 +86,12 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
 
     Plans that are `gone`, but have runs, are found by path, or by part of it if no other plan matches.
     """
-    for tries, among in (
-        (_same_path, (*plans, *gone)),
-        (is_named, plans),
-        (_part, plans),
-        (is_named, gone),
-        (_part, gone),
-    ):
-        found = [plan for plan in among if tries(word, plan)]
+    for matches, among in ((_is_path, (*plans, *gone)), *((m, p) for p in (plans, gone) for m in (is_named, _is_part))):
+        found = [plan for plan in among if matches(word, plan)]
         if len(found) == 1:
             return found[0]
         if found:
-            raise NotFound(f"{word} may be {_or(found)}; say which")
+            raise NotFound(f"{word} may be {', '.join(found[:-1])} or {found[-1]}; say which")
     from difflib import get_close_matches  # only an error needs it
 
     near = get_close_matches(PurePosixPath(word).name, [PurePosixPath(p).name for p in plans], n=1)
@@ -108,7 +99,7 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
     raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
 
 
-def _same_path(word: str, plan: str) -> bool:
+def _is_path(word: str, plan: str) -> bool:
     return PurePosixPath(word) == PurePosixPath(plan)
 
 
@@ -117,9 +108,5 @@ def is_named(word: str, plan: str) -> bool:
     return word.lower() in (name.lower(), name.removesuffix(".md").lower())
 
 
-def _part(word: str, plan: str) -> bool:
+def _is_part(word: str, plan: str) -> bool:
     return word.lower() in plan.lower()
-
-
-def _or(found: Sequence[str]) -> str:
-    return f"{', '.join(found[:-1])} or {found[-1]}"

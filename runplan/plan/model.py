@@ -214,14 +214,14 @@ def _about_text(lines: Lines) -> Iterator[Remark]:
 
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """The boxes that belong to no phase, by the heading above them, and those that are optional."""
-    owner: dict[int, str] = {i: place.id for place in reading.places for i in range(place.first, place.end)}
+    owner = {i: place.id for place in reading.places for i in (place.at, *range(place.first, place.end))}
     outside: dict[str, list[int]] = {}
     optional: dict[str, list[int]] = {}
     for box in lines.boxes:
-        if box.at not in owner and not any(place.at == box.at for place in reading.places):
+        if box.at not in owner:
             heading = lines.heading_above(box.at)
             outside.setdefault(heading.text if heading else "", []).append(box.at)
-        elif box.optional and box.at in owner:
+        elif box.optional:
             optional.setdefault(owner[box.at], []).append(box.at)
     for title, found in outside.items():
         where = f"under {title[:60]!r}" if title else "above the first heading"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.ids import key, read_name
+from runplan.plan.ids import key
 from runplan.plan.marks import Mark, Status, read_commit, read_mark, status_value, title_says_done
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ class Slot(StrEnum):
     LINE = "line"  #: the value of a status line
     NEW_LINE = "new-line"  #: a status line that has to be added
     BOX = "box"  #: the character in a task box
-    NOTE = "note"  #: the end of a box's line, where the commit is added
 
 
 class Spot(Struct, frozen=True):
@@ -101,18 +100,20 @@ class Section(Struct, frozen=True):
     level: int  #: of its heading
 
 
-def find_sections(lines: Lines, units: Collection[str] = ("phase",)) -> tuple[Section, ...]:
-    """The sections of level 2 whose heading is `Phase <id> — <title>`, else those of level 3, else of level 4.
+def find_sections(
+    lines: Lines, units: Collection[str] = ("phase",), levels: Sequence[int] = (2, 3, 4)
+) -> tuple[Section, ...]:
+    """The sections of the first level that has headings like `Phase <id> — <title>`; the unit "" is for bare ids.
 
     A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly.
     """
-    found: dict[int, list[Section]] = {2: [], 3: [], 4: []}
+    found: dict[int, list[Section]] = {level: [] for level in levels}
     for heading in lines.headings:
-        name = read_name(heading.text) if heading.level in found else None
-        if name is not None and name.unit in units:
+        name = heading.name
+        if name is not None and heading.level in found and name.unit in units:
             section = Section(name.id, name.title, name.strong, heading.at, heading.end, heading.level)
             found[heading.level].append(section)
-    sections = found[2] or found[3] or found[4]
+    sections = next(filter(None, found.values()), [])
     clear = {key(section.id) for section in sections if section.strong}
     return tuple(section for section in sections if section.strong or key(section.id) not in clear)
 

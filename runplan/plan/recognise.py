@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from runplan.plan.scan import Lines
 
+MAX_PHASES = 1000
 RECOGNISERS: dict[Format, Callable[[Lines, str], Reading | None]] = {
     Format.TRACKER: table.read,
     Format.SPEC_KIT: speckit.read,
@@ -50,6 +51,9 @@ def recognise(lines: Lines, path: str, *, wanted: str = "") -> Reading:
         raise PlanUnreadable(f"{path}:1: unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
     for format_, read in RECOGNISERS.items():
         if wanted in ("", format_) and (found := read(lines, path)) is not None:
+            if len(found.places) > MAX_PHASES:
+                what = f"{len(found.places):,} phases as {found.name}, and a plan has at most {MAX_PHASES:,}"
+                raise PlanUnreadable(f"{path}:{found.decided_by + 1}: {what}; is it a plan?")
             return found
     if wanted:
         raise PlanUnreadable(f"{path}:1: the front matter says format: {wanted}, but the plan has nothing of that form")

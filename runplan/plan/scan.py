@@ -14,10 +14,12 @@ from itertools import accumulate
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
+from runplan.plan.ids import Named, read_name
 
 MAX_BYTES = 5 * 1024 * 1024
+MAX_LINES = 20_000
 _BOM = b"\xef\xbb\xbf"
-_BOX = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])[ \t]+\[([^\]])\](\*?)(?=[ \t]|\Z)[ \t]*")
+_BOX = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])[ \t]+\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*")
 
 
 class Heading(Struct, frozen=True):
@@ -26,6 +28,7 @@ class Heading(Struct, frozen=True):
     at: int
     level: int
     text: str
+    name: Named | None  #: the id and title that it begins with
     end: int  #: the line after its section. A level 1 heading ends none: it may be a comment in a badly nested fence.
 
 
@@ -115,6 +118,8 @@ def _decoded(raw: bytes, path: str) -> str:
     if len(raw) > MAX_BYTES:
         size, limit = len(raw) / 1024 / 1024, MAX_BYTES // 1024 // 1024
         raise PlanUnreadable(f"{path}:1: the file has {size:.1f} MB, and a plan at most {limit} MB; is it a plan?")
+    if (count := raw.count(b"\n")) > MAX_LINES:
+        raise PlanUnreadable(f"{path}:1: the file has {count:,} lines, and a plan at most {MAX_LINES:,}; is it a plan?")
     if (nul := raw.find(b"\0")) >= 0:
         line = raw.count(b"\n", 0, nul) + 1
         raise PlanUnreadable(f"{path}:{line}: a binary file (it contains NUL bytes); a plan is UTF-8 text")
@@ -149,7 +154,8 @@ def _headings(texts: list[str], inert: list[bool]) -> tuple[Heading, ...]:
         if level <= 6 and text[level : level + 1] in (" ", "\t"):
             words = text[level:].strip().rsplit(None, 1)
             is_closed = len(words) == 2 and not words[1].strip("#")  # `## Title ##`
-            found.append(Heading(i, level, words[0].rstrip() if is_closed else text[level:].strip(), border[level]))
+            title = words[0].rstrip() if is_closed else text[level:].strip()
+            found.append(Heading(i, level, title, read_name(title) if level > 1 else None, border[level]))
             if level > 1:
                 border[level:] = [i] * (7 - level)
     return tuple(reversed(found))

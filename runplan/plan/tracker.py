@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
-from runplan.plan.formats.table import other_table
 from runplan.plan.ids import key
 from runplan.plan.marks import WRITTEN, Status, says_complete
 from runplan.plan.model import lay_out
@@ -19,8 +17,6 @@ from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
-
-_LANDED = re.compile(rb"[ \t]*\(`?[0-9a-f]{7,40}`?((?:,[^()]*)?)\)\Z")
 
 
 def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
@@ -57,8 +53,6 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
                 edit = _spliced(text, spot.begin, spot.end, added + lines.eol if has_end else lines.eol + added)
             case Slot.BOX:
                 edit = _spliced(text, spot.begin, spot.end, b"x" if status is Status.DONE else b" ")
-            case Slot.NOTE:
-                edit = _note(text, spot, commit.encode())
         text = edit
     return text
 
@@ -76,20 +70,6 @@ def _cell(text: bytes, spot: Spot, words: str) -> bytes:
         return _spliced(text, spot.begin, spot.end, b" ")  # as people write an empty cell
     begin = spot.begin + len(content) - len(content.lstrip())
     return _spliced(text, begin, begin + len(content.strip()), words.encode())
-
-
-def _note(text: bytes, spot: Spot, commit: bytes) -> bytes:
-    """Replaces the `(hash, note)` at the end of a box's line; a note was written by a person and stays."""
-    content = text[spot.begin : spot.end]
-    landed = _LANDED.search(content, max(content.rfind(b"("), 0))
-    note = landed[1] if landed else b""
-    if not commit and (landed is None or note):
-        return text
-    at = spot.begin + (landed.start() if landed else len(content))
-    if not commit and text[at - 1 : at] == b" ":
-        at -= 1  # it was added with the commit
-    gap = b"" if text[at - 1 : at] == b" " else b" "
-    return _spliced(text, at, spot.end, gap + b"(" + commit + note + b")" if commit else b"")
 
 
 def complete(text: bytes, *, path: str, completed: str) -> bytes:
@@ -170,8 +150,7 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
     """The plan with a tracker above its first phase; a plan with a tracker or status lines is returned
     unchanged.
 
-    Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name, or another
-    table has the statuses.
+    Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name.
     """
     statuses = {}
     try:
@@ -185,11 +164,6 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
             return text
         statuses, is_done = {place.id: place.mark.status for place in reading.places}, False
     sections = find_sections(lines)
-    if found := other_table(lines, {key(section.id) for section in sections}):
-        raise PlanUnreadable(
-            f"{path}:{found[0] + 1}: this table says that phase {found[1]} is done, so no tracker was added; to make "
-            "the table the tracker, call its columns Phase and Status"
-        )
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
     for section in sections:
         title = section.title.replace("\\|", "|").replace("|", "\\|")

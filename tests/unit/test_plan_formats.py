@@ -107,7 +107,7 @@ def test_statuses_may_stand_in_a_checklist() -> None:
     assert plan.format is Format.CHECKLIST
     assert statuses(plan) == {"1": "done", "4b": "todo", "2": "todo"}
     first, second, _ = plan.phases
-    assert (first.title, first.commit) == ("Remove the old flag", "4a6075d")
+    assert (first.title, first.commit) == ("Remove the old flag (4a6075d, by hand)", "4a6075d")
     assert second.text.endswith("  and say so in the change log\n")
     assert (second.depends, second.touches) == (("1",), ("src/options.py",))
 

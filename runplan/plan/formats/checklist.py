@@ -8,26 +8,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.plan.ids import key, read_name
-from runplan.plan.reading import (
-    Format,
-    Place,
-    Reading,
-    Remark,
-    Section,
-    Slot,
-    Spot,
-    box_spot,
-    mark_of,
-    refuse_duplicates,
-)
+from runplan.plan.marks import read_commit
+from runplan.plan.reading import Format, Place, Reading, Remark, Section, box_spot, mark_of, refuse_duplicates
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from runplan.plan.scan import Box, Lines
 
-MOST = 40  #: phases of a checklist; more are probably steps of fewer phases
-_LANDED = re.compile(r"\(`?([0-9a-f]{7,40})`?(?:,[^()]*)?\)\Z")
+MOST = 40  #: phases from boxes alone; more are probably steps of fewer phases
 #: Boxes under these headings are no work.
 _NOT_WORK = re.compile(
     r"accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan",
@@ -48,59 +37,49 @@ class Listed(Struct, frozen=True):
 
 
 def read(lines: Lines, path: str) -> Reading | None:
-    listed = named(lines) or numbered(work(lines))
-    if not listed:
-        return None
-    return reading(lines, listed, [(one.at, end_of(lines, one.box)) for one in listed], path)
+    listed = named(lines) or _numbered(work(lines))
+    return reading(lines, listed, [(one.at, _end(lines, one.box)) for one in listed], path) if listed else None
 
 
 def named(lines: Lines, outside: Sequence[Section] = ()) -> list[Listed]:
     """The boxes that say `Phase <id>`, outside of some sections."""
-    within = [(section.at, section.end) for section in outside]
     found = []
-    for box in _at_margin(lines.boxes):
-        name = read_name(_title(box)[0]) if "phase" in box.text[:20].lower() else None
-        if name is not None and name.unit == "phase" and not any(a <= box.at < b for a, b in within):
+    for box in lines.boxes:
+        name = read_name(box.text) if "phase" in box.text[:20].lower() else None
+        is_outside = box.indent <= 3 and not any(section.at <= box.at < section.end for section in outside)
+        if name is not None and name.unit == "phase" and is_outside:
             found.append(Listed(name.id, name.title, box))
     return found
 
 
 def work(lines: Lines) -> list[Box]:
-    """The boxes at the left margin, without those under headings like Acceptance Criteria."""
-    return [box for box in _at_margin(lines.boxes) if not box.optional and is_work(lines, box.at)]
+    """The boxes at the left margin, without those under other boxes or headings like Acceptance Criteria."""
+    found: list[Box] = []
+    end = 0  # of the last one
+    for box in lines.boxes:
+        heading = lines.heading_above(box.at)
+        is_work = heading is None or not _NOT_WORK.search(heading.text)
+        if box.indent <= 3 and not box.optional and is_work and box.at >= end:
+            found.append(box)
+            end = _end(lines, box)
+    return found
 
 
-def is_work(lines: Lines, index: int) -> bool:
-    heading = lines.heading_above(index)
-    return heading is None or not _NOT_WORK.search(heading.text)
-
-
-def numbered(boxes: Sequence[Box]) -> list[Listed]:
+def _numbered(boxes: Sequence[Box]) -> list[Listed]:
     """The boxes with their own ids where all have one, else by their number."""
-    titles = [_title(box)[0] for box in boxes]
-    own = [name for name in map(read_name, titles) if name is not None and name.strong]
+    own = [name for box in boxes if (name := read_name(box.text)) is not None and name.strong]
     if len(own) == len(boxes) == len({key(name.id) for name in own}):
         return [Listed(name.id, name.title, box) for name, box in zip(own, boxes, strict=True)]
-    return [Listed(str(n), title, box) for n, (title, box) in enumerate(zip(titles, boxes, strict=True), 1)]
+    return [Listed(str(number), box.text, box) for number, box in enumerate(boxes, 1)]
 
 
-def _at_margin(boxes: Collection[Box]) -> list[Box]:
-    return [box for box in boxes if box.indent <= 3]
-
-
-def _title(box: Box) -> tuple[str, str]:
-    """The title without the `(hash, note)` that a landing adds, and the hash."""
-    landed = _LANDED.match(box.text, max(box.text.rfind("("), 0))
-    return (box.text[: landed.start()].rstrip(), landed[1]) if landed else (box.text, "")
-
-
-def end_of(lines: Lines, box: Box) -> int:
+def _end(lines: Lines, box: Box) -> int:
     """The line after the box and the lines below it that are indented more deeply, blank lines in between included."""
     end = box.at + 1
     for i in range(box.at + 1, len(lines.texts)):
         text = lines.texts[i]
         if text.strip():
-            if len(text.expandtabs(4)) - len(text.expandtabs(4).lstrip()) <= box.indent:
+            if len(text) - len(text.lstrip()) <= box.indent and not text.startswith("\t"):
                 break
             end = i + 1
     return end
@@ -108,30 +87,30 @@ def end_of(lines: Lines, box: Box) -> int:
 
 def reading(lines: Lines, listed: Sequence[Listed], spans: Sequence[tuple[int, int]], path: str) -> Reading:
     refuse_duplicates(((one.id, one.at) for one in listed), "items", path)
-    places = tuple(_place(lines, one, span) for one, span in zip(listed, spans, strict=True))
-    own = [(one, name.id) for one in listed if (name := read_name(one.box.text)) and name.strong]
+    places = tuple(
+        Place(
+            id=one.id,
+            title=one.title,
+            mark=mark_of([one.box]),
+            commit=read_commit(one.box.text),
+            first=first,
+            end=end,
+            at=one.at,
+            spots=(box_spot(lines, one.box),),
+        )
+        for one, (first, end) in zip(listed, spans, strict=True)
+    )
     remarks = [
-        Remark(one.at + 1, f"item {id_!r} is called phase {one.id}: the boxes are numbered, as not all have an id")
-        for one, id_ in own
-        if key(id_) != key(one.id)
+        Remark(one.at + 1, f"item {name.id!r} is called phase {one.id}: not all boxes have an id of their own")
+        for one in listed
+        if (name := read_name(one.box.text)) and name.strong and key(name.id) != key(one.id)
     ]
     if len(listed) > MOST:
-        what = f"{len(listed)} boxes are {len(listed)} phases, each with its own agents"
-        remarks.append(Remark(listed[0].at + 1, f"{what}; headings above them would make them items of fewer phases"))
+        remarks.append(Remark(listed[0].at + 1, too_many(len(listed))))
     return Reading(
         format=Format.CHECKLIST, name="checklist", places=places, decided_by=listed[0].at, remarks=tuple(remarks)
     )
 
 
-def _place(lines: Lines, one: Listed, span: tuple[int, int]) -> Place:
-    note = lines.offset(one.at, len(lines.texts[one.at].rstrip()))
-    return Place(
-        id=one.id,
-        title=one.title,
-        mark=mark_of([one.box]),
-        commit=_title(one.box)[1],
-        first=span[0],
-        end=span[1],
-        at=one.at,
-        spots=(box_spot(lines, one.box), Spot(Slot.NOTE, lines.start(one.at), note)),
-    )
+def too_many(count: int) -> str:
+    return f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"

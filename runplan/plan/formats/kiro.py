@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from typing import TYPE_CHECKING
 
-from runplan.plan.formats.checklist import MOST
+from runplan.plan.formats.checklist import MOST, too_many
 from runplan.plan.marks import Mark, Status
 from runplan.plan.reading import Entry, Format, Place, Reading, Remark, box_spot, mark_of, refuse_duplicates
 
@@ -14,36 +15,30 @@ if TYPE_CHECKING:
 
     from runplan.plan.scan import Box, Lines
 
-_NUMBER = re.compile(r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?(\*?)(?:[ \t]+|\Z)")
-_REQUIREMENTS = "_Requirements:"
+_NUMBER = re.compile(r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)")
 
 
 def read(lines: Lines, path: str) -> Reading | None:
     """The plan when its boxes are numbered, and sub-tasks or `_Requirements:_` lines show that Kiro wrote it."""
     numbers = [(box, number) for box in lines.boxes if (number := _NUMBER.match(box.text)) is not None]
-    tops = [(box, number) for box, number in numbers if not number[2] and not _is_optional(box, number)]
-    subs = [number for _, number in numbers if number[2]]
-    owned = {number[1] for _, number in tops}
-    if not tops or not (any(n[1] in owned for n in subs) or any(_REQUIREMENTS in text for text in lines.texts)):
+    tops = [(box, number) for box, number in numbers if not number[2] and not box.optional]
+    ids = {number[1] for _, number in tops}
+    is_kiro = any(number[2] and number[1] in ids for _, number in numbers)
+    if not tops or not (is_kiro or any("_Requirements:" in text for text in lines.texts)):
         return None
     refuse_duplicates(((number[1], box.at) for box, number in tops), "tasks", path)
-    starts = sorted([*(box.at for box, number in numbers if not number[2]), *(h.at for h in lines.headings)])
-    places = []
+    borders = sorted([*(box.at for box, number in numbers if not number[2]), *(h.at for h in lines.headings)])
+    borders.append(len(lines.texts))
+    places, remarks = [], []
     for box, number in tops:
-        end = next((at for at in starts if at > box.at), len(lines.texts))
-        own = [
-            one
-            for one, n in numbers
-            if n[2] and n[1] == number[1] and box.at < one.at < end and not _is_optional(one, n)
-        ]
+        end = borders[bisect(borders, box.at)]
+        own = [one for one in lines.boxes_in(box.at + 1, end) if not one.optional]
         places.append(_place(lines, box, number, own, end))
-    remarks = [
-        Remark(place.at + 1, f"task {place.id} is ticked, but not all of its sub-tasks are; it counts as done")
-        for place in places
-        if place.mark.status is Status.DONE and any(lines.raw[s.begin : s.end] not in b"xX" for s in place.spots[1:])
-    ]
+        if box.ticked and not all(one.ticked for one in own):
+            what = f"task {number[1]} is ticked, but not all of its sub-tasks are; it counts as done"
+            remarks.append(Remark(box.at + 1, what))
     if len(tops) > MOST:
-        remarks.append(Remark(tops[0][0].at + 1, f"the boxes make {len(tops)} phases, each with its own agents"))
+        remarks.append(Remark(tops[0][0].at + 1, too_many(len(tops))))
     return Reading(
         format=Format.KIRO,
         name="Kiro tasks",
@@ -54,27 +49,20 @@ def read(lines: Lines, path: str) -> Reading | None:
     )
 
 
-def _is_optional(box: Box, number: re.Match[str]) -> bool:
-    return box.optional or number[3] == "*"
-
-
 def _place(lines: Lines, box: Box, number: re.Match[str], own: Sequence[Box], end: int) -> Place:
+    """The task's own box decides; ticked sub-tasks alone make it done too, and Kiro's `[-]` is work in progress."""
+    mark = mark_of([box])
+    if own and all(one.ticked for one in own):
+        mark = Mark(Status.DONE)
+    elif not box.ticked and any(one.sign in "-~" for one in (box, *own)):
+        mark = Mark(Status.IN_PROGRESS)
     return Place(
         id=number[1],
         title=box.text[number.end() :],
-        mark=_mark(box, own),
+        mark=mark,
         first=box.at,
         end=end,
         at=box.at,
         spots=tuple(box_spot(lines, one) for one in (box, *own)),
         entries=tuple(Entry(one.at, one.text) for one in own),
     )
-
-
-def _mark(box: Box, own: Sequence[Box]) -> Mark:
-    """The task's own box decides; ticked sub-tasks alone make it done too, and Kiro's `[-]` is work in progress."""
-    if box.ticked or (own and all(one.ticked for one in own)):
-        return Mark(Status.DONE)
-    if any(one.sign in "-~" for one in (box, *own)):
-        return Mark(Status.IN_PROGRESS)
-    return mark_of([box])

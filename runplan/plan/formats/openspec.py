@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.plan.ids import read_name
-from runplan.plan.reading import Format, Reading, Section, refuse_duplicates, section_places
+from runplan.plan.reading import Format, Reading, find_sections, refuse_duplicates, section_places
 
 if TYPE_CHECKING:
     from runplan.plan.scan import Lines
@@ -13,16 +12,9 @@ if TYPE_CHECKING:
 
 def read(lines: Lines, path: str) -> Reading | None:
     """The plan when numbered groups of level 2 have boxes with the group's number: `## 2.` and `- [ ] 2.1`."""
-    groups = []
-    has_number = False
-    for heading in lines.headings:
-        name = read_name(heading.text) if heading.level == 2 else None
-        boxes = lines.boxes_in(heading.at, heading.end)
-        if name is None or name.unit or not name.strong or not name.id.isdigit() or not boxes:
-            continue
-        groups.append(Section(name.id, name.title, name.strong, heading.at, heading.end, heading.level))
-        has_number = has_number or any(box.text.startswith(f"{name.id}.") for box in boxes)
-    if not has_number:
+    numbered = [s for s in find_sections(lines, ("",), levels=(2,)) if s.strong and s.id.isdigit()]
+    groups = [group for group in numbered if lines.boxes_in(group.at, group.end)]
+    if not any(box.text.startswith(f"{g.id}.") for g in groups for box in lines.boxes_in(g.at, g.end)):
         return None
     refuse_duplicates(((group.id, group.at) for group in groups), "headings", path)
     places = section_places(lines, groups)

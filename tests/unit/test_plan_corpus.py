@@ -1,0 +1,179 @@
+"""Twelve plans per format, as people write them: phases, ids, items, statuses and dependencies are data.
+
+The plans are in `tests/plans/<format>/`, what they mean is in the `expected.json` beside them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from runplan.errors import PlanUnreadable
+from runplan.plan.model import Phase, Plan, Status, lay_out, other_way, parse
+from runplan.plan.reading import Slot
+from runplan.plan.tracker import add_tracker, set_status
+
+PLANS = Path(__file__).parent.parent / "plans"
+FILES = sorted(PLANS.glob("*/*.md"))
+named = pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+
+
+def read(raw: bytes) -> Plan:
+    return parse(raw, path="p.md")
+
+
+def described(phase: Phase) -> dict[str, Any]:
+    items = [f"{item.id} {item.text}" for item in phase.items if item.id != "P"]
+    found: dict[str, Any] = {"id": phase.id, "title": phase.title, "status": str(phase.status), "items": items}
+    more: dict[str, Any] = {name: list(getattr(phase, name)) for name in ("depends", "soft", "touches", "sign_off")}
+    more["commit"] = phase.commit
+    return found | {name: value for name, value in more.items() if value}
+
+
+def test_every_format_has_twelve_plans() -> None:
+    folders = [folder for folder in PLANS.iterdir() if folder.is_dir()]
+    assert {folder.name: len(list(folder.glob("*.md"))) for folder in folders} == dict.fromkeys(
+        (folder.name for folder in folders), 12
+    )
+    assert len(folders) == 11
+
+
+@named
+def test_a_plan_is_read_as_its_author_meant_it(file: Path) -> None:
+    expected = json.loads((file.parent / "expected.json").read_text(encoding="utf-8"))[file.stem]
+    plan = read(file.read_bytes())
+    assert plan.read_as == expected["read_as"]
+    assert [described(phase) for phase in plan.phases] == expected["phases"]
+    assert [f"{remark.line}: {remark.text}" for remark in plan.remarks] == expected["warnings"]
+
+
+# --- statuses are written back in the plan's own way -------------------------------------------------------
+
+
+def without_place(phase: Phase) -> Phase:
+    items = tuple(replace(item, line=0) for item in phase.items)
+    return replace(phase, line=0, heading_line=0, items=items)
+
+
+def changed_lines(old: bytes, new: bytes) -> list[int]:
+    """The numbers of the lines that differ; a line that was added counts by its number in the new text."""
+    before, after = old.split(b"\n"), new.split(b"\n")
+    if len(before) == len(after):
+        return [n for n, (a, b) in enumerate(zip(before, after, strict=True), 1) if a != b]
+    n = next(n for n, (a, b) in enumerate(zip([*before, None], after, strict=False), 1) if a != b)
+    assert after[: n - 1] + after[n:] == before
+    return [n]
+
+
+@named
+@pytest.mark.parametrize("eol", ["\n", "\r\n"])
+@pytest.mark.parametrize("status", [Status.DONE, Status.TODO])
+def test_marking_a_phase_changes_only_its_own_marks(file: Path, eol: str, status: Status) -> None:
+    raw = file.read_bytes().replace(b"\n", eol.encode())
+    before = read(raw)
+    commit = "abc1234" if status is Status.DONE else ""
+    for phase in before.phases:
+        text = set_status(raw, path="p.md", phase=phase.id, status=status, commit=commit)
+        after = read(text)
+        own = after.phase(phase.id)
+        assert own is not None
+        assert own.status is status
+        others = [without_place(p) for p in before.phases if p.id != phase.id]
+        assert others == [without_place(p) for p in after.phases if p.id != phase.id]
+        restored = replace(own, status=phase.status, commit=phase.commit, text=phase.text)
+        assert without_place(restored) == without_place(phase)
+        marks = {phase.line, *range(phase.heading_line, phase.heading_line + phase.text.count("\n") + 1)}
+        assert set(changed_lines(raw, text)) <= marks
+        assert set_status(text, path="p.md", phase=phase.id, status=status, commit=commit) == text
+
+
+@named
+def test_all_boxes_of_a_landed_phase_are_ticked_where_boxes_are_its_status(file: Path) -> None:
+    raw = file.read_bytes()
+    for place in lay_out(raw, "p.md")[1].places:
+        text = set_status(raw, path="p.md", phase=place.id, status=Status.DONE, commit="abc1234")
+        if {spot.slot for spot in place.spots} == {Slot.BOX} and place.mark.status is not Status.DONE:
+            assert all(text[spot.begin : spot.end] == b"x" for spot in place.spots)
+            assert len(text) == len(raw)
+
+
+# --- nothing breaks the reader ------------------------------------------------------------------------------
+
+
+def only_its_own_error(raw: bytes) -> None:
+    said = "p.md:"
+    try:
+        fixed = add_tracker(raw, path="p.md")
+        plan = read(fixed)
+        other_way(fixed, path="p.md")
+        for phase in plan.phases[:3]:
+            marked = set_status(fixed, path="p.md", phase=phase.id, status=Status.DONE, commit="abc1234")
+            assert read(marked).phases
+    except PlanUnreadable as refusal:
+        said = str(refusal)
+    assert said.startswith("p.md:")
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_and_mixed_plans_raise_nothing_but_the_readers_own_error(seed: int) -> None:
+    chance = random.Random(seed)
+    lines = [line for file in chance.sample(FILES, 4) for line in file.read_bytes().splitlines(keepends=True)]
+    if seed % 2:
+        chance.shuffle(lines)
+    raw = bytearray(b"".join(lines))
+    for _ in range(seed % 7):
+        at = chance.randrange(len(raw))
+        raw[at : at + chance.randrange(5)] = chance.choice([b"", b"|", b"[ ]", b"\n", b"```\n", b"\xff", b"# ", b"*"])
+    only_its_own_error(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("- [ ] 1.1 a\n", "### Task 1: a\n", "#### 1.1 a\n", "| Phase | Status |\n", "**Tasks:**\n", "```\n", "x"),
+        *("- [ ] T001 [US1] in src/a.py, b.py" + " " * 30 + "\n", "[" * 60 + "\n", "**" * 40 + "\n", " " * 70 + "x\n"),
+        "### Dependencies\nPhase 1, Phase 2 and all of 3 — not before Phase 4 (x" + " " * 60 + "\n",
+    ],
+    ids=lambda line: line[:16],
+)
+def test_a_megabyte_of_pathological_lines_takes_less_than_a_second(line: str) -> None:
+    raw = ("## Phase 1 — A\n- [ ] T001 a\n" + line * (1024 * 1024 // len(line.encode()))).encode()
+    began = time.process_time()
+    with contextlib.suppress(PlanUnreadable):
+        read(raw)
+    assert time.process_time() - began < 1
+
+
+def test_an_ambiguous_plan_has_two_readings_and_a_line_that_decides() -> None:
+    raw = (PLANS / "sections" / "12-tasks-inside.md").read_bytes()
+    found = other_way(raw, path="p.md")
+    assert found is not None
+    chosen, other = found
+    assert [(one.name, len(one.places), one.decided_by + 1) for one in (chosen, other)] == [
+        ("phase sections", 2, 3),
+        ("Task headings", 3, 5),
+    ]
+    asked = b"---\nformat: headings\n---\n" + raw
+    assert [phase.id for phase in read(asked).phases] == ["1", "2", "3"]
+    assert other_way((PLANS / "kiro" / "02-subtasks.md").read_bytes(), path="p.md") is None
+
+
+def test_more_than_forty_phases_from_boxes_alone_are_a_warning() -> None:
+    remarks = [read(b"- [ ] do it\n" * count).remarks for count in (40, 41)]
+    assert [[remark.line for remark in found] for found in remarks] == [[], [1]]
+
+
+@pytest.mark.parametrize("name", ["kiroo", "Kiro"])
+def test_the_front_matter_may_name_the_format(name: str) -> None:
+    raw = f"---\nformat: {name}\n---\n- [ ] a\n".encode()
+    said = "unknown format 'kiroo'" if name == "kiroo" else "the front matter says format: kiro"
+    with pytest.raises(PlanUnreadable, match=said):
+        read(raw)
