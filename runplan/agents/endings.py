@@ -285,7 +285,6 @@ JUST_PASSED_S = 900.0
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _EPOCH = re.compile(r"\|\s*(\d{10})\b")
-_ISO = re.compile(r"\b(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d{1,6})?)\s?(Z|UTC|[+-]\d\d:?\d\d)?")
 _CLOCK = re.compile(
     r"(?:resets?|try again|available again|come back)(?: on| at)?:? "
     r"(?:(?P<month>[a-z]{3})[a-z]* (?P<day>\d{1,2})(?:st|nd|rd|th)?,?(?: (?P<year>\d{4}),?)?(?: at)? )?"
@@ -309,31 +308,17 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
 
     `now` is when the words were printed; `zone` is that of clock times without one.
     """
-    text, zone = words[-_LONGEST:], zone or UTC
+    text = words[-_LONGEST:]
     epoch = _EPOCH.search(text)
-    found = (float(epoch[1]) if epoch else None, _from_iso(text, zone), _from_clock(text, now, zone))
-    return next((each for each in (*found, _from_span(text, now)) if each and now <= each <= now + FARTHEST_S), None)
+    found = (float(epoch[1]) if epoch else None, _from_clock(text, now, zone or UTC), _from_span(text, now))
+    return next((each for each in found if each and now <= each <= now + FARTHEST_S), None)
 
 
 def reset_header(headers: Mapping[str, object], *, now: float) -> float | None:
     """The same from the headers of a response; a wait of zero counts as none."""
-    known = {name.lower(): str(value).strip()[:100] for name, value in headers.items()}
-    waits = (now + _number(known.get("retry-after-ms", "")) / 1000, now + _number(known.get("retry-after", "")))
-    resets = [value for name, value in sorted(known.items()) if "ratelimit" in name and name.endswith("reset")]
-    moments = (*waits, *(_number(value) or _from_iso(value, UTC) for value in resets))
-    return next((each for each in moments if each and now < each <= now + FARTHEST_S), None)
-
-
-def _from_iso(text: str, zone: tzinfo) -> float | None:
-    found = _ISO.search(text)
-    if found is None:
-        return None
-    offset = {"Z": "+00:00", "UTC": "+00:00", None: ""}.get(found[2], found[2])
-    try:
-        moment = datetime.fromisoformat(f"{found[1]}{offset}")
-        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+    known = {name.lower(): str(value) for name, value in headers.items()}
+    waits = (_number(known.get("retry-after-ms", "")) / 1000, _number(known.get("retry-after", "")))
+    return next((now + wait for wait in waits if 0 < wait <= FARTHEST_S), None)
 
 
 def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:

@@ -40,8 +40,6 @@ def at(text: str) -> float:
         ("Please try again in 1h1m", "2026-11-15T02:06"),
         ("429, retry-after: 3600", "2026-11-15T02:05"),
         ('{"retry_after": 90}', "2026-11-15T01:06:30"),
-        ("resets at 2026-11-15T05:00:00Z", "2026-11-15T05:00"),
-        ("resets at 2026-11-15 05:00:00+02:00", "2026-11-15T03:00"),
         ("resets 15:05 UTC", "2026-11-15T15:05"),
         ("try again at 1:05 AM", "2026-11-15T01:06"),  # that minute has to end first
         ("try again at 1:04 AM", "2026-11-15T01:05"),  # just over: it means now
@@ -104,8 +102,6 @@ def test_the_year_turns() -> None:
         ({"retry-after": "3600"}, 3600.0),
         ({"Retry-After": "3600"}, 3600.0),
         ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
-        ({"anthropic-ratelimit-unified-reset": str(int(NOW.timestamp()) + 900)}, 900.0),
-        ({"anthropic-ratelimit-requests-reset": "2026-11-15T01:06:00Z"}, 60.0),
         ({"retry-after": "0"}, None),
         ({"retry-after": "a while"}, None),
         ({"retry-after": 10**400}, None),

@@ -8,8 +8,6 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec.structs import replace
-
 from runplan.agents.adapter import Account, Agent, at, count, estimate, first_set, objects, read_json, text, under_home
 from runplan.agents.endings import trouble
 from runplan.run.usage import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread, Usage
@@ -70,18 +68,19 @@ class Codex(Agent):
         """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
         config = _config(caller) if table.private is not True else {}
         model = table.model or str(config.get("model") or "its default")
-        if not own:
-            return _by_key(self._key(caller), caller.get("OPENAI_BASE_URL") or _OPENAI, model)
-        if provider := _provider(config):
+        if own and (provider := _provider(config)):
             return _at_provider(provider, str(config["model_provider"]), model, caller)
         address = str(config.get("openai_base_url") or _OPENAI)
-        if caller.get("CODEX_API_KEY"):
-            return _by_key("CODEX_API_KEY", address, model)
         stored = read_json(_folder(caller) / "auth.json")
-        if stored.get("OPENAI_API_KEY") and not stored.get("tokens"):
-            return replace(_by_key("that key", address, model), login="the key in auth.json")
-        plan = "the ChatGPT plan of that login"
-        return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
+        key, login = "CODEX_API_KEY", ""
+        if not own:
+            key, address = self._key(caller), caller.get("OPENAI_BASE_URL") or _OPENAI
+        elif not caller.get(key) and stored.get("OPENAI_API_KEY") and not stored.get("tokens"):
+            key, login = "that key", "the key in auth.json"
+        elif not caller.get(key):
+            plan = "the ChatGPT plan of that login"
+            return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
+        return Account(login=login or key, address=address, model=model, bill=f"the account of {key}, by use")
 
     def _key(self, caller: Mapping[str, str]) -> str:
         return first_set(caller, *self.keys) or self.keys[0]
@@ -157,15 +156,14 @@ def _provider(config: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _by_key(key: str, address: str, model: str) -> Account:
-    return Account(login=key, address=address, model=model, bill=f"the account of {key}, by use")
-
-
 def _at_provider(provider: dict[str, Any], name: str, model: str, caller: Mapping[str, str]) -> Account:
-    key = str(provider.get("env_key") or "")
-    address = str(provider.get("base_url") or "its default")
-    found = Account(login=key or "none", address=address, model=model, bill=f"the account at {name}")
-    if not key or caller.get(key):
-        return found
+    key, address = str(provider.get("env_key") or ""), str(provider.get("base_url") or "its default")
     lacks = f"needs {key}, which its config.toml names for {name} and which is not set"
-    return replace(found, lacks=lacks, remedy=f"set {key} in this terminal")
+    return Account(
+        login=key or "none",
+        address=address,
+        model=model,
+        bill=f"the account at {name}",
+        lacks=lacks if key and not caller.get(key) else "",
+        remedy=f"set {key} in this terminal",
+    )
