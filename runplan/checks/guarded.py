@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks import testfiles
+from runplan.checks import testcode, testfiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,6 +48,7 @@ _DEFINITION = re.compile(r"(?:\w+ )*define (\S+)")
 _VARIABLE = re.compile(r"(?:(?:export|override|private) )*([^\s:#=+?!]+) ?(?:[+?!]|:{1,3})?=")
 _RULE = re.compile(r"([^:=]+?) ?::?(?!=)")
 _DEEPEST = 6  #: files that lead to files
+_MOST_COMMANDS, _MOST_WORDS = 2_000, 500  #: of one text, and of one command
 _MOST_LINES = 1_000  #: of a script that are read for mentions
 
 
@@ -139,8 +140,8 @@ class _Collector:
         if depth > _DEEPEST:
             return
         joined = text.replace("\\\n", " ").replace("$(MAKE)", "make").replace("${MAKE}", "make")
-        for simple in _SEPARATORS.split("\n".join(joined.splitlines()[:_MOST_LINES])):
-            words = _WORD.findall(simple)
+        for simple in _SEPARATORS.split("\n".join(joined.splitlines()[:_MOST_LINES]), maxsplit=_MOST_COMMANDS):
+            words = _WORD.findall(simple)[:_MOST_WORDS]
             program = ""  #: the last word that is no option
             for at, word in enumerate(words):
                 base = word.lstrip("@-+").rpartition("/")[2]
@@ -165,7 +166,7 @@ class _Collector:
         has_extension = "." in path.rpartition("/")[2]
         if text is None or (has_extension and not _SCRIPT.search(path)):
             return
-        if testfiles.is_test(path) and testfiles.test_names(text):
+        if testfiles.is_test(path) and testcode.parse(text, path).cases:
             return  # the rules for tests guard it
         self._parts[path, "file", ""] = Part("the script", _numbered(text))
         if "\0" not in text and (_SHEBANG.match(text) or not (text.startswith("#!") or _is_other(path))):
@@ -200,16 +201,20 @@ class _Collector:
             return
         waiting = goals or [name for name in targets if name[0] != "." and "%" not in name][:1]
         waiting += (*_SPECIAL, ".DEFAULT_GOAL", *(entry.text for entry in entries if not entry.names))
+        by_name: dict[str, list[_Entry]] = {}
+        for entry in entries:
+            for name in entry.names or (entry.text,):
+                by_name.setdefault(name, []).append(entry)
         for name in waiting:
-            parts = [entry for entry in entries if name in (entry.names or (entry.text,))]
-            kind = "make" if any(entry.names for entry in parts) else "directive"
-            if not parts or (parts[0].path, kind, name) in self._parts:
+            parts = by_name.pop(name, ())
+            if not parts:
                 continue
+            kind = "make" if parts[0].names else "directive"
             lines = [(line, text) for entry in parts for line, text in entry.lines]
             self._parts[parts[0].path, kind, name] = Part(f"`{name}`", tuple(lines))
             for _, text in lines:
-                waiting += _MENTION.findall(text)
-                self._text(text.lstrip("\t@-+ "), folder, depth + 1)
+                waiting += (word for word in _MENTION.findall(text) if word in by_name)
+            self._text("\n".join(text.lstrip("\t@-+ ") for _, text in lines), folder, depth + 1)
 
     def _entries(self, path: str, folder: str, depth: int) -> Iterator[_Entry]:
         """The rules, variables and other lines of a Makefile and of those that it includes."""

@@ -7,12 +7,13 @@ removing or weakening tests, and changing the files that the test command runs.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks import testfiles
+from runplan.checks import testcode, testfiles
 from runplan.checks.guarded import weakened
 from runplan.checks.secrets import holds_secret, named_like_secret, redacted, secrets_in
 from runplan.globs import covers, literal, matches
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 #: An untracked file larger than this is not committed for an agent.
 LARGEST_UNTRACKED = 5_000_000  # bytes
-LARGEST_EXAMINED = 5_000_000  #: characters of a file of tests or settings that is examined
+LARGEST_EXAMINED = 1_000_000  #: characters of a file of tests or settings that is examined
 
 MOST_NAMED = 20  #: tests that one finding lists
 
@@ -125,13 +126,8 @@ def is_lifecycle(path: str) -> bool:
 
 
 def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, ...]:
-    names_now = frozenset[str]().union(
-        *(
-            testfiles.test_names(c.after)
-            for c in changes
-            if c.after and testfiles.may_hold_tests(c.path) and not _too_large(c)
-        )
-    )
+    tests = [change for change in changes if testfiles.may_hold_tests(change.path) and not _too_large(change)]
+    work = _TestWork(tests)
     found: list[Tampering] = []
     for change in changes:
         found += _scope(change.path, permit)
@@ -142,10 +138,10 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
         if permit.allowed(change.path):
             continue
         if _too_large(change):
-            detail = "over 5 MB, too large to check for weakened tests; permit it with Allows:"
+            detail = "over 1 MB, too large to check for weakened tests; permit it with Allows:"
             found.append(Tampering(TamperKind.TOO_LARGE, change.path, detail))
             continue
-        found += _tests(change, names_now)
+        found += work.findings(change)
         found += _settings(change)
     return tuple(found)
 
@@ -205,44 +201,65 @@ def _in_the_way(path: str, permit: Permit) -> Iterator[Tampering]:
 
 def _instructions(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     if testfiles.is_ci(change.path) and not permit.permits_ci(change.path):
-        yield Tampering(TamperKind.CHANGED_CI, change.path, "the CI was changed, and the phase does not name it")
+        yield Tampering(
+            TamperKind.CHANGED_CI, change.path, "a file of the CI or a hook was changed, and the phase does not name it"
+        )
     if covers(PROMPTS, change.path) and not permit.allowed(change.path):
         yield Tampering(TamperKind.CHANGED_PROMPT, change.path, "a prompt of runplan's agents was changed")
 
 
-def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]:
-    if not testfiles.may_hold_tests(change.path):
-        return
-    before, after = change.before or "", change.after or ""
-    had = testfiles.test_names(before)
-    if gone := sorted(had - names_now):
-        yield Tampering(TamperKind.REMOVED_TEST, change.path, f"tests removed: {_listed(gone)}")
-    elif change.deleted and not had and testfiles.is_test(change.path):
-        yield Tampering(TamperKind.REMOVED_TEST, change.path, "the test file was removed")
-    elif not change.deleted:
-        yield from _weakened(change.path, before, after)
-    if testfiles.skips(after) > testfiles.skips(before):
-        yield Tampering(TamperKind.NEW_SKIP, change.path, "tests are newly skipped")
+class _TestWork:
+    """All changes to test files together: a test may move from one file to another."""
+
+    def __init__(self, changes: Sequence[FileChange]) -> None:
+        self._before = {c.path: testcode.parse(c.before or "", c.path) for c in changes}
+        self._after = {c.path: testcode.parse(c.after or "", c.path) for c in changes}
+        self._names_before = frozenset[str]().union(*(source.names for source in self._before.values()))
+        self._names_now = frozenset[str]().union(*(source.names for source in self._after.values()))
+        collected = (source.names for path, source in self._after.items() if testfiles.is_collected(path))
+        self._collected_now = frozenset[str]().union(*collected)
+        assertions = Counter[str]()
+        for path, source in self._before.items():
+            assertions.update(testcode.assertion_lines(source.plain))
+            assertions.subtract(testcode.assertion_lines(self._after[path].plain))
+        self._lost_assertions = +assertions
+        self._skips_before = Counter(skip.key for source in self._before.values() for skip in testcode.skips(source))
+
+    def findings(self, change: FileChange) -> Iterator[Tampering]:
+        path = change.path
+        if path not in self._before:
+            return
+        before, after = self._before[path], self._after[path]
+        now = self._collected_now if testfiles.is_collected(path) else self._names_now
+        if gone := [case for case in before.cases if case.name not in now]:
+            names = _listed(sorted({case.name for case in gone}))
+            yield Tampering(TamperKind.REMOVED_TEST, path, f"tests removed: {names}", gone[0].line)
+        elif change.deleted and not before.cases and testfiles.is_test(path):
+            yield Tampering(TamperKind.REMOVED_TEST, path, "the test file was removed")
+        elif not before.cases and testfiles.is_test(path) and _asserts_less(before, after):
+            yield Tampering(TamperKind.WEAKENED_TEST, path, "the file has fewer or weaker assertions")
+        for weaker in testcode.weaker_tests(before, after, self._lost_assertions):
+            yield Tampering(TamperKind.WEAKENED_TEST, path, f"{weaker.name} {weaker.why}", weaker.line)
+        yield from self._new_skips(change)
+
+    def _new_skips(self, change: FileChange) -> Iterator[Tampering]:
+        for skip in testcode.skips(self._after[change.path]):
+            if self._skips_before[skip.key] > 0:
+                self._skips_before[skip.key] -= 1
+            elif self._names_before & skip.tests or (
+                testfiles.is_test(change.path) and not (skip.tests or change.added)
+            ):
+                yield Tampering(TamperKind.NEW_SKIP, change.path, "a test is newly skipped or disarmed", skip.line)
 
 
-def _weakened(path: str, before: str, after: str) -> Iterator[Tampering]:
-    if emptied := sorted(testfiles.emptied(before, after)):
-        yield Tampering(TamperKind.WEAKENED_TEST, path, f"no longer assert anything: {_listed(emptied)}")
-        return
-    kept = testfiles.test_names(before) <= testfiles.test_names(after)
-    lost = testfiles.assertions(before) - testfiles.assertions(after)
-    if kept and lost > 0 and testfiles.is_test(path):
-        yield Tampering(TamperKind.WEAKENED_TEST, path, f"{lost} fewer assertions in the same tests")
+def _asserts_less(before: testcode.TestSource, after: testcode.TestSource) -> bool:
+    return testcode.strength(after.plain) < testcode.strength(before.plain)
 
 
 def _settings(change: FileChange) -> Iterator[Tampering]:
-    if not testfiles.sets_checks(change.path) or change.before is None:
-        return
-    after = change.after or ""
-    if keys := testfiles.lowered(change.before, after):
-        yield Tampering(TamperKind.LOWERED_THRESHOLD, change.path, f"thresholds changed: {', '.join(keys)}")
-    if testfiles.exclusions(after) > testfiles.exclusions(change.before):
-        yield Tampering(TamperKind.NEW_SKIP, change.path, "the settings exclude tests that ran before")
+    if testfiles.sets_checks(change.path) and change.before is not None:
+        for one in testfiles.lowered(change.before, change.after or ""):
+            yield Tampering(TamperKind.LOWERED_THRESHOLD, change.path, one.what, one.line)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,15 +1,23 @@
-"""Recognises test files, their tests, assertions, skips and thresholds, and the files of the CI."""
+"""Recognises test files, files of the CI and settings of checks, and finds settings that check less."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from runplan.globs import covers
 
-_TESTS = (
-    *("**/test_*.py", "**/*_test.py", "**/tests.py", "**/conftest.py"),
-    *("**/*_test.go", "**/*_test.exs", "**/*_spec.rb", "**/*_test.rb", "**/*.bats"),
-    *(f"**/*.{kind}.{ext}" for kind in ("test", "spec") for ext in ("js", "jsx", "ts", "tsx", "mjs", "cjs", "mts")),
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_JAVASCRIPT = ("js", "jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts")
+#: Files that test runners collect by their name.
+_COLLECTED = (
+    *("**/test*.py", "**/*_test.py", "**/*_test.go", "**/*_test.exs", "**/*_spec.rb", "**/*_test.rb", "**/*.bats"),
+    *(f"**/*.{kind}.{ext}" for kind in ("test", "spec") for ext in _JAVASCRIPT),
     *("**/__tests__/**", "**/*Test.java", "**/*Tests.java", "**/*Test.kt", "**/*Tests.cs", "**/*Test.php"),
 )
 _TEST_FOLDER = re.compile(r"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|java|php)$")
@@ -18,61 +26,69 @@ _CI = (
     *(".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".gitlab/ci/**", ".circleci/**", ".ci/**"),
     *(".travis.yml", "azure-pipelines.yml", "Jenkinsfile", "bitbucket-pipelines.yml", ".buildkite/**"),
     *(".drone.yml", ".woodpecker.yml", ".woodpecker/**", "appveyor.yml", ".appveyor.yml", "cloudbuild.yaml"),
+    *(".pre-commit-config.yaml", ".husky/**", ".githooks/**", "lefthook.yml", ".lefthook.yml", "lefthook.yaml"),
 )
 _CHECK_SETTINGS = (
     *("**/pyproject.toml", "**/setup.cfg", "**/tox.ini", "**/pytest.ini", "**/.coveragerc", "**/noxfile.py"),
+    *("**/ruff.toml", "**/.ruff.toml", "**/.flake8", "**/mypy.ini", "**/.mypy.ini", "**/.pylintrc"),
     *("**/package.json", "**/jest.config.*", "**/vitest.config.*", "**/.nycrc*", "**/.c8rc*", "**/karma.conf.*"),
-    *("**/codecov.yml", "**/.codecov.yml", "**/Makefile", "**/build.gradle*", "**/.mocharc*"),
+    *("**/.eslintrc*", "**/eslint.config.*", "**/biome.json", "**/tsconfig*.json", "**/.mocharc*"),
+    *("**/.golangci.*", "**/clippy.toml", "**/.clippy.toml", "**/tarpaulin.toml", "**/Cargo.toml"),
+    *("**/codecov.yml", "**/.codecov.yml", "**/Makefile", "**/build.gradle*"),
 )
 
-# Test files are foreign text: repetitions are bounded or possessive, so that a search takes linear time.
-_ATTRIBUTES = r"(?:#\[[^\]]{0,300}\]\s*+){0,8}"
-_NAME = re.compile(
-    r"^[ \t]*+(?:async\s++)?def\s++(test\w*)"  # Python
-    r"|^[ \t]*+func\s++(?:\([^)\n]{0,200}\)\s*+)?((?:Test|Fuzz)\w*+)\("  # Go
-    r"|\b(?:it|test|specify|scenario)(?:\.\w{1,40}){0,4}\(\s*+[\"'`]([^\"'`\n]+)"  # JavaScript
-    r"|^[ \t]*+(?:it|test|specify|scenario)\s++[\"']([^\"'\n]+)"  # Ruby, Elixir
-    rf"|#\[(?:\w{{1,40}}::){{0,4}}test\b[^\]]{{0,300}}\]\s*+{_ATTRIBUTES}(?:pub\s++)?(?:async\s++)?fn\s++(\w+)"  # Rust
-    r"|@(?:Parameterized)?Test\b(?:(?!@Test)[^{;]){0,300}?\b(?:void|fun)\s++(`[^`\n]{1,300}`|\w+)"  # Java, Kotlin
-    r"|^[ \t]*+@test\s++[\"']([^\"'\n]+)",  # bats
-    re.MULTILINE,
-)
-
-# Each of these begins with a literal, which makes a search several times faster; the look-behinds after it
-# keep `exit(` and `model.fit(` out.
-_ASSERTION = (
-    *(r"assert\w{0,60}!?[ (.]", r"expect\(", r"\.should\b", r"t\.(?:Error|Fatal|Fail)", r"require\.\w{1,60}\("),
-    *(r"pytest\.raises", r"EXPECT_\w{1,60}\(", r"ASSERT_\w{1,60}\("),
-)
-_EMPTY_ASSERTION = (
-    r"assert\s*+\(?\s*+(?:True|true|1|not False)[ \t]*+\)?[ \t]*+(?:$|[;#,])",
-    *(r"assert\s++1\s*+==\s*+1", r"assert!\(true\)"),
-    *(r"expect\((?:true|1)\)\.to(?:Be|Equal)\((?:true|1)\)", r"assertTrue\((?:True|true)\)"),
-)
-_SKIP = (
-    *(r"pytest\.mark\.(?:skip|skipif|xfail)\b", r"pytest\.(?:skip|xfail|importorskip)\(", r"collect_ignore"),
-    *(r"@(?:unittest\.)?(?:skip|skipIf|skipUnless|expectedFailure)\b", r"\.skipTest\(", r"raise\s[\w.]{0,60}SkipTest"),
-    *(rf"{w}(?<![\w.]{w})\.(?:skip|todo|fixme|failing|only)\b" for w in ("it", "test", "describe", "context", "suite")),
-    *(rf"{w}(?<![\w.]{w})\(" for w in ("xit", "xtest", "xdescribe", "xcontext", "fit", "fdescribe")),
-    *(r"skip:\s*+(?:true|[\"'])", r"t\.Skip(?:f|Now)?\(", r"@(?:Ignore|Disabled)\b", r"#\[ignore\b"),
-    r"\n[ \t]*+skip(?:[ \t]++[\"']|(?=\n))",
-)
-_EXCLUSIONS = re.compile(
-    r"--deselect\b|--ignore(?:-glob)?[= ]|-k\s++\\?[\"']?not\b|testPathIgnorePatterns|\bnorecursedirs\b"
-)
+# Settings are foreign text: repetitions are bounded or possessive, so that a search takes linear time.
 _IS = r"[\"']?(?:\s*+[:=]\s*+|\s++)[\"']?"
-_COVERAGE = re.compile(
-    rf"(fail[_-]under|branches|functions|lines|statements|target|minimum){_IS}(\d{{1,12}}(?:\.\d{{1,12}})?)",
+_VALUE = r"(\d{1,12}(?:\.\d{1,12})?)"
+#: Numbers of which a smaller one checks less, a larger one, and any other one.
+_MINIMUM = re.compile(
+    rf"(fail[_-]under|branches|functions|lines|statements|target|minimum|threshold){_IS}{_VALUE}", re.IGNORECASE
+)
+_MAXIMUM = re.compile(
+    rf"(max[_-](?:complexity|args|branches|statements|returns|lines|warnings|line-length|depth|params)"
+    rf"|cognitive-complexity-threshold|too-many-(?:lines|arguments)-threshold){_IS}{_VALUE}",
     re.IGNORECASE,
 )
 _TIMEOUT = re.compile(rf"(--timeout|test_?timeout|(?<![\w-])timeout){_IS}(\d{{1,12}})", re.IGNORECASE)
+#: Options that are on, and that make a check stricter.
+_STRICT = re.compile(
+    r"[\"']?\b(strict\w{0,30}|disallow_\w{1,40}|warn_\w{1,40}|noImplicit\w{1,30}|noUnused\w{1,30}|check_untyped_defs)\b"
+    r"[\"']?\s{0,8}[:=]\s{0,8}true\b",
+    re.IGNORECASE,
+)
+_RULE = re.compile(r"[\"']([@\w/-]{2,80})[\"']\s{0,8}:\s{0,8}\[?\s{0,8}[\"'](error|warn|off|deny|allow)[\"']")
+_LINT_LEVEL = re.compile(r"^([\w-]{2,60})\s{0,8}=\s{0,8}[\"'](deny|forbid|warn|allow)[\"']", re.MULTILINE)  # Cargo.toml
+_LEVELS = {"error": 2, "deny": 2, "forbid": 2, "warn": 1, "off": 0, "allow": 0}
+#: Lists of what is not checked.
+_LIST = re.compile(
+    r"^[ \t]*+[\"']?(ignore|extend-ignore|disable|omit|exclude|extend-exclude|exclude_lines|exclude_also|ignorePatterns"
+    r"|testPathIgnorePatterns|coveragePathIgnorePatterns|norecursedirs|per-file-ignores|ignore_errors|ignore_missing_imports)"
+    r"[\"']?[ \t]*+[:=][ \t]*+(\[[^\]]{0,5000}\]|[^\n]{0,1000})",
+    re.MULTILINE,
+)
+_EXCLUSION = re.compile(
+    r"--deselect\b|--ignore(?:-glob)?[= ]|(?<!\w)-k\s++\\?[\"']?not\b|--exclude[= ]|-skip[= ]|--no-cov\b"
+)
+_SECTION = re.compile(r"^\[{1,2}([^\]\n]{1,200})\]", re.MULTILINE)
+_CHECKS = re.compile(r"ruff|flake8|mypy|pylint|coverage|pytest|isort|bandit|pyright|report|run|tarpaulin|lint")
+
+
+class Lowered(Struct, frozen=True):
+    line: int
+    what: str
 
 
 def is_test(path: str) -> bool:
-    return covers(_TESTS, path) or _TEST_FOLDER.search(path) is not None
+    return is_collected(path) or path.endswith("conftest.py") or _TEST_FOLDER.search(path) is not None
+
+
+def is_collected(path: str) -> bool:
+    """Whether a test runner finds the file by its name; in Rust the code decides."""
+    return covers(_COLLECTED, path) or path.endswith(".rs")
 
 
 def is_ci(path: str) -> bool:
+    """Whether it is a file of the CI or a git hook."""
     return covers(_CI, path)
 
 
@@ -86,64 +102,58 @@ def may_hold_tests(path: str) -> bool:
     return is_test(path) or path.endswith(".rs")
 
 
-def test_names(text: str) -> frozenset[str]:
-    return frozenset(next(name for name in found if name) for found in _NAME.findall(text))
+def lowered(before: str, after: str) -> Iterator[Lowered]:
+    """The settings that check less than before: thresholds, strict options, rules, and lists of exceptions."""
+    for pattern, is_less in ((_MINIMUM, float.__lt__), (_MAXIMUM, float.__gt__), (_TIMEOUT, float.__ne__)):
+        was, now = _numbers(pattern, before), _numbers(pattern, after)
+        for key, values in was.items():
+            left = now.get(key, [])
+            if len(left) < len(values) or any(map(is_less, left[-len(values) :], values)):
+                yield Lowered(_line(after, key), f"the threshold {key} was lowered")
+    strict = {found[1].casefold() for found in _STRICT.finditer(after)}
+    for found in _STRICT.finditer(before):
+        if found[1].casefold() not in strict:
+            yield Lowered(_line(after, found[1]), f"{found[1]} is no longer on")
+    for pattern in (_RULE, _LINT_LEVEL):
+        levels = {found[1]: _LEVELS[found[2]] for found in pattern.finditer(before)}
+        for found in pattern.finditer(after):
+            if _LEVELS[found[2]] < levels.get(found[1], 2 if found[2] in ("off", "allow") else 0):
+                yield Lowered(_line(after, found[1]), f"the rule {found[1]} was lowered")
+    yield from _exceptions(before, after)
 
 
-def assertions(text: str) -> int:
-    """The number of assertions in the text that can fail."""
-    return _count(_ASSERTION, text) - _count(_EMPTY_ASSERTION, text)
+def _exceptions(before: str, after: str) -> Iterator[Lowered]:
+    was = _excepted(before)
+    for key, entries in _excepted(after).items():
+        if added := sorted(entries - was.get(key, set())):
+            yield Lowered(_line(after, added[0]), f"{key} now lists {', '.join(added[:5])}")
+    if len(_EXCLUSION.findall(after)) > len(_EXCLUSION.findall(before)):
+        known = set(before.splitlines())
+        lines = enumerate(after.splitlines(), 1)
+        number = next((number for number, line in lines if line not in known and _EXCLUSION.search(line)), 0)
+        yield Lowered(number, "tests are excluded that ran before")
 
 
-def emptied(before: str, after: str) -> frozenset[str]:
-    """The tests that asserted something before and assert nothing now."""
-    now = _bodies(after)
-    return frozenset(
-        name for name, body in _bodies(before).items() if assertions(body) > 0 and assertions(now.get(name, body)) <= 0
-    )
+def _excepted(text: str) -> dict[str, set[str]]:
+    """The entries of lists of exceptions, by key; in files with sections only those of checks."""
+    found: dict[str, set[str]] = {}
+    sections = list(_SECTION.finditer(text))
+    starts = [one.start() for one in sections]
+    for match in _LIST.finditer(text):
+        place = bisect_right(starts, match.start()) - 1
+        if not sections or (place >= 0 and _CHECKS.search(sections[place][1])):
+            found.setdefault(match[1], set()).update(re.findall(r"[\w.*/-]+", match[2]))
+    return found
 
 
-def skips(text: str) -> int:
-    return _count(_SKIP, text)
-
-
-def exclusions(text: str) -> int:
-    """The number of exclusions of tests in settings."""
-    return len(_EXCLUSIONS.findall(text))
-
-
-def lowered(before: str, after: str) -> tuple[str, ...]:
-    """The coverage thresholds that were lowered or removed, and the time limits of tests that changed."""
-    was, now = _values(_COVERAGE, before), _values(_COVERAGE, after)
-    lower = {key for key, values in was.items() if _is_lower(values, now.get(key, []))}
-    limits, limits_now = _values(_TIMEOUT, before), _values(_TIMEOUT, after)
-    changed = {key for key, values in limits.items() if values != limits_now.get(key, [])}
-    return tuple(sorted(lower | changed))
-
-
-def _count(patterns: tuple[str, ...], text: str) -> int:
-    return sum(len(re.findall(pattern, text, re.MULTILINE)) for pattern in patterns)
-
-
-def _values(pattern: re.Pattern[str], text: str) -> dict[str, list[float]]:
+def _numbers(pattern: re.Pattern[str], text: str) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {}
     for key, number in pattern.findall(text):
         values.setdefault(key.casefold(), []).append(float(number))
     return {key: sorted(numbers) for key, numbers in values.items()}
 
 
-def _is_lower(before: list[float], after: list[float]) -> bool:
-    if len(after) < len(before):
-        return True
-    return any(new < old for old, new in zip(before, after[-len(before) :], strict=True))
-
-
-def _bodies(text: str) -> dict[str, str]:
-    """Each test's text, from its name to the next one's."""
-    found = list(_NAME.finditer(text))
-    ends = (match.start() for match in found[1:])
-    bodies: dict[str, list[str]] = {}
-    for match, end in zip(found, [*ends, None], strict=False):
-        name = next(name for name in match.groups() if name)
-        bodies.setdefault(name, []).append(text[match.start() : end])
-    return {name: "".join(parts) for name, parts in bodies.items()}
+def _line(text: str, word: str) -> int:
+    """The first line with the word, in any case; 0 when it is gone."""
+    at = text.casefold().find(word.casefold())
+    return text.count("\n", 0, at) + 1 if at >= 0 else 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from runplan import text as terminal
 from runplan.agents import endings, prompts
-from runplan.checks import results, returns, secrets, tamper, testcommand, testfiles
+from runplan.checks import drift, guarded, results, returns, secrets, tamper, testcode, testcommand, testfiles
 from runplan.errors import PlanUnreadable
 from runplan.git import lane as storing, trailers
 from runplan.plan import model as plan
@@ -55,25 +56,39 @@ TRACKER = "## Progress Tracker\n\n| Phase | Status |\n|---|---|\n| 1 — a | ⬚
 
 READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
     "the names of tests": (
-        testfiles.test_names,
+        lambda text: testcode.parse(text, "a.rs"),
         (
             *(("", "#[test]\n"), ("", "#[test "), ("", "#[test]#[a"), ("", "#[a::"), ("", "it.a."), ("", "it(\n")),
             *(("", "func (\n"), ("func", " "), ("", "@Test"), ("", "@Test fun "), ("", "async\n"), ("it(", " ")),
+            *(("", "it.each("), ("it.each(", "a"), ("", "it.each(("), ("class A(", "a"), ("", "class A")),
         ),
     ),
-    "assertions": (
-        testfiles.assertions,
-        (("", "assert"), ("", "EXPECT_"), ("", "ASSERT_"), ("assert", " "), ("", "assert\n"), ("assert 1", " ")),
+    "comments": (
+        lambda text: (testcode.masked(text, "a.py"), testcode.masked(text, "a.ts")),
+        (("", "/*"), ("", "/* "), ("", '"\\'), ("", "'''"), ("", '"""a'), ("", "`"), ("", "//"), ("", "#"), ("", "*/")),
     ),
-    "emptied tests": (
-        lambda text: testfiles.emptied(text, text),
-        (("", "it('a')\n"), ("", "#[test]\n"), ("", "def test_a\nassert a\n")),
+    "weaker tests": (
+        lambda text: list(testcode.weaker_tests(testcode.parse(text, "a.py"), testcode.parse(text, "a.py"), Counter())),
+        (
+            *(("", "it('a')\n"), ("", "#[test]\n"), ("", "def test_a\nassert a\n"), ("", "def a(x):\n assert x\n")),
+            *(("", "assert"), ("", "EXPECT_"), ("assert", " "), ("", "assert\n"), ("it('a')\n", "toBeCloseTo(")),
+            *(("it('a')\n", "abs("), ("it('a')\n", "InDelta(1,"), ("it('a')\n", ".to.a."), ("it('a')\n", "{\n")),
+        ),
     ),
-    "skips": (testfiles.skips, (("", "raise "), ("raise ", "a."), ("skip:", " "), ("\n", "\t"), ("", "\nskip"))),
-    "left out tests": (testfiles.exclusions, (("-k", " "), ("", "-k "))),
-    "thresholds": (
-        lambda text: testfiles.lowered(text, text),
-        (("target", " "), ("", "target "), ("timeout", " "), ("target=", "1"), ("", "timeout\n")),
+    "skips": (
+        lambda text: list(testcode.skips(testcode.parse(text, "a.py"))),
+        (
+            *(("", "raise "), ("raise ", "a."), ("skip:", " "), ("\n", "\t"), ("", "\nskip"), ("", "except a")),
+            *(("", "return\n"), ("it('a')\n", " return\n"), ("", "catch {"), ("catch {", " "), ("", "if (")),
+        ),
+    ),
+    "settings that check less": (
+        lambda text: list(testfiles.lowered(text, f"{text}\n--deselect")),
+        (
+            *(("target", " "), ("", "target "), ("timeout", " "), ("target=", "1"), ("", "timeout\n"), ("-k", " ")),
+            *(("", "-k "), ("", "ignore = ["), ("ignore = [", "a,"), ("", "[a]\nignore=a\n"), ("", '"a": "off"')),
+            *(("strict", " "), ("", "strict_"), ("", "a = 'allow'\n")),
+        ),
     ),
     "a Rust source": (examined("src/lib.rs"), (("", "#[test]\n"),)),
     "settings of checks": (examined("pyproject.toml"), (("target", " "), ("", "fail_under = 1\n"))),
@@ -89,6 +104,21 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
             *(("Ran 1 test in 1s\nFAILED (", "a"), ("", "\x1b["), ("", "1 passed\n"), ("1..1", "1"), ("", "  1 - a (")),
         ),
     ),
+    "files of the test command": (
+        lambda text: guarded.weakened("make test", {"Makefile": f"test:\n{text}"}.get, {"Makefile": "test:\n"}.get),
+        (
+            *(("", "a: b\n"), ("", "\ta\n"), ("", "a="), ("", "define a\n"), ("", "include a "), ("\t", "a/b ")),
+            *(("\t", "cd a;"), ("a: ", "b")),
+        ),
+    ),
+    "drift": (
+        lambda text: (drift.read_tokens(text), drift.contradictions(text), drift.evaluate(text)),
+        (
+            *(("", "PLAN-TEXT-DRIFT: phase=1\n"), ("PLAN-TEXT-DRIFT: phase=", "1"), ("", "1 + "), ("", "1+")),
+            *(("### Design\n", "1 + 1 "), ("### Design\n", "lines 1-"), ("", "- 1\n")),
+        ),
+    ),
+    "stale dependencies": (drift.stale_phrase, (("### Dependencies\n", "based on "),)),
     "secrets": (
         secrets.redacted,
         (("", "sk-"), ("", "eyJ-"), ("", "eyJaaaaaaaaaa."), ("", "-----BEGIN "), ("", "-----BEGIN PRIVATE KEY-----\n")),
