@@ -73,8 +73,8 @@ def audited(plan: Plan, row: Phase, onto: str, context: RunContext) -> list[str]
 def final_items(phase: PhaseRun, context: RunContext) -> Rows:
     """One item for each phase of the plan."""
     return tuple(
-        (f"phase-{row.id}", f"everything that phase {row.id} ({row.title}) asks for holds in this tree")
-        for row in _plan(phase, context)[0].phases
+        (f"F{number}", f"everything that phase {row.id} ({row.title}) asks for holds in this tree")
+        for number, row in enumerate(_plan(phase, context)[0].phases, 1)
     )
 
 

@@ -61,7 +61,7 @@ def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> N
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
     *_, last = given(project, "VerdictGiven")
-    assert (last["scope"], [item[0] for item in last["items"]]) == ("final", ["phase-1", "phase-2"])
+    assert (last["scope"], [item[0] for item in last["items"]]) == ("final", ["F1", "F2"])
     (begun,) = [body for body in given(project, "DispatchStarted") if body["scope"]]
     prompt = (project.path / ".git/runplan/dispatch" / begun["id"] / "prompt.md").read_text()
     assert "## Phase 1 — Step 1" in prompt
@@ -76,7 +76,7 @@ def test_a_plan_is_not_complete_while_its_phases_fail_together(project: Project,
         plan = plan.replace(
             f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\nTouches: {phase}.*\n"
         )
-    judged = steps("fail = ['phase-1']", phase=EVERY, role="verify") + steps(
+    judged = steps("fail = ['F1']", phase=EVERY, role="verify") + steps(
         "pass_all = true", phase=EVERY, role="verify2"
     )
     mended = "".join(
