@@ -45,7 +45,7 @@ LIMITS = 'wall = "150s"\nsilence = "60s"'
 SHORT = 'wall = "70s"\nsilence = "12s"'
 #: For a program that is silent for a while before it reports the error.
 PATIENT = 'wall = "200s"\nsilence = "150s"'
-LONGEST_S = 120.0  #: until any ending has its name; the limits above and the time to end a process tree
+LONGEST_S = 150.0  #: until any ending has its name: twice the wall limit, and the time to end the processes
 
 
 @dataclass(frozen=True)
