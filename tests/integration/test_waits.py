@@ -56,6 +56,13 @@ def pause(kind: str) -> e.Paused:
 #: waiting_for -> what happened, `about`, `wake`, words of the text, and whether a person is notified
 WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str, bool]] = {
     "approval": ((*PROVEN, e.ApprovalAsked(tree="t1")), None, None, "for approval", True),
+    "sign-off": (
+        (e.PlanRead(tip="c0", choice="next", phase="1", sign_off=("look",)), *PROVEN[1:], e.ApprovalAsked(tree="t1")),
+        None,
+        None,
+        "for sign-off",
+        True,
+    ),
     "checkout": ((*PROVEN, e.LandingHeld(id="l", why="a.txt is edited")), "a.txt is edited", None, "a.txt is", True),
     "key": (
         (*BEGUN, e.Halted(by="a restart", missing=("KEY",))),
@@ -69,6 +76,7 @@ WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str,
     "limit": ((*BEGUN, pause("limit")), "robot usage limit", LATER, "resets 2999-01-01", False),
     "overloaded": ((*BEGUN, pause("overloaded")), "robot is overloaded", LATER, "until 2999-01-01", False),
     "budget": ((*BEGUN, pause("budget")), "about a budget", LATER, "until 2999-01-01", False),
+    "parent": ((*BEGUN, pause("parent")), "about a parent", LATER, "until 2999-01-01", False),
     "unreachable": ((*BEGUN, pause("unreachable")), "about a unreachable", LATER, "until 2999-01-01", False),
     "claim": (wait("claim", LATER), "about a claim", LATER, "The daemon waits: about a claim; checked again", True),
     "dependency": (wait("dependency", None), "about a dependency", None, "The daemon waits: about a dep", False),

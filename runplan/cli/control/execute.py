@@ -14,7 +14,7 @@ from runplan.daemon import submit as queue
 from runplan.engine.worker import ForegroundWorker, Interruption, Outcome
 from runplan.errors import Exit, Interrupted, NotFound, error_with
 from runplan.landing import modes
-from runplan.run.decide import decide
+from runplan.run.decide import ANSWERED, decide
 from runplan.run.events import Approved, Rejected
 from runplan.run.requests import BY_PERSON, Answer, start_arguments
 from runplan.run.rows import Command
@@ -74,8 +74,10 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     if isinstance(request.answer, Rejected) and answer.run:
         return _print_rejected(plan, answer.run)
     print_accepted(plan, answer)
-    if before is not None and before.waiting_for == "approval" and not (started.auto or request.answer):
-        progress.say(f"runplan: Phase {before.phase} needs your approval: {command('runplan', 'approve', plan)}")
+    if before is not None and before.waiting_for in ANSWERED and not (started.auto or request.answer):
+        progress.say(
+            f"runplan: Phase {before.phase} needs your {before.waiting_for}: {command('runplan', 'approve', plan)}"
+        )
     return _follow(at, plan, answer.run, after=seen) if wait and not answer.declined else Exit.DONE
 
 
