@@ -76,9 +76,7 @@ def test_a_plan_is_not_complete_while_its_phases_fail_together(project: Project,
         plan = plan.replace(
             f"## Phase {phase} — Step {phase}\n", f"## Phase {phase} — Step {phase}\n\nTouches: {phase}.*\n"
         )
-    judged = steps("fail = ['F1']", phase=EVERY, role="verify") + steps(
-        "pass_all = true", phase=EVERY, role="verify2"
-    )
+    judged = steps("fail = ['F1']", phase=EVERY, role="verify") + steps("pass_all = true", phase=EVERY, role="verify2")
     mended = "".join(
         fix(f'write = "{phase}.more"\ntext = "x\\n"', 'commit = "More"', phase=phase) for phase in ("1", "2")
     )
