@@ -108,35 +108,22 @@ class LineSplitter:
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._line = bytearray()
 
     def feed(self, chunk: bytes) -> None:
-        first, *lines = chunk.split(b"\n")
-        self._hold(first)
-        if not lines:
-            return
-        self._pass_on()
-        last = lines.pop()
-        for line in lines:
-            self._take(line)
-        self._hold(last)
+        first, newline, rest = chunk.partition(b"\n")
+        self._line += first[: LONGEST_LINE - len(self._line)]
+        if newline:
+            self._take(bytes(self._line))
+            *lines, last = rest.split(b"\n")
+            for line in lines:
+                self._take(line)
+            self._line = bytearray(last[:LONGEST_LINE])
 
     def finish(self) -> None:
         """Pass on a last line without a line end."""
-        if self._pieces:
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        line = b"".join(self._pieces)
-        self._pieces.clear()
-        self._size = 0
-        self._take(line)
-
-    def _hold(self, piece: bytes) -> None:
-        if piece := piece[: LONGEST_LINE - self._size]:
-            self._pieces.append(piece)
-            self._size += len(piece)
+        if self._line:
+            self._take(bytes(self._line))
 
 
 class EventCollector:
