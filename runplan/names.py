@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HEADS = "refs/heads/"
-CANDIDATES = "refs/runplan/candidate/"  #: commits that are about to land
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
 DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
 REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not completed
@@ -94,11 +93,6 @@ def worktree_name(root: str, slug: str, lane: str = "") -> str:
 def mark(run: str, lane: str) -> str:
     """The name of one lane of a run."""
     return f"{run}_{lane}" if lane else run
-
-
-def candidate_ref(run: str, lane: str = "") -> str:
-    """The ref of a candidate; `run` may be a mark already."""
-    return f"{CANDIDATES}{mark(run, lane)}"
 
 
 def parked_under(slug: str, phase: str) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from runplan.checks.secrets import redacted
 from runplan.gitfacts import is_agent
-from runplan.names import candidate_ref, parked_under
+from runplan.names import parked_under
 
 if TYPE_CHECKING:
     from runplan.gitfacts import Identity, Oid
@@ -36,10 +36,10 @@ def is_own(committer: Identity, run: str) -> bool:
     return is_agent(committer) and committer.email.startswith(f"agent+{run}.")
 
 
-def own_refs(branch: str, run: str) -> tuple[str, ...]:
-    """The refs of an attempt's own commits, as patterns: its branch, its candidate, its parked work."""
+def own_refs(branch: str) -> tuple[str, ...]:
+    """The refs of an attempt's own commits, as patterns: its branch and its parked work."""
     slug, phase = branch.split("/")[-2:]
-    return branch, candidate_ref(run), f"{parked_under(slug, phase)}*"
+    return branch, f"{parked_under(slug, phase)}*"
 
 
 def off_base(found: Lineage, *, branch: str, base: Oid) -> str:

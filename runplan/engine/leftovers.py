@@ -92,11 +92,11 @@ def _made(at: RepositoryContext) -> Iterator[str]:
 
 
 def _in_use(at: RepositoryContext) -> Iterator[str]:
-    """Branches, candidates and worktrees of runs that have not ended."""
+    """Branches and worktrees of runs that have not ended."""
     store, root = at.store(), str(at.repository.root)
     for row in store.unfinished() if store else []:
         slug = ""
-        yield from (names.candidate_ref(row.id), names.base_ref(row.id))
+        yield names.base_ref(row.id)
         for one in recorded(store, row.id) if store else []:
             match one.event:
                 case e.RunStarted():
@@ -104,7 +104,7 @@ def _in_use(at: RepositoryContext) -> Iterator[str]:
                     yield names.worktree_name(root, slug)
                 case e.LanesChosen(lanes=lanes):
                     for lane, *_ in lanes:
-                        yield from (names.candidate_ref(row.id, lane), names.base_ref(row.id, lane))
+                        yield names.base_ref(row.id, lane)
                         yield names.worktree_name(root, slug, lane)
                 case e.Leased(branch=branch):
                     yield branch

@@ -409,9 +409,7 @@ def _unlock_refs(active: ActiveRun) -> None:
     for lane, state in open_states(active.journal.state):
         leased = state.phase.lease if state.phase else None
         context = replace(active.context, lane=lane)
-        context.removal.remove_stale_locks(
-            (context.candidate, base_ref(context.mark), *([leased.branch] if leased else []))
-        )
+        context.removal.remove_stale_locks((base_ref(context.mark), *([leased.branch] if leased else [])))
 
 
 # --- crashes --------------------------------------------------------------------------------------------

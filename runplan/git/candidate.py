@@ -16,7 +16,6 @@ from runplan.git import objects
 from runplan.git.objects import SUBMODULE, SYMLINK, TREE, Entry, ObjectWriter, Signature, identity_env
 from runplan.git.trailers import LANDING
 from runplan.gitfacts import Identity
-from runplan.names import candidate_ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,7 +54,7 @@ Replayed: TypeAlias = Built | Conflicted | NothingLeft
 
 
 class Candidates:
-    """Makes commits out of objects; the only refs it moves are `refs/runplan/candidate/*`."""
+    """Makes commits out of objects. No ref names a candidate: nothing is ever pruned in `tool.git`."""
 
     def __init__(self, git: Git, *, common_dir: Path, user: Git | None = None) -> None:
         self._git = git
@@ -88,7 +87,7 @@ class Candidates:
         if line is None:
             straight = self._git.text("rev-list", "--first-parent", f"{base}..{head}").split()
         others = (one for one in map(self._git.commit, every) if not is_own(one.committer, run))
-        found = ((one, self._held_by(one.oid, own_refs(branch, run))) for one in others)
+        found = ((one, self._held_by(one.oid, own_refs(branch))) for one in others)
         # A commit on another ref, or brought in by a merge, is foreign. An agent may commit under another name.
         foreign = (
             Foreign(one.oid, one.message.partition("\n")[0], ref)
@@ -200,25 +199,15 @@ class Candidates:
 
     # --- bookkeeping ------------------------------------------------------------------------------------
 
-    def anchor(self, run: str, oid: Oid) -> None:
-        """Protect the candidate from `git gc`."""
-        self._git.update_refs(f"update {candidate_ref(run)} {oid}")
-
-    def drop(self, run: str) -> None:
-        """Delete the candidate's ref, if it is there."""
-        self._git.run("update-ref", "--no-deref", "-d", candidate_ref(run))
-
-    def bookkeep(self, *, code: Oid, files: Mapping[str, bytes], message: str, by: Signature, run: str) -> Oid:
-        """One commit on `code` that changes `files` and nothing else; anchored."""
+    def bookkeep(self, *, code: Oid, files: Mapping[str, bytes], message: str, by: Signature) -> Oid:
+        """One commit on `code` that changes `files` and nothing else."""
         tree = self._tree(code)
         written = {
             path: Entry(self._mode(tree, path), self._writer.write("blob", content, like=code))
             for path, content in files.items()
         }
         text = message if message.endswith("\n") else f"{message}\n"
-        made = self._commit_tree(self._writer.tree_with(tree, written), code, by, text)
-        self.anchor(run, made)
-        return made
+        return self._commit_tree(self._writer.tree_with(tree, written), code, by, text)
 
     def _mode(self, tree: Oid, path: str) -> str:
         where, entry = objects.find(self._git, tree, path)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -70,6 +72,12 @@ def configured(*settings: str) -> dict[str, str]:
         key, _, value = setting.partition("=")
         env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return env
+
+
+@functools.cache
+def _program(path: str | None) -> str:
+    """Looked up once: the system would try every directory of PATH for every command."""
+    return shutil.which("git", path=path) or "git"
 
 
 class LongCalls:
@@ -140,13 +148,19 @@ class Git:
     """
 
     def __init__(
-        self, cwd: Path, *, env: Mapping[str, str], options: Sequence[str] = (), own_session: bool = False
+        self,
+        cwd: Path,
+        *,
+        env: Mapping[str, str],
+        options: Sequence[str] = (),
+        settings: Sequence[str] = SETTINGS,
+        own_session: bool = False,
     ) -> None:
         self.cwd = cwd
         self.env = env
         self._scrubbed = scrubbed(env)
         self._own_session = own_session
-        self._base = ["git", *options, *(word for pair in SETTINGS for word in ("-c", pair))]
+        self._base = [_program(env.get("PATH")), *options, *(word for pair in settings for word in ("-c", pair))]
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
@@ -209,7 +223,7 @@ class Git:
                 start_new_session=session,
             )
         except FileNotFoundError as error:
-            if error.filename == "git":
+            if error.filename == self._base[0]:
                 raise GitFailed("git is not installed or not on PATH; install git 2.38 or newer") from error
             raise GitFailed(f"the directory {self.cwd} is gone") from error
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed
-from runplan.git.command import Git, configured, failure
+from runplan.git.command import SETTINGS, Git, configured, failure
 from runplan.git.objects import SYMLINK, Entry, ObjectWriter, Signature, identity_env
 from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import delete_tree, make_writable, write_whole
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MANY = 100  #: from so many files on they are synced to the disk together
 _STATUS = ("status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=all", "--ignored=matching",
            "--ignore-submodules=dirty")  # fmt: skip
+_SETTINGS = (*SETTINGS, "core.fsync=none,objects")  #: HEAD and index are made again when they are lost
 _SHOWN, _TAKEN = "shown", "taken"  #: notes in runplan's git directory
 _KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
 
@@ -72,7 +73,7 @@ class Lane:
         self._theirs = self.repository / "worktrees" / name
         self._ours = workspace.path / "worktrees" / name
         options = (f"--git-dir={self._ours}", f"--work-tree={self.path}")
-        self._git = Git(self.path, env=workspace.env, options=options, own_session=True)
+        self._git = Git(self.path, env=workspace.env, options=options, settings=_SETTINGS, own_session=True)
         self.pristine = False  #: the last status found only the commit, and no process ran there since
 
     # --- making it ---------------------------------------------------------------------------------------

@@ -11,16 +11,15 @@ from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.lane import KEEPER
-from runplan.git.objects import changes, identity_env
+from runplan.git.objects import identity_env
 from runplan.git.repository import Checkouts, refs_snapshot, remove_stale_lock
-from runplan.git.trailers import PLAN, read_trailers
 from runplan.git.workspace import KEEP, delete_tree
 from runplan.gitfacts import is_agent
-from runplan.names import BASES, CANDIDATES, HEADS, PARKED
+from runplan.names import BASES, HEADS, PARKED
 from runplan.store.files import first_line, is_held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from runplan.git.command import Git
@@ -75,13 +74,13 @@ class Removal:
     # --- branches and other refs ---------------------------------------------------------------------
 
     def ref(self, ref: str) -> Removed | Kept:
-        """Delete a branch or candidate in both repositories; commits that no target holds are parked."""
+        """Delete a branch in both repositories; commits that no target holds are parked."""
         if used_by := self._used_by(ref):
             return Kept(what=ref, why=f"in use by {used_by}")
         tips = {git: tip for git in (self._tool, self._user) if (tip := git.tip(ref)) is not None}
         parked = ""
         for tip in dict.fromkeys(tips.values()):
-            if not self._is_on_target(ref, tip):
+            if not self._is_on_target(tip):
                 parked = self._worktrees.park(tip, under=ref)
         for git, tip in tips.items():
             if git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
@@ -95,10 +94,10 @@ class Removal:
         for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock"), *named):
             remove_stale_lock(lock)
 
-    def landed(self, refs: Mapping[str, Oid], *, worktree: Path) -> None:
-        """Delete refs whose landing was observed; files that gates left in the worktree are not kept."""
-        self._tool.update_refs(*(f"delete {ref} {tip}" for ref, tip in refs.items()))
-        lane = self._worktrees.lane(worktree.name)
+    def landed(self, branch: str, tip: Oid, *, worktree: str) -> None:
+        """Delete a branch whose landing was observed; files that gates left in the worktree are not kept."""
+        self._tool.update_refs(f"delete {branch} {tip}")
+        lane = self._worktrees.lane(worktree)
         if lane.exists:
             lane.mark_disposable()
 
@@ -108,21 +107,10 @@ class Removal:
         checkouts = Checkouts(self._user, root=self._user.cwd, common_dir=self._workspace.common_dir)
         return next((str(one.root) for one in checkouts.with_branch(ref)), "")
 
-    def _is_on_target(self, ref: str, tip: Oid) -> bool:
+    def _is_on_target(self, tip: Oid) -> bool:
         """Whether a target holds the commit's content; asked in `tool.git`, which sees the objects of both."""
-        work = self._without_bookkeeping(tip) if ref.startswith(CANDIDATES) else tip
         targets = (self._user.tip(target) for target in self.targets)
-        return any(is_on_target(self._tool, work, target) for target in targets if target is not None)
-
-    def _without_bookkeeping(self, tip: Oid) -> Oid:
-        """A candidate without its bookkeeping commit: the target has bookkeeping of its own."""
-        commit = self._tool.commit(tip)
-        plan = read_trailers(commit.message).get(PLAN)
-        if not plan or len(commit.parents) != 1:
-            return tip
-        changed = changes(self._tool, self._tool.commit(commit.parents[0]).tree, commit.tree)
-        ours = all(one.path == plan or one.path.rpartition("/")[2].startswith("plan-") for one in changed)
-        return commit.parents[0] if ours else tip
+        return any(is_on_target(self._tool, tip, target) for target in targets if target is not None)
 
     # --- logs ----------------------------------------------------------------------------------------
 
@@ -178,7 +166,7 @@ class Removal:
         return [
             ref
             for ref in sorted(refs)
-            if ref.startswith((CANDIDATES, PARKED, BASES))
+            if ref.startswith((PARKED, BASES))
             or (prefix and ref.startswith(branches) and "/" in ref.removeprefix(branches))
         ]
 
@@ -194,7 +182,7 @@ class Removal:
             return Kept(what=ref, why="no run here has made it, so it may be your own")
         if used_by := self._used_by(ref):
             return Kept(what=ref, why=f"in use by {used_by}")
-        if self._is_on_target(ref, tip):
+        if self._is_on_target(tip):
             return Removed(what=ref) if dry_run else self.ref(ref)
         if not dry_run:  # the user finds it only in their own repository
             self._worktrees.give_to_user(ref)

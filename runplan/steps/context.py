@@ -62,10 +62,6 @@ class RunContext(Struct, frozen=True, kw_only=True):
         return names.mark(self.run, self.lane)
 
     @property
-    def candidate(self) -> str:
-        return names.candidate_ref(self.run, self.lane)
-
-    @property
     def worktree(self) -> str:
         """The name of the worktree; each lane has its own."""
         return names.worktree_name(str(self.root), self.slug, self.lane)

@@ -94,13 +94,9 @@ def clean_up(action: CleanUp, state: RunState, context: RunContext) -> Iterator[
     branch = phase.lease.branch if phase.lease else ""
     tip = context.worktrees.tip(branch) if branch else None
     if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
-        refs = {branch: tip, context.candidate: context.objects.tip(context.candidate) or ""}
-        path = context.worktrees.path(phase.lease.worktree)
-        context.removal.landed({ref: oid for ref, oid in refs.items() if oid}, worktree=path)
-    else:
-        context.candidates.drop(context.mark)
-        if branch:
-            context.worktrees.give_to_user(branch, base=phase.base)
+        context.removal.landed(branch, tip, worktree=phase.lease.worktree)
+    elif branch:
+        context.worktrees.give_to_user(branch, base=phase.base)
     yield CleanedUp(phase=phase.read.phase)
 
 

@@ -61,7 +61,6 @@ def build_candidate(action: BuildCandidate, state: RunState, context: RunContext
     )
     match replayed:
         case Built(commits=commits, tree=tree, patch=patch):
-            context.candidates.anchor(context.mark, commits[-1])
             onto_tree = context.objects.commit(onto).tree
             yield e.CandidateBuilt(onto=onto, onto_tree=onto_tree, commits=commits, tree=tree, patch=patch)
         case Conflicted(paths=paths):
@@ -244,7 +243,6 @@ def _intend(state: RunState, context: RunContext, onto: str, files: dict[str, by
         files=files,
         message=add_trailers(_subject(phase, context), trailers_of(context, state)),
         by=context.signature(),
-        run=context.mark,
     )
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
     return e.LandingStarted(

@@ -109,7 +109,7 @@ def build_undo(action: BuildUndo, state: RunState, context: RunContext) -> Itera
     )
     match reverted:
         case Built(commits=commits, tree=tree, patch=patch):
-            context.candidates.anchor(context.mark, commits[-1])
+            pass
         case NothingLeft():  # reverted by hand before; only row and report are left to set
             commits, tree, patch = (onto,), context.objects.commit(onto).tree, ""
         case Conflicted(paths=paths):

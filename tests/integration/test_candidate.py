@@ -12,7 +12,6 @@ from runplan.errors import RefusedEarly
 from runplan.git.candidate import Built, Candidates, Conflicted, NothingLeft
 from runplan.git.objects import Signature
 from runplan.gitfacts import Identity
-from runplan.names import candidate_ref
 from tests.support.repos import Repo, make_repo
 
 if TYPE_CHECKING:
@@ -80,7 +79,6 @@ def attempt(repo: Repo, *steps: tuple[str, ...]) -> tuple[str, str]:
         "refs/heads/topic",
         "refs/runplan/parked/x/1/1",
         "refs/runplan/parked/x/2/1",
-        "refs/runplan/candidate/r1",
     ):
         repo.git("update-ref", name, repo.git("commit-tree", "-p", "main", "-m", f"On {name}", "main^{tree}"))
     repo.git("tag", "v1", repo.git("commit-tree", "-p", "main", "-m", "Tagged", "main^{tree}"))
@@ -99,7 +97,6 @@ def attempt(repo: Repo, *steps: tuple[str, ...]) -> tuple[str, str]:
         pytest.param([], id="one commit"),
         pytest.param([("branch", "look")], id="held by a branch of the user's"),
         pytest.param([("merge", "-q", "--no-ff", "-m", "m", "refs/runplan/parked/x/1/1")], id="its parked work"),
-        pytest.param([("reset", "-q", "--hard", "refs/runplan/candidate/r1")], id="its candidate"),
         pytest.param([("commit", "-q", "--amend", "-m", "Better")], id="its own commit amended"),
         pytest.param([("cherry-pick", "topic~0", "--allow-empty")], id="picked"),
     ],
@@ -294,10 +291,10 @@ def test_odd_authors_dates_and_bytes_come_through(repo: Repo, candidates: Candid
 
 
 def bookkeep(candidates: Candidates, code: str, files: dict[str, bytes]) -> str:
-    return candidates.bookkeep(code=code, files=files, message="Mark", by=BY, run="r1")
+    return candidates.bookkeep(code=code, files=files, message="Mark", by=BY)
 
 
-def test_bookkeeping_changes_its_files_keeps_their_modes_and_is_anchored(repo: Repo, candidates: Candidates) -> None:
+def test_bookkeeping_changes_its_files_and_keeps_their_modes(repo: Repo, candidates: Candidates) -> None:
     repo.write("b.txt", "b\n").chmod(0o755)
     code = repo.commit("Executable")
     odd = 'reports/odd "näme"\\.md'
@@ -306,21 +303,8 @@ def test_bookkeeping_changes_its_files_keeps_their_modes_and_is_anchored(repo: R
         ("b.txt", "100755"),
         (odd, "100644"),
     ]
-    assert repo.refs()[candidate_ref("r1")] == made
     assert repo.git("log", "-1", "--format=%P %s %an %cd", "--date=raw", made) == (f"{code} Mark Uma User {WHEN}")
     assert repo.status() == ""
-
-
-def test_bookkeeping_again_moves_the_anchor_and_dropping_it_is_harmless_twice(
-    repo: Repo, candidates: Candidates
-) -> None:
-    first = bookkeep(candidates, repo.head(), {"b.txt": b"1"})
-    candidates.anchor("r1", first)
-    second = bookkeep(candidates, repo.head(), {"b.txt": b"2"})
-    assert repo.refs()[candidate_ref("r1")] == second
-    candidates.drop("r1")
-    candidates.drop("r1")
-    assert candidate_ref("r1") not in repo.refs()
 
 
 @pytest.mark.parametrize(
@@ -352,8 +336,7 @@ def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidate
     base, head = on_branch(repo, {"a.txt": "mine\n"})
     by = replace(BY, sign=True)
     answer = built(candidates.replay(base=base, head=head, onto=base, rewrite=lambda one: (one.message, by)))
-    made = candidates.bookkeep(code=answer.commits[0], files={"b.txt": b"x"}, message="Mark", by=by, run="r1")
-    assert repo.refs()[candidate_ref("r1")] == made
+    made = candidates.bookkeep(code=answer.commits[0], files={"b.txt": b"x"}, message="Mark", by=by)
     for oid in (answer.commits[0], made):
         assert "gpgsig -----BEGIN" in repo.git("cat-file", "commit", oid)
 
@@ -375,14 +358,14 @@ def test_the_code_key_ignores_the_named_paths_and_nothing_else(repo: Repo, candi
     assert candidates.code_key(repo.tree(), ours) != beside
 
 
-def test_building_a_candidate_touches_no_checkout_and_no_other_ref(repo: Repo, candidates: Candidates) -> None:
+def test_building_a_candidate_touches_no_checkout_and_no_ref(repo: Repo, candidates: Candidates) -> None:
     base, head = on_branch(repo, {"a.txt": "mine\n"})
     repo.write("a.txt", "edited by the user\n")
     index = (repo.path / ".git/index").read_bytes()
     refs = repo.refs()
     answer = built(replay(candidates, base, head, base))
-    made = bookkeep(candidates, answer.commits[-1], {"b.txt": b"x"})
-    assert repo.refs() == refs | {candidate_ref("r1"): made}
+    bookkeep(candidates, answer.commits[-1], {"b.txt": b"x"})
+    assert repo.refs() == refs
     assert (repo.path / ".git/index").read_bytes() == index
     assert (repo.path / "a.txt").read_text() == "edited by the user\n"
     assert sorted(path.name for path in repo.path.iterdir()) == [".git", "a.txt", "b.txt", "dir"]

@@ -210,7 +210,7 @@ def land_until_done(repo: Repo, name: str) -> str:
 # --- the cost -----------------------------------------------------------------------------------------
 
 
-def test_a_phase_of_one_commit_costs_six_git_processes(repo: Repo, tmp_path: Path) -> None:
+def test_a_phase_of_one_commit_costs_five_git_processes(repo: Repo, tmp_path: Path) -> None:
     base = repo.head()
     repo.git("switch", "-qc", "work")
     head = repo.commit("Work", **{"a.txt": "a2\n"})
@@ -238,7 +238,6 @@ def test_a_phase_of_one_commit_costs_six_git_processes(repo: Repo, tmp_path: Pat
             files={"reports/plan-p.md": b"done\n"},
             message="Record",
             by=by,
-            run="r1",
         )
         cherry_pick = CherryPick(git, ref=MAIN, root=repo.path, common_dir=repo.path / ".git")
         landing = cherry_pick.prepare(id="L1", old=base, new=new)
@@ -248,7 +247,6 @@ def test_a_phase_of_one_commit_costs_six_git_processes(repo: Repo, tmp_path: Pat
         "checkout-index",
         "read-tree",
         "update-index",
-        "update-ref",
         "update-ref",
     ]
 

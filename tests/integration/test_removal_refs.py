@@ -132,11 +132,9 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     tree = repo.git("mktree", stdin=f"100644 blob {blob}\tnew.txt\n")
     open_tip = repo.git("commit-tree", "-p", "HEAD", "-m", "unlanded work", tree)
     repo.git("update-ref", "refs/heads/runplan/plan/open", open_tip)
-    repo.git("update-ref", "refs/runplan/candidate/r1", "HEAD")
-    repo.git("update-ref", "refs/runplan/candidate/r2", "HEAD")
     repo.git("update-ref", "refs/runplan/parked/plan/7/1", open_tip)
     repo.git("update-ref", "refs/runplan/parked/plan/8/1", "HEAD")
-    active = {"live", BRANCH, "refs/runplan/candidate/r1", "refs/runplan/base/r1"}
+    active = {"live", BRANCH, "refs/runplan/base/r1"}
     known = {f"refs/heads/runplan/plan/{phase}" for phase in ("2", "3", "landed", "open")}
     before = repo.refs()
 
@@ -153,7 +151,6 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
         "refs/heads/runplan/plan/2",
         "refs/heads/runplan/plan/3",
         "refs/heads/runplan/plan/landed",
-        "refs/runplan/candidate/r2",
         "refs/runplan/parked/plan/8/1",
     }
     kept = {one.what: one.why for one in done if isinstance(one, Kept)}
@@ -239,18 +236,3 @@ def test_content_on_the_remotes_branch_is_held_as_well(place: Place) -> None:
     place.repo.git("update-ref", "refs/remotes/origin/main", work)
     assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
     assert PARKED not in place.repo.refs()
-
-
-def test_a_candidate_is_judged_by_its_work_and_not_by_our_bookkeeping(place: Place) -> None:
-    """The report and the row of an aborted landing are no work."""
-    tree = place.lease()
-    tree.commit("Work", **{"new.txt": "new\n"})
-    message = "record\n\nRunplan-Plan: plans/plan.md\nRunplan-Phase: 1\nRunplan-Run: r1\nRunplan-Landing: r1.1"
-    books = tree.commit(message, **{"plans/plan.md": "done\n", "reports/plan-plan.md": "report\n"})
-    place.take()
-    candidate = "refs/runplan/candidate/r1"
-    place.workspace.git.update_refs(f"update {candidate} {books}")
-    active = ("run", "refs/runplan/base/r1")
-    assert isinstance(place.removal.gc(dry_run=True, prefix="", active=active)[-1], Kept)
-    place.repo.commit("The same work, landed by another run", **{"new.txt": "new\n"})
-    assert place.removal.gc(dry_run=False, prefix="", active=active) == [Removed(what=candidate)]

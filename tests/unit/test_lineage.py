@@ -53,8 +53,7 @@ def test_an_attempt_knows_its_commits_by_the_dispatch_that_made_them(email: str,
 
 def test_refs_of_the_attempt_itself_make_no_commit_foreign() -> None:
     parked = "refs/runplan/parked/x/P1-A/*"
-    assert own_refs("refs/heads/runplan/x/P1.A", "r1") == (
+    assert own_refs("refs/heads/runplan/x/P1.A") == (
         "refs/heads/runplan/x/P1.A",
-        "refs/runplan/candidate/r1",
         parked,
     )

@@ -9,7 +9,6 @@ import pytest
 from runplan.errors import UsageError
 from runplan.names import (
     branch,
-    candidate_ref,
     mark,
     plan_key,
     report_path,
@@ -152,7 +151,5 @@ def test_repositories_of_the_same_name_have_different_worktrees() -> None:
     assert worktree_name("/", "x")
 
 
-def test_each_lane_has_its_own_candidate_and_names_its_run() -> None:
-    assert candidate_ref("r1") == "refs/runplan/candidate/r1"
-    assert candidate_ref("r1", "2") == candidate_ref(mark("r1", "2")) == "refs/runplan/candidate/r1_2"
+def test_the_mark_of_a_lane_names_its_run() -> None:
     assert run_of(mark("r1", "2")) == run_of(mark("r1", "")) == "r1"
