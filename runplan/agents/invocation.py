@@ -263,7 +263,7 @@ def require_agent(
     if table.kind == "script":
         from runplan.agents.clis import script
 
-        script.check(root / table.script)
+        script.load(root / table.script)
         return
     program = program_of(table)
     if shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file():

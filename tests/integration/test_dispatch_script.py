@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import convert
 
 from runplan.agents.adapter import Task
 from runplan.agents.clis import agent_of
-from runplan.agents.clis.script import FAILED, MODIFIERS, STEPS, steps_for
+from runplan.agents.clis.script import FAILED, MODIFIERS, STEPS, ScriptFile, steps_for
 from runplan.agents.environment import agent_environment, task_environment
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Ending, Outcome, Role, ToolUsed
@@ -315,7 +316,7 @@ pass_all = true
 def test_steps_are_chosen_by_phase_role_and_cycle(role: Role, phase: str, cycle: int, step: dict[str, Any]) -> None:
     asked = task(Path(), Path(), role=role, phase=phase, cycle=cycle)
 
-    assert steps_for(tomllib.loads(ROLES), asked, origin="s.toml") == ([step] if step else [])
+    assert steps_for(convert(tomllib.loads(ROLES), ScriptFile), asked) == ([step] if step else [])
 
 
 @pytest.mark.parametrize(
@@ -324,7 +325,7 @@ def test_steps_are_chosen_by_phase_role_and_cycle(role: Role, phase: str, cycle:
         pytest.param('[[phase."1".implement]]\nwrte = "a"', "needs exactly one of append,", id="unknown step"),
         pytest.param('[[phase."1".implement]]\nsay = "a"\nexit = 1', "step 1 (say, exit)", id="two steps in one"),
         pytest.param('[[phase."1".implement]]\nsay = "a"\nsize = 1', "unknown size; known are", id="unknown modifier"),
-        pytest.param('[phase."1".implement]\nsay = "a"', "[[double brackets]]", id="single brackets"),
+        pytest.param('[phase."1".implement]\nsay = "a"', "only [[phase", id="single brackets"),
         pytest.param('[[phases."1".implement]]\nsay = "a"', "only [[phase", id="wrong table"),
         pytest.param("[[", "script.toml: ", id="no TOML"),
         pytest.param('phase = "1"', "only [[phase", id="phase is no table"),

@@ -10,7 +10,9 @@ import json
 import posixpath
 import tomllib
 from shlex import join, quote
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct, ValidationError, convert
 
 from runplan.agents.adapter import Agent, count, money
 from runplan.errors import SettingsError
@@ -48,9 +50,9 @@ _TOOL, _TELL = b"runplan:tool ", b"runplan:tell "
 class Script(Agent):
     def argv(self, task: Task) -> tuple[str, ...]:
         """A shell with the steps of this dispatch, which are written to its directory."""
-        path, script = task.root / task.table.script, task.directory / "steps.sh"
+        script = task.directory / "steps.sh"
         lines = [f"main={quote(str(task.root))}", 'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
-        lines += [_shell(step, task) for step in steps_for(_parsed(path), task, origin=str(path))]
+        lines += [_shell(step, task) for step in steps_for(load(task.root / task.table.script), task)]
         publish(script, "\n".join([*lines, ""]).encode(errors="surrogateescape"), sync=False)
         return ("/bin/sh", str(script))
 
@@ -157,44 +159,37 @@ STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
 # --- the file -----------------------------------------------------------------------------------------------
 
 
-def check(path: Path) -> None:
-    """Refuse a script that cannot be played for some phase and role."""
-    for phase, roles in _phases(_parsed(path), str(path)).items():
+class ScriptFile(Struct, forbid_unknown_fields=True):
+    phase: dict[str, dict[str, list[Step]]] = {}  #: steps by phase and role
+
+
+def load(path: Path) -> ScriptFile:
+    """The script; refused when it cannot be played for some phase and role."""
+    try:
+        script = convert(tomllib.loads(path.read_text(encoding="utf-8")), ScriptFile)
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such script; see [agents] in runplan.toml") from None
+    except ValidationError as error:
+        raise SettingsError(f'{path}: a script has only [[phase."<id>".<role>]] tables: {error}') from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+    for phase, roles in script.phase.items():
         for role, steps in roles.items():
-            _checked(steps, f'{path}: [[phase."{phase}".{role}]]')
+            _check(steps, f'{path}: [[phase."{phase}".{role}]]')
+    return script
 
 
-def steps_for(script: dict[str, object], task: Task, *, origin: str) -> list[Step]:
+def steps_for(script: ScriptFile, task: Task) -> list[Step]:
     """The steps for the phase and the role: `verify2` before `verify` in cycle 2, the phase before "*"."""
-    phases = _phases(script, origin)
     for phase in (task.phase, "*"):
-        roles = phases.get(phase, {})
+        roles = script.phase.get(phase, {})
         for role in (f"{task.role}{task.cycle}", str(task.role)):
             if role in roles:
-                return _checked(roles[role], f'{origin}: [[phase."{phase}".{role}]]')
+                return roles[role]
     return DEFAULTS.get(task.role, [])
 
 
-def _phases(script: dict[str, object], origin: str) -> dict[str, dict[str, object]]:
-    phases = script.get("phase", {})
-    is_valid = isinstance(phases, dict) and all(isinstance(roles, dict) for roles in phases.values())
-    if not is_valid or set(script) - {"phase"}:
-        raise SettingsError(f'{origin}: a script has only [[phase."<id>".<role>]] tables')
-    return cast("dict[str, dict[str, object]]", phases)
-
-
-def _parsed(path: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: no such script; see [agents] in runplan.toml") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{path}: {error}") from None
-
-
-def _checked(steps: object, origin: str) -> list[Step]:
-    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise SettingsError(f"{origin}: steps are written as [[double brackets]]")
+def _check(steps: list[Step], origin: str) -> None:
     for number, step in enumerate(steps, 1):
         if len(step.keys() & STEPS.keys()) != 1:
             known = ", ".join(sorted(STEPS))
@@ -202,7 +197,6 @@ def _checked(steps: object, origin: str) -> list[Step]:
         if unknown := step.keys() - STEPS.keys() - MODIFIERS:
             known = ", ".join(sorted(MODIFIERS))
             raise SettingsError(f"{origin}: step {number}: unknown {', '.join(sorted(unknown))}; known are {known}")
-    return steps
 
 
 def _reported(event: dict[str, Any]) -> Iterator[AgentEvent]:
