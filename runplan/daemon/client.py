@@ -16,7 +16,7 @@ from runplan import __version__, processes
 from runplan.clock import until
 from runplan.daemon import service, singleton
 from runplan.daemon.protocol import LONGEST, Done, Drain, Hello, Ping, line_of, peer_of, read_reply
-from runplan.errors import RefusedEarly, Unreachable, error_with, refused_by_system
+from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
 
 if TYPE_CHECKING:
@@ -179,9 +179,7 @@ def connect(env: Mapping[str, str], *, within_s: float = LISTENS_S) -> Client:
     found = singleton.holder(state)
     if found is None:
         raise NotRunning(NOT_RUNNING)
-    if found.draining:
-        helps = "it is shutting down; try again when it has ended"
-    elif processes.stopped(found.pid):
+    if processes.stopped(found.pid):
         helps = f"it is stopped; continue it: kill -CONT {found.pid}"
     else:
         helps = f"see its log, or end it: kill {found.pid}"
@@ -288,12 +286,4 @@ def _start_failed(code: int | None, output: Path, before: int, ready_s: float) -
         file.seek(max(before, output.stat().st_size - 4096))
         lines = file.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
     last = " | ".join(line.strip() for line in lines if line.strip())
-    try:
-        if not last:  # on a full disk it cannot even say so
-            (output.parent / f"{OUTPUT}.probe").write_bytes(b" " * 4096)
-    except OSError as error:
-        full = OSError(error.errno, error.strerror, str(output.parent))
-        return Unreachable(f"the daemon {what}: {refused_by_system(full)}")
-    finally:
-        (output.parent / f"{OUTPUT}.probe").unlink(missing_ok=True)
     return Unreachable(f"the daemon {what}; last output: {last or 'nothing'}; full output: {output}")

@@ -49,7 +49,6 @@ FIRST_FIELDS = ("at", "level", "event", "repository", "plan", "run", "phase", "d
 WEBHOOK_S = 10.0
 COMMAND_S = 30.0
 DESKTOP_S = 5.0
-MOST_AT_ONCE = 20  #: further notices are dropped, with a line in the log
 LONGEST_OUTPUT = 300
 CALLS = LongCalls()  #: programs of all notifiers of this process
 
@@ -118,9 +117,6 @@ class Notifier:
         if not self._channels() or notice.kind not in self._settings.on:
             return
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) >= MOST_AT_ONCE:
-            self._failed("queue", notice, f"{MOST_AT_ONCE} notices are being sent already")
-            return
         thread = threading.Thread(target=self._send, args=(notice,), name="notify", daemon=True)
         try:
             thread.start()

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
     from structlog.typing import FilteringBoundLogger
 
-    from runplan.daemon.protocol import AnyRequest, DaemonStatus, RepositoryRequest
-    from runplan.daemon.singleton import Held
+    from runplan.daemon.protocol import AnyRequest, RepositoryRequest
     from runplan.engine.commands import Environments
     from runplan.engine.repository import OpenRepository
     from runplan.settings.schema import Settings
@@ -63,16 +62,16 @@ def serve(env: Mapping[str, str]) -> None:
     state = state_directory(env)
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # a client may send it before the handlers are set
     since = iso(SystemClock().now())
-    with singleton.take(state, version=__version__, since=since, wait_s=1.0) as held, open_log(state / LOG) as log:
-        DaemonProcess(env, held, log).run()
+    with singleton.take(state, version=__version__, since=since, wait_s=1.0), open_log(state / LOG) as log:
+        DaemonProcess(env, since, log).run()
 
 
 class DaemonProcess:
     """The main thread: accepts callers, handles signals and timers. Workers do the work."""
 
-    def __init__(self, env: Mapping[str, str], held: Held, log: FilteringBoundLogger) -> None:
+    def __init__(self, env: Mapping[str, str], since: str, log: FilteringBoundLogger) -> None:
         self._env = env
-        self._held = held
+        self._since = since
         self._log = log
         self._began = time.monotonic()
         self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  #: for the main thread
@@ -228,7 +227,8 @@ class DaemonProcess:
             case protocol.Metrics():
                 return protocol.MetricsText(self._metrics())
             case protocol.Status():
-                return self._status()
+                closed = (worker.trouble for worker in self._all_workers())
+                return protocol.DaemonStatus(closed=tuple(one for one in closed if one is not None))
             case protocol.Submit():
                 return Answers(tuple(self._worker(request).execute(request.commands)))
             case protocol.Environment():
@@ -243,18 +243,8 @@ class DaemonProcess:
     def _hello(self) -> Hello:
         left = in_words(max(0.0, self._deadline - time.monotonic()) + 1)
         refusal = f"the daemon is shutting down and starts nothing new; try again in {left}"
-        since = self._held.holder.since
-        return Hello(version=__version__, pid=os.getpid(), since=since, draining=refusal if self._end_requests else "")
-
-    def _status(self) -> DaemonStatus:
-        workers = self._all_workers()
-        return protocol.DaemonStatus(
-            repositories=tuple(worker.root for worker in workers),
-            closed=tuple(worker.trouble for worker in workers if worker.trouble is not None),
-            working=self._services.limit.working,
-            queued=self._services.limit.waiting,
-            draining=self._held.holder.draining or None,
-        )
+        draining = refusal if self._end_requests else ""
+        return Hello(version=__version__, pid=os.getpid(), since=self._since, draining=draining)
 
     def _metrics(self) -> str:
         states = self._journals()
@@ -312,10 +302,6 @@ class DaemonProcess:
     def _set_deadline(self, step: str, within_s: float) -> None:
         self._deadline = time.monotonic() + within_s
         until = iso(SystemClock().now() + timedelta(seconds=within_s))
-        try:
-            self._held.drains(until)
-        except OSError as error:  # callers see it anyway; only `status` misses it
-            self._log.warning("record-failed", error=f"{singleton.RECORD} cannot be written: {error.strerror}")
         self._log.info(step, until=until)
         status = f"STATUS={step.replace('-', ' ')}, until {until}"
         service.notify(self._env, service.STOPPING, service.extended(within_s + CLOSING_S), status)

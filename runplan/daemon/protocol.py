@@ -83,11 +83,7 @@ class Closed(Struct, frozen=True, kw_only=True):
 class DaemonStatus(Struct, frozen=True, kw_only=True):
     """The result of a status request."""
 
-    repositories: tuple[str, ...]
     closed: tuple[Closed, ...]
-    working: tuple[tuple[str, str], ...]  #: repository and plan
-    queued: tuple[tuple[str, str], ...]
-    draining: str | None  #: the deadline, UTC, ISO 8601
 
 
 class MetricsText(Struct, frozen=True):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import own_directory
@@ -31,7 +30,6 @@ class Holder(Struct, frozen=True, kw_only=True):
     identity: str  #: of its process
     version: str
     since: str  #: UTC, ISO 8601
-    draining: str = ""  #: its deadline, UTC, ISO 8601; "" while it does not drain
 
     @property
     def pid(self) -> int:
@@ -41,29 +39,14 @@ class Holder(Struct, frozen=True, kw_only=True):
         return f"runplan {self.version} (process {self.pid}, since {self.since})"
 
 
-class Held:
-    """The lock while this process holds it. Forks would inherit it: start programs, do not fork."""
-
-    def __init__(self, holder: Holder, record: Path) -> None:
-        self.holder = holder
-        self._record = record
-
-    def drains(self, until: str) -> None:
-        """Record that the daemon drains."""
-        self.holder = replace(self.holder, draining=until)
-        self.write()
-
-    def write(self) -> None:
-        draft = self._record.with_name(f"{self._record.name}.new")
-        draft.write_bytes(msgspec.json.encode(self.holder))
-        os.replace(draft, self._record)
-
-
 @contextlib.contextmanager
-def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Iterator[Held]:
-    """Hold the lock; refused when another daemon has it for longer than `wait_s`."""
+def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Iterator[Holder]:
+    """Hold the lock; refused when another daemon has it for longer than `wait_s`.
+
+    Forks would inherit the lock: start programs, do not fork.
+    """
     from runplan import processes
-    from runplan.store.files import file_lock
+    from runplan.store.files import file_lock, publish
 
     lock = file_lock(own_directory(state) / LOCK)
     try:
@@ -72,27 +55,21 @@ def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Itera
         raise RefusedEarly(f"the daemon is already running: {holder(state) or 'it is just starting'}") from None
     except OSError as error:
         raise Unreachable(f"{state / LOCK} cannot be opened: {error.strerror}") from error
-    identity = processes.identity(os.getpid()) or ""
-    held = Held(Holder(identity=identity, version=version, since=since), state / RECORD)
+    mine = Holder(identity=processes.identity(os.getpid()) or "", version=version, since=since)
     try:
-        held.write()
-        yield held
+        publish(state / RECORD, msgspec.json.encode(mine), sync=False)
+        yield mine
     finally:
         (state / RECORD).unlink(missing_ok=True)
         lock.release()
-
-
-def record(state: Path) -> Holder | None:
-    """The record of the last daemon, which may be dead; None when it is missing or damaged."""
-    try:
-        return msgspec.json.decode((state / RECORD).read_bytes(), type=Holder)
-    except (OSError, msgspec.DecodeError):
-        return None
 
 
 def holder(state: Path) -> Holder | None:
     """The record of the living daemon; None when none runs."""
     from runplan import processes
 
-    found = record(state)
-    return found if found is not None and processes.alive(found.identity) else None
+    try:
+        found = msgspec.json.decode((state / RECORD).read_bytes(), type=Holder)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if processes.alive(found.identity) else None

@@ -79,6 +79,7 @@ class Executor:
         self._schedules = repository.schedules
         self._runs = runs
         self._environments = environments
+        self._begins = True  #: False for a process that begins no run
 
     def execute_queued(self, *, begins: bool = True) -> Iterator[tuple[Command, Answer]]:
         """Execute the queued commands in order; each with its answer.
@@ -96,23 +97,24 @@ class Executor:
                 "Is a runplan command stopped (Ctrl-Z)? Continue it: fg"
             ) from None
         with lock:
-            yield from self._execute_queued(begins=begins)
+            self._begins = begins
+            yield from self._execute_queued()
 
-    def _execute_queued(self, *, begins: bool) -> Iterator[tuple[Command, Answer]]:
+    def _execute_queued(self) -> Iterator[tuple[Command, Answer]]:
         deferred: set[str] = set()
         over: set[int] = set()  #: starts that a stop has refused
         for command in self._repository.commands.queued():
-            if (command.plan in deferred and command.verb != "stop") or (command.verb in BEGINNING and not begins):
+            if command.seq in over or (command.plan in deferred and command.verb != "stop"):
                 continue
-            if command.seq in over:
+            if command.verb in BEGINNING and not self._begins:
                 continue
             refused_starts = self._refuse_starts_before(command) if command.verb == "stop" else []
             yield from refused_starts
             over.update(one.seq for one, _ in refused_starts)
-            answer = self._answer(command, begins=begins)
+            answer = self._answer(command)
             if isinstance(answer, Deferred):
                 deferred.add(command.plan)
-                if begins:
+                if self._begins:
                     self._note_wait(command)
                 continue
             if refused_starts:
@@ -140,9 +142,9 @@ class Executor:
         self._repository.commands.finish(command.seq, answer)
         self._environments.forget(command)
 
-    def _answer(self, command: Command, *, begins: bool) -> Answer | Deferred:
+    def _answer(self, command: Command) -> Answer | Deferred:
         try:
-            return self.execute(command, begins=begins)
+            return self.execute(command)
         except RunplanError as error:
             unrecorded = isinstance(error, Unreachable) and not isinstance(error, Fenced)
             if unrecorded and command.verb == "stop":
@@ -151,20 +153,17 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
             return unexpected(error)
 
-    def execute(self, command: Command, *, begins: bool = True) -> Answer | Deferred:
-        match command.verb:
-            case "start":
-                return self._start(command)
-            case "now":
-                return self._now(command)
-            case "stop":
-                return self._stop(command, begins=begins)
-            case "pause":
-                return self._pause(command, begins=begins)
-            case "resume":
-                return self._resume(command)
-            case verb:
-                raise UsageError(f"{verb}: unknown command")
+    def execute(self, command: Command) -> Answer | Deferred:
+        verbs = {
+            "start": self._start,
+            "now": self._now,
+            "stop": self._stop,
+            "pause": self._pause,
+            "resume": self._resume,
+        }
+        if command.verb not in verbs:
+            raise UsageError(f"{command.verb}: unknown command")
+        return verbs[command.verb](command)
 
     # --- runs -------------------------------------------------------------------------------------------
 
@@ -205,7 +204,7 @@ class Executor:
             self._schedules.pause(plan, None)
         return begun
 
-    def _stop(self, command: Command, *, begins: bool) -> Answer | Deferred:
+    def _stop(self, command: Command) -> Answer | Deferred:
         """Cancel the schedule and end the run."""
         plan, lines = command.plan, []
         row = self._schedules.get(plan)
@@ -213,17 +212,17 @@ class Executor:
             schedules.give_up(row, self._schedules, self._repository.clock.now(), "the schedule was cancelled")
             self._schedules.drop(plan)
             lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
-        if self._runs.adopt(plan) is not None and not begins:
+        if self._runs.adopt(plan) is not None and not self._begins:
             return Deferred()  # a daemon has come up meanwhile: it executes the command
         if self._runs.record(plan, e.StopRequested(by=command.by)):
             lines.append(f"Stopping {plan}; its work is kept")
         return Answer(lines=tuple(lines))
 
-    def _pause(self, command: Command, *, begins: bool) -> Answer | Deferred:
+    def _pause(self, command: Command) -> Answer | Deferred:
         """Begin nothing new for the plan; the current step finishes."""
         plan = command.plan
         rests = self._schedules.pause(plan, f"paused by {command.by}")
-        if self._runs.adopt(plan) is not None and not begins:
+        if self._runs.adopt(plan) is not None and not self._begins:
             return Deferred()
         halts = self._runs.record(plan, e.Halted(by=command.by))
         return Answer(lines=(f"Paused {plan}",) if rests or halts else ())

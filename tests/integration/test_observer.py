@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.daemon.observer import MOST_AT_ONCE, Notifier, open_log
+from runplan.daemon.observer import Notifier, open_log
 from runplan.report.notices import Notice
 from runplan.settings.schema import NotifySettings
 from tests.support.cli import until
@@ -230,17 +230,6 @@ def test_a_webhook_that_fails_is_logged_and_the_other_channels_are_used(log: Log
         slow.send(FAILED)
         never.set()
         assert slow.logged()[-1]["why"] == "TimeoutError: timed out"
-
-
-def test_more_notices_than_can_be_sent_at_once_are_dropped_with_a_line_in_the_log(log: Log, tmp_path: Path) -> None:
-    command = f"until [ -e {tmp_path}/go ]; do sleep 0.02; done; echo >> {tmp_path}/count"
-    sender = Sender(log, NotifySettings(command=command, on=ALL))
-    for _ in range(MOST_AT_ONCE + 2):
-        sender.notifier.send(DONE)
-    (tmp_path / "go").touch()
-    sender.send()
-    assert (tmp_path / "count").read_text().count("\n") == MOST_AT_ONCE
-    assert [line["channel"] for line in sender.logged()] == ["queue", "queue"]
 
 
 def test_facts_that_a_program_cannot_take_are_a_logged_failure(log: Log, tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from runplan.daemon.singleton import Held
+    from runplan.daemon.singleton import Holder
 
 
-def take(state: Path, *, wait_s: float = 0.0) -> AbstractContextManager[Held]:
+def take(state: Path, *, wait_s: float = 0.0) -> AbstractContextManager[Holder]:
     return singleton.take(state, version="1.2", since=SINCE, wait_s=wait_s)
 
 
@@ -44,15 +44,8 @@ def test_a_second_daemon_is_refused_and_the_first_is_named(tmp_path: Path) -> No
         with pytest.raises(RefusedEarly, match="it is just starting"), take(tmp_path / "a/b", wait_s=0.05):
             pass
     assert singleton.holder(tmp_path / "a/b") is None
-    with take(tmp_path / "a/b") as held:
-        assert singleton.holder(tmp_path / "a/b") == held.holder
-
-
-def test_a_daemon_that_drains_records_until_when(tmp_path: Path) -> None:
-    with take(tmp_path) as held:
-        held.drains("2026-01-01T00:00:30Z")
-        found = singleton.record(tmp_path)
-        assert (found, held.holder.draining) == (held.holder, "2026-01-01T00:00:30Z")
+    with take(tmp_path / "a/b") as mine:
+        assert singleton.holder(tmp_path / "a/b") == mine
 
 
 def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -> None:
@@ -61,7 +54,7 @@ def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -
     with a_daemon(tmp_path) as first:
         until(lambda: singleton.holder(state))
         first.send_signal(signal.SIGKILL)
-    assert (singleton.record(state) is not None, singleton.holder(state)) == (True, None)
+    assert ((state / singleton.RECORD).exists(), singleton.holder(state)) == (True, None)
     with pytest.raises(NotRunning):
         Client(socket_path(env))
     with take(state):
