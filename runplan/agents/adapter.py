@@ -12,7 +12,7 @@ from msgspec import Struct
 from runplan.agents.budgets import Price
 from runplan.agents.context import tokens_in
 from runplan.run.dispatch import OWN, WRITERS, Role
-from runplan.run.usage import MOST, Context, Message, ToolUsed, Unread, believable
+from runplan.run.usage import MOST, Context, Message, ToolUsed, Unread, Usage, believable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -277,6 +277,11 @@ def objects(tree: object, *names: str) -> Iterator[dict[str, Any]]:
     """The objects of the list there."""
     found = at(tree, *names)
     return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
+
+
+def usage(tree: object, sent: str, answered: str, cached: str) -> Usage:
+    """The usage in an object, by the names of its fields; the cached tokens are a part of those sent."""
+    return Usage(input_tokens=count(tree, sent), output_tokens=count(tree, answered), cached_tokens=count(tree, cached))
 
 
 def tool(name: str, parameters: object, *, denied: bool = False) -> ToolUsed:

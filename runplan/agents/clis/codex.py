@@ -8,9 +8,9 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import Account, Agent, at, count, estimate, first_set, objects, read_json, text, under_home
+from runplan.agents.adapter import Account, Agent, at, estimate, first_set, objects, read_json, text, under_home, usage
 from runplan.agents.endings import trouble
-from runplan.run.usage import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread, Usage
+from runplan.run.usage import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -94,7 +94,8 @@ class Codex(Agent):
             case "item.completed":
                 return _item(at(event, "item"))
             case "turn.completed":
-                return (Spent(usage=_usage(at(event, "usage")), total=True), Finished(ok=True))
+                used = usage(at(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens")
+                return (Spent(usage=used, total=True), Finished(ok=True))
             case "turn.failed":
                 words = text(event, "error", "message")
                 return (trouble(words), Finished(ok=False, words=words))
@@ -126,14 +127,6 @@ def _item(item: Any) -> Iterable[AgentEvent]:
             return ()
         case _:
             return (Unread(),)
-
-
-def _usage(used: object) -> Usage:
-    return Usage(
-        input_tokens=count(used, "input_tokens"),
-        output_tokens=count(used, "output_tokens"),
-        cached_tokens=count(used, "cached_input_tokens"),
-    )
 
 
 def _folder(caller: Mapping[str, str]) -> Path:

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import Agent, at, count, estimate, read_json, text, tool, under_home
+from runplan.agents.adapter import Agent, at, estimate, read_json, text, tool, under_home, usage
 from runplan.agents.endings import EndingKind, trouble
-from runplan.run.usage import Finished, Message, Spent, Started, ToolUsed, Unread, Usage
+from runplan.run.usage import Finished, Message, Spent, Started, ToolUsed, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -91,13 +91,8 @@ def _message(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
 
 
 def _result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
-    stats = at(event, "stats")
-    used = Usage(
-        input_tokens=count(stats, "input_tokens"),
-        output_tokens=count(stats, "output_tokens"),
-        cached_tokens=count(stats, "cached"),
-    )
+    spent = Spent(usage=usage(at(event, "stats"), "input_tokens", "output_tokens", "cached"), total=True)
     if text(event, "status") == "success":
-        return (Spent(usage=used, total=True), Finished(ok=True))
+        return (spent, Finished(ok=True))
     words = text(event, "error", "message")
-    return (Spent(usage=used, total=True), trouble(words), Finished(ok=False, words=words))
+    return (spent, trouble(words), Finished(ok=False, words=words))
