@@ -24,8 +24,12 @@ _LONGEST_SLUG = 80
 
 
 def slug(path: str) -> str:
-    """The plan's name in branches and reports: its file name, lower case, words joined by dashes."""
-    name = PurePosixPath(path).name
+    """The plan's name in branches and reports: its file name, lower case, words joined by dashes.
+
+    The plan of a spec folder, `specs/001-login/tasks.md`, has the name of the folder.
+    """
+    parts = PurePosixPath(path).parts
+    name = parts[-2] if len(parts) > 1 and parts[-1] == "tasks.md" else PurePosixPath(path).name
     stem = name[:-3] if name.lower().endswith(".md") else name
     made = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     if made and len(made) <= _LONGEST_SLUG:

@@ -124,6 +124,14 @@ def _diff(brief: Brief, diff: str) -> dict[str, str]:
     return {"diff_file": file, "diff": quoted(diff, "diff") if len(diff) <= SMALL_DIFF else long}
 
 
+def context_note(files: Sequence[str]) -> str:
+    """The part of a prompt that names files of the plan's spec; "" for none."""
+    if not files:
+        return ""
+    head = "These files describe the work further. Read what you need of them; do not change them."
+    return "\n".join(("", "## Context", "", head, "", *(f"- `{file}`" for file in files), ""))
+
+
 def rejections(words: Sequence[str]) -> str:
     """The part of a prompt that quotes why people rejected earlier attempts; "" for none."""
     if not words:

@@ -15,6 +15,7 @@ from runplan.errors import NotFound, RefusedEarly, Unreachable, UsageError
 from runplan.git.command import borrowing
 from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
+from runplan.plan.specs import PLAN_FILE
 from runplan.settings.load import environment, load, load_committed, load_lenient, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES
@@ -198,6 +199,8 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     """The repository-relative path of the plan that `word` means."""
     root = at.repository.root
     named = Path(os.path.normpath(at.cwd / word))
+    if os.path.isfile(named / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
+        named /= PLAN_FILE
     if os.path.isfile(named):  # noqa: PTH113 - False for a name that is too long
         for top in (root, _checkout_top(at)):
             if named.is_relative_to(top):

@@ -11,6 +11,7 @@ from runplan.checks.returns import IN_PROGRESS
 from runplan.errors import RunplanError, Unreachable
 from runplan.gitfacts import committing_as
 from runplan.names import DIFF_FILE, as_utf8
+from runplan.plan.specs import context_files
 from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
 from runplan.run.events import DispatchEnded, DispatchStarted, Landed, PhaseFailed
 from runplan.steps.budget import Chosen, choose
@@ -228,7 +229,8 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
         test_command=command,
     )
     template = context.prompts[action.role]
-    note = as_utf8(prompts.rejections(_rejections(phase.read.phase, context)) + _note(phase))
+    files = prompts.context_note([name for name in context_files(context.plan) if (path / name).is_file()])
+    note = as_utf8(files + prompts.rejections(_rejections(phase.read.phase, context)) + _note(phase))
     if action.role == "implement":
         return prompts.implement_prompt(template, brief) + note
     if action.role == "fix":
@@ -247,7 +249,7 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
     changed = phase.work.files
     if action.scope:
         brief, changed = final_brief(brief, phase, context), final_changes(phase, context)
-    return prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates)
+    return prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates) + files
 
 
 def _diff(action: Start, phase: PhaseRun, context: RunContext) -> str:

@@ -95,6 +95,7 @@ def landed(place: Path) -> Project:
 
 def with_origin(place: Path) -> Project:
     project = a_project(place, *PHASES)
+    project.commit_file("specs/001-login/tasks.md", "# Tasks: Login\n\n## Phase 1: Form\n\n- [ ] T001 Draw it\n")
     with_remote(project, place / "origin.git")
     return project
 

@@ -285,8 +285,8 @@ def test_check_prints_the_parsed_plan(recorded: Project) -> None:
     assert view["phases"][2]["depends"] == ["1", "2"]
     assert view["phases"][1]["items"] == [{"id": "W1", "text": "Write 2.txt"}]
     table = recorded.runplan("check", "X").out.splitlines()
-    assert table[0] == "X  (plans/X.md, statuses in the tracker)"
-    assert table[5].split() == ["3", "todo", "1,", "2", "1W", "0C", "Step", "3"]
+    assert table[0] == "X  (plans/X.md, read as: tracker table)"
+    assert table[-2:] == ["   └─ 3  Step 3  [todo]", "            W1 Write 3.txt"]
 
 
 def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from runplan.cli.verb import Verb, json_argument, no_arguments
 from runplan.errors import Exit, RefusedEarly
+from runplan.plan.specs import FOLDERS, PLAN_FILE
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS
-from runplan.text import committing
+from runplan.text import command, committing
 
 if TYPE_CHECKING:
     import argparse
@@ -84,6 +85,13 @@ def _roles(installed: tuple[str, ...]) -> dict[str, str]:
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
 
 
+def _specs(facts: Facts) -> list[tuple[str, str]]:
+    """The spec folders that a start accepts as plans."""
+    root = Path(facts.root)
+    found = [file.parent.relative_to(root) for place in FOLDERS for file in sorted(root.glob(f"{place}/*/{PLAN_FILE}"))]
+    return [("spec", command("runplan", "start", str(folder), "finish", "auto")) for folder in found]
+
+
 def _summary(facts: Facts, path: Path) -> str:
     roles = _roles(facts.installed)
     agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
@@ -94,6 +102,7 @@ def _summary(facts: Facts, path: Path) -> str:
         ("identity", identity or "git has no user.name and user.email"),
         ("tests", facts.tests.command or "no test command found; set tests.command"),
         ("agents", agents or "none of the known agents is installed; see [agents] in the file for any command"),
+        *_specs(facts),
         ("wrote", str(path)),
     )
     table = "\n".join(f"{name:<12}{value}" for name, value in rows)

@@ -11,29 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 from runplan import names
 from runplan.errors import Exit, NotFound, PlanUnreadable, UsageError
+from runplan.plan.body import WHOLE_PHASE
+from runplan.plan.specs import PLAN_FILE
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
-    from runplan.plan.model import Plan
+    from runplan.plan.model import Phase, Plan
+    from runplan.plan.reading import Reading
 
 EXAMPLES = """\
   runplan check plans/X.md              phases, dependencies and items as understood
   runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
   runplan check plans/X.md --strict     warnings are errors (exit 2)"""
 
+LONGEST_ITEM = 100  #: characters of an item that are shown
 LARGEST = 64 * 1024 * 1024  #: bytes read; the parser refuses much smaller files
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", help="a file, or a plan of this repository")
+    parser.add_argument("plan", metavar="PLAN", help="a file, a spec folder, or a plan of this repository")
     parser.add_argument("--fix", action="store_true", help="add a tracker to a plan of bare phase sections")
     parser.add_argument("--strict", action="store_true", help="turn warnings into errors")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.plan.model import parse
+    from runplan.plan.model import other_way, parse
 
     file, name = _file(args.plan)
     text = _read(file, name)
@@ -47,14 +52,20 @@ def run(args: argparse.Namespace) -> Exit:
             text, note = fixed, "a tracker was added"
         print(f"runplan: {name}: {note}", file=sys.stderr)
     plan = parse(text, path=name)
-    print(json.dumps(_view(plan), ensure_ascii=False, indent=2) if args.json else _table(plan))
+    readings = other_way(text, path=name)
+    if args.json:
+        print(json.dumps(_view(plan, readings), ensure_ascii=False, indent=2))
+    else:
+        print("\n".join([*_picture(plan), *_about(plan, readings, text)]))
     return Exit.USAGE if args.strict and plan.remarks else Exit.DONE
 
 
 def _file(word: str) -> tuple[Path, str]:
     """The file as given, else the plan of this repository by that name."""
     given = Path(word)
-    if os.path.isdir(given):  # noqa: PTH112 - a name too long for a file is answered, not raised
+    if os.path.isfile(given / PLAN_FILE):  # noqa: PTH113 - a name too long for a file is answered, not raised
+        return given / PLAN_FILE, names.shown(str(given / PLAN_FILE))
+    if os.path.isdir(given):  # noqa: PTH112 - likewise
         raise UsageError(f"{word} is a directory; name the plan file in it")
     exists = os.path.exists(given)  # noqa: PTH110 - likewise
     if exists or word.endswith(".md"):
@@ -86,13 +97,18 @@ def _replace(file: Path, text: bytes) -> None:
     os.replace(draft, file)
 
 
-def _view(plan: Plan) -> dict[str, Any]:
+def _view(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any]:
     return {
         "plan": plan.path,
         "title": plan.title,
         "status": plan.status or None,
         "complete": plan.complete,
         "format": str(plan.format),
+        "read_as": plan.read_as,
+        "readings": [
+            {"format": str(one.format), "read_as": one.name, "phases": len(one.places), "line": one.decided_by + 1}
+            for one in readings or ()
+        ],
         "issues": list(plan.issues),
         "phases": [
             {
@@ -107,6 +123,7 @@ def _view(plan: Plan) -> dict[str, Any]:
                 "allows": list(phase.allows),
                 "execution": phase.execution,
                 "items": [{"id": item.id, "text": item.text} for item in phase.items],
+                "sign_off": list(phase.sign_off),
             }
             for phase in plan.phases
         ],
@@ -114,26 +131,64 @@ def _view(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _table(plan: Plan) -> str:
-    rows = [("Phase", "Status", "Depends on", "Items", "Title")]
-    rows += [
-        (phase.id, str(phase.status), ", ".join(phase.depends) or "-", _items(phase.items), phase.title)
-        for phase in plan.phases
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    table = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
-    ]
-    lines = [f"{plan.title}  ({plan.path}, statuses in the {plan.format})", "", *table]
-    if plan.remarks:
-        lines += ["", *(f"{plan.path}:{remark.line}: warning: {remark.text}" for remark in plan.remarks)]
-    return "\n".join(lines)
+def _picture(plan: Plan) -> list[str]:
+    """The phases as a tree: each below the last phase that it waits for."""
+    order = {phase.id: number for number, phase in enumerate(plan.phases)}
+    below: dict[str | None, list[Phase]] = {}
+    for phase in plan.phases:
+        below.setdefault(max(phase.depends, key=lambda id_: order[id_], default=None), []).append(phase)
+    lines = [f"{plan.title}  ({plan.path}, read as: {plan.read_as})", ""]
+    drawn: set[str] = set()
+    for root in (*below.get(None, ()), *plan.phases):  # phases that are done may wait for each other
+        left: list[tuple[Phase, str, str, frozenset[str]]] = [(root, "", "", frozenset())]
+        while left:
+            phase, branch, inner, above = left.pop()
+            if phase.id in drawn:
+                continue
+            drawn.add(phase.id)
+            also = ", ".join(id_ for id_ in phase.depends if id_ not in above)
+            lines.append(
+                f"{branch}{phase.id}  {phase.title}  [{phase.status}]{f'  (also after {also})' if also else ''}"
+            )
+            children = below.get(phase.id, [])
+            lines += [f"{inner}{'│' if children else ' '}     {detail}" for detail in _details(phase)]
+            for child in reversed(children):
+                is_last = child is children[-1]
+                mark, rail = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+                left.append((child, inner + mark, inner + rail, above | {phase.id}))
+    return lines
 
 
-def _items(items: tuple[Any, ...]) -> str:
-    work = sum(item.id.startswith("W") for item in items)
-    criteria = sum(item.id.startswith("C") for item in items)
-    return f"{work}W {criteria}C" if work or criteria else "whole"
+def _details(phase: Phase) -> Iterator[str]:
+    for item in phase.items:
+        if item.id != WHOLE_PHASE:
+            yield f"{item.id} {_short(item.text)}"
+    yield from (f"sign-off: {_short(text)}" for text in phase.sign_off)
+    for name in ("touches", "allows", "soft"):
+        if values := getattr(phase, name):
+            yield f"{'ideally after' if name == 'soft' else name}: {', '.join(values)}"
+    if phase.execution != "worktree":
+        yield f"execution: {phase.execution}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_ITEM else f"{text[: LONGEST_ITEM - 1]}…"
+
+
+def _about(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) -> Iterator[str]:
+    if plan.remarks or readings:
+        yield ""
+    for remark in plan.remarks:
+        yield f"{plan.path}:{remark.line}: warning: {remark.text}"
+    if readings is not None:
+        chosen, other = readings
+        lines = text.decode().splitlines()
+        yield f"{plan.path} can be read in two ways:"
+        for one in readings:
+            where = f"line {one.decided_by + 1}: {lines[one.decided_by].strip()}"
+            yield f"  {one.name}, {len(one.places)} phases ({where}){' - chosen' if one is chosen else ''}"
+        if chosen.format is not other.format:
+            yield f"  To choose the other one, add to the front matter: format: {other.format}"
 
 
 __all__ = ["EXAMPLES", "PlanUnreadable", "arguments", "run"]

@@ -1,0 +1,78 @@
+"""One plan of every format is worked to its end, and its statuses are written in its own way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runplan.plan.model import Status, parse
+from tests.support.cli import Project, a_project
+
+PLANS = Path(__file__).parent.parent / "plans"
+
+#: The file of a format, where its tool keeps it, and the word for it after `start`.
+WORKED = {
+    "tracker/05-letters": ("plans/LETTERS.md", "LETTERS"),
+    "sections/02-boxes": ("plans/QUEUE.md", "QUEUE"),
+    "checklist/03-phases": ("plans/SMALL.md", "SMALL"),
+    "kiro/02-subtasks": (".kiro/specs/invoices/tasks.md", ".kiro/specs/invoices"),
+    "openspec/02-title-and-progress": ("openspec/changes/links/tasks.md", "openspec/changes/links/"),
+    "spec-kit/03-task-dependencies": ("specs/003-merge/tasks.md", "specs/003-merge/tasks.md"),
+    "humanlayer/06-dependencies": ("thoughts/plans/billing.md", "thoughts/plans/billing.md"),
+    "superpowers/08-depends": ("docs/superpowers/plans/pipeline.md", "docs/superpowers/plans/pipeline.md"),
+    "ralphex/06-indented-boxes": ("docs/plans/release.md", "docs/plans/release.md"),
+    "claude-code/09-depends-on-step": ("plans/replica.md", "replica"),
+    "todo/05-done-section": ("TODO.md", "TODO.md"),
+}
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_a_plan_of_every_format_is_worked_to_its_end(name: str, tmp_path: Path) -> None:
+    path, word = WORKED[name]
+    text = (PLANS / f"{name}.md").read_bytes()
+    project = a_project(tmp_path)
+    left = [phase for phase in parse(text, path=path).phases if phase.status is not Status.DONE]
+    for phase in left:
+        folder = phase.touches[0].removesuffix("**") if phase.touches else ""
+        step = f'[[phase."{phase.id}".implement]]\nwrite = "{folder}{phase.id}.txt"\ntext = "{phase.id}"\n'
+        project.agent((project.path / "agent.toml").read_text() + step if phase is not left[0] else step)
+    project.commit_file(path, text.decode())
+    ran = project.runplan("start", word, "finish", "auto", "--foreground")
+    assert ran.code == 0, ran.err
+    assert project.landed() == [phase.id for phase in left]
+    landed = parse(project.show(f"HEAD:{path}").encode() + b"\n", path=path)
+    assert landed.complete
+    assert {phase.status for phase in landed.phases} == {Status.DONE}
+    assert (landed.read_as, landed.title) == (parse(text, path=path).read_as, parse(text, path=path).title)
+
+
+SPEC = "# Tasks: Login\n\n## Phase 1: Setup\n\n- [ ] T001 Create the form\n"
+
+
+def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    project.commit_file("specs/001-login/tasks.md", SPEC)
+    project.commit_file("specs/001-login/spec.md", "# Login\n")
+    project.commit_file(".specify/memory/constitution.md", "# Rules\n")
+    project.shell_agent(
+        "for file in specs/001-login/spec.md .specify/memory/constitution.md; do\n"
+        '  grep -qF "$file" "$RUNPLAN_PROMPT" || exit 3\n'
+        "done\n"
+        '! grep -qF specs/001-login/plan.md "$RUNPLAN_PROMPT" && echo done > 1.txt\n'
+    )
+    ran = project.runplan("start", "specs/001-login", "finish", "auto", "--foreground")
+    assert ran.code == 0, ran.err
+    assert "- [x] T001" in project.show("HEAD:specs/001-login/tasks.md")
+    assert "Phase — 1 Setup" in project.show("HEAD:reports/plan-001-login.md")
+    assert project.runplan("check", "specs/001-login", "--json").json["read_as"] == "spec-kit tasks"
+
+
+def test_init_names_the_spec_folders(tmp_path: Path) -> None:
+    project: Project = a_project(tmp_path)
+    for folder in ("specs/001-login", ".kiro/specs/search", "openspec/changes/add-fax"):
+        project.commit_file(f"{folder}/tasks.md", SPEC)
+    (project.path / "runplan.toml").unlink()
+    said = project.runplan("init").out
+    for folder in ("specs/001-login", ".kiro/specs/search", "openspec/changes/add-fax"):
+        assert f"spec        runplan start {folder} finish auto\n" in said
