@@ -96,6 +96,8 @@ class PlanRead(Event, frozen=True, kw_only=True):
     allows: tuple[str, ...] = ()
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
     detail: str = ""
+    drift: str = ""  #: why the text has to be revised before any work
+    remarks: tuple[str, ...] = ()  #: on the text, for the report
 
 
 class LanesChosen(Event, frozen=True, kw_only=True):
@@ -329,6 +331,15 @@ class VerdictGiven(Event, frozen=True, kw_only=True):
     scope: str = ""  #: "final" for all phases of the plan, "" for one
     pristine: bool = False  #: the verifier left no file behind, not even an ignored one
     why: str = ""  #: why it did not pass, in one line
+
+
+class DriftFound(Event, frozen=True, kw_only=True):
+    """Agents measured other numbers than the plan states."""
+
+    abort: str = ""  #: why the phase fails
+    of: str = ""  #: the phase that is worked on
+    corrections: tuple[tuple[str, int, str, int], ...] = ()  #: phase, criterion, stated text, measured number
+    lines: tuple[str, ...] = ()  #: for the report
 
 
 class PhaseFailed(Event, frozen=True, kw_only=True):

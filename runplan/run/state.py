@@ -43,6 +43,8 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     candidate: e.CandidateBuilt | None = None
     gates: tuple[e.GateJudged, ...] = ()  #: on the candidate's tree
     verdicts: tuple[e.VerdictGiven, ...] = ()  #: on the candidate's patch, one of each verifier
+    written: str = ""  #: the newest dispatch of a writer
+    drift: e.DriftFound | None = None
     is_last: bool = False  #: a run of all phases ends with it
     conflict: e.CandidateConflicted | None = None
     unsolved: e.CandidateConflicted | None = None  #: the conflict that the fixer has to solve
@@ -101,6 +103,9 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return replace(phase, gates=(*phase.gates, event), ended=None)
         case e.VerdictGiven():
             return replace(phase, verdicts=(*phase.verdicts, event), ended=None)
+        case e.DriftFound():
+            refusal = (Reason.DRIFT, event.abort) if event.abort else None
+            return replace(phase, drift=event, refusal=phase.refusal or refusal)
         case _:
             return _after_work(phase, event)
 
@@ -163,6 +168,8 @@ def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
     if event.again:
         warnings = (*phase.warnings, f"{event.again}; it was tried once more")
         phase = replace(phase, again=(*phase.again, event), ended=None, warnings=warnings)
+    if event.role in WRITERS:
+        phase = replace(phase, written=event.id)
     if event.role != "fix":
         return phase
     return _to_fix(phase, tree=event.tree, complaint=event.complaint, cycle=event.cycle)
@@ -363,7 +370,7 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.RunResumed():
             return _resumed(state, event)
         case e.PlanRead(choice="next" | "all-done" | "undo"):
-            return replace(state, plan=event, phase=PhaseRun(read=event))
+            return replace(state, plan=event, phase=PhaseRun(read=event, warnings=event.remarks))
         case e.PlanRead():
             return replace(state, plan=event, phase=None)
         case e.StopRequested():

@@ -11,6 +11,7 @@ from runplan.run.dispatch import RETURN, Outcome
 from runplan.run.events import VerdictGiven, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.steps.context import phase_of
+from runplan.steps.drift import measured
 from runplan.steps.final import final_items
 from runplan.steps.work import without_copies
 
@@ -59,6 +60,11 @@ def judge_verdict(action: JudgeVerdict, state: RunState, context: RunContext) ->
     if isinstance(judged, verdict.NoVerdict):
         yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
+    is_last = sum(not one.scope for one in phase.verdicts) + 1 >= len(context.settings.agents.judges)
+    if judged.passed and is_last and not scope and (found := measured(phase, context, message)) is not None:
+        yield found  # before the verdict: after a crash in between both are found again
+        if found.abort:
+            return
     yield VerdictGiven(
         tree=phase.candidate.tree,
         patch=phase.candidate.patch,

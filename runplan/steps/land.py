@@ -21,6 +21,7 @@ from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.steps.account import phase_section, undo_section
 from runplan.steps.context import phase_of
+from runplan.steps.drift import corrected
 from runplan.steps.final import audited, before_the_end, is_complete_with
 from runplan.text import command
 from runplan.times import iso
@@ -115,9 +116,10 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
         return first
     if row is not None:
         assert phase.candidate is not None
+        text, remarks = corrected(text, phase, context)
         short = phase.candidate.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
-        sections = [*sections, phase_section(state, context, audited(plan, row, onto, context))]
+        sections = [*sections, phase_section(state, context, [*remarks, *audited(plan, row, onto, context)])]
     is_done = is_complete_with(plan, phase.read.phase)
     if is_done:
         text = tracker.complete(text, path=context.plan, completed=context.iso())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan.errors import PlanUnreadable
 from runplan.plan import model as plans, tracker
 from runplan.run.decide import startable
 from runplan.run.events import LanesChosen, PlanRead
 from runplan.run.state import open_lanes
+from runplan.steps.drift import examined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +46,16 @@ def read_plan(action: ReadPlan, state: RunState, context: RunContext) -> Iterato
         chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))
         yield LanesChosen(tip=tip, lanes=chosen)
         return
-    yield reading(plan, text, tip=tip, wanted=wanted)
+    yield _examined(reading(plan, text, tip=tip, wanted=wanted), plan, context)
+
+
+def _examined(read: PlanRead, plan: Plan, context: RunContext) -> PlanRead:
+    """The reading with what is wrong with the numbers and the age of its text."""
+    phase = plan.phase(read.phase) if read.choice == "next" else None
+    if phase is None:
+        return read
+    drift, remarks = examined(plan, phase, context)
+    return replace(read, drift=drift, remarks=remarks)
 
 
 def _free_lanes(state: RunState, running: int) -> int:

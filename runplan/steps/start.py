@@ -234,7 +234,7 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
     if action.role == "implement":
         return prompts.implement_prompt(template, brief) + note
     if action.role == "fix":
-        output = phase.gates[-1].output if phase.gates else ""
+        output = "\n".join(gate.output for gate in phase.judged.values() if gate.output)
         prompt = prompts.fix_prompt(
             template, brief, failed=_failed(phase), why=action.complaint, output=output, diff=diff
         )

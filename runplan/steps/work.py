@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 def lease(action: Lease, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
+    if phase.read.drift:
+        yield WorkRefused(reason=Reason.DRIFT, detail=phase.read.drift)
+        return
     branch, base = context.branch(phase.read.phase), phase.read.tip
     earlier = context.store.leases(context.plan, branch)
     refusal = refused(context.worktrees.standing, branch, base, known=bool(earlier))

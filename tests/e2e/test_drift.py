@@ -1,0 +1,119 @@
+"""Numbers in a plan that do not fit: a small difference is corrected with the landing, a large one fails the phase."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_plan, a_project, verify, work
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "PLAN-TEXT-DRIFT: phase={phase} bullet={bullet} field=lines plan={plan} actual={actual}"
+CRITERIA = """
+### Acceptance Criteria
+
+- No number here
+- 1.txt has 340-380 lines
+- At most 50 files
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = a_project(tmp_path, "1")
+    project.plan(a_plan("1") + CRITERIA)
+    return project
+
+
+def says(phase: str = "1", bullet: int = 1, plan: str = "340-380", actual: str = "357") -> str:
+    return f"say = '{TOKEN.format(phase=phase, bullet=bullet, plan=plan, actual=actual)}'"
+
+
+@pytest.mark.parametrize("who", ["implementer", "verifier"])
+def test_a_small_difference_is_corrected_with_an_audit_comment_in_the_bookkeeping_commit(
+    project: Project, who: str
+) -> None:
+    said = says(actual="343 lines")
+    writer, judge = (work(said), "") if who == "implementer" else (work(), verify(said, "pass_all = true"))
+    project.agent(writer + judge)
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    plan = project.show("main:plans/X.md")
+    assert "- 1.txt has 325-361 lines <!-- Auto-corrected 20" in plan
+    assert ": was 340-380, arithmetic says 343 -->\n" in plan
+    assert plan.endswith("- At most 50 files")
+    assert project.show("main~1:plans/X.md") == project.show("main~2:plans/X.md"), "the code commit leaves it alone"
+    assert "criterion 1: corrected from 340-380 to 325-361" in project.show("main:reports/plan-x.md")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        says(actual="277"),
+        says(bullet=2, plan="at most 50", actual="61"),
+        f'{says(actual="350")}\n[[phase."1".implement]]\n{says(actual="351").replace("field=lines", "field=size")}',
+    ],
+    ids=["24 %", "22 %", "the same criterion twice"],
+)
+def test_a_large_difference_fails_the_phase(project: Project, said: str) -> None:
+    project.agent(work(said))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: drift"), ran.err
+    assert project.landed() == []
+    assert "criterion" in project.runplan("report", "X").out
+
+
+def test_a_text_that_is_no_number_is_reported_and_changes_nothing(project: Project) -> None:
+    project.agent(work(says(plan="roughly 400-600"), says(bullet=0)))
+    assert project.start("1", "auto").code == 0
+    report = project.show("main:reports/plan-x.md")
+    assert "is no number that can be compared" in report
+    assert "not understood: PLAN-TEXT-DRIFT:" in report
+    assert "Auto-corrected" not in project.show("main:plans/X.md")
+
+
+def test_a_criterion_that_this_run_corrected_is_not_corrected_again(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    plan = a_plan("1", "2").replace("\n## Phase 2", f"{CRITERIA}\n## Phase 2")
+    project.plan(plan)
+    project.agent(work(says(actual="343")) + work(says(plan="325-361", actual="350"), phase="2"))
+    ran = project.start("finish", "auto")
+    assert ran.last == "runplan: failed: drift", ran.err
+    assert "it was corrected before in this run" in ran.err
+    assert project.landed() == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says_why"),
+    [
+        (
+            "### Design & Constraints\n\nThe file has 417 - 94 = 500 lines.\n",
+            "417 - 94 is 323, and the phase states 500",
+        ),
+        ("### Dependencies\n\nNone. Drafted before the code existed.\n", "says 'Drafted before'"),
+    ],
+    ids=["arithmetic", "staleness"],
+)
+def test_a_text_that_contradicts_itself_or_is_stale_is_refused_before_any_work(
+    project: Project, body: str, says_why: str
+) -> None:
+    project.plan(a_plan("1") + "\n" + body)
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: drift", ran.err
+    assert says_why in ran.err
+    assert project.dispatched() == []
+
+
+def test_a_stale_text_counts_only_until_it_is_revised_after_its_dependency(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    stale = "Phase 1. May need refresh."
+    project.plan(a_plan("1", "2", depends={"2": stale}))
+    assert project.start("finish", "auto").last == "runplan: failed: drift"
+    assert project.landed() == ["1"]
+    plan = project.show("main:plans/X.md") + "\n"
+    project.plan(plan.replace("- [ ] Write 2.txt", "- [ ] Write 2.txt, as in 1.txt"))
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
