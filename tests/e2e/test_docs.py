@@ -272,7 +272,10 @@ def test_a_prompt_with_an_unknown_placeholder_is_refused_before_any_work(tmp_pat
     project.commit_file("config/prompts/fix.md", read("config/prompts/fix.md").replace("{{why}}", "{{reason}}"))
     ran = project.start("auto")
     assert ran.code == 2
-    assert "config/prompts/fix.md on main: unknown placeholder {{reason}}; known are branch, diff, diff_file, evidence, " in ran.err
+    assert (
+        "config/prompts/fix.md on main: unknown placeholder {{reason}}; known are branch, diff, diff_file, evidence, "
+        in ran.err
+    )
     assert project.events() == []
 
 
