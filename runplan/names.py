@@ -80,6 +80,11 @@ def branch(prefix: str, slug: str, phase: str) -> str:
     return f"{prefix}{slug}/{_ref_part(phase)}"
 
 
+def pull_branch(prefix: str, slug: str) -> str:
+    """The branch from which the plan's pull request is made."""
+    return f"{prefix}{slug}/pr"
+
+
 def report_path(reports_dir: str, slug: str) -> str:
     return str(PurePosixPath(reports_dir) / f"plan-{slug}.md")
 

@@ -13,7 +13,7 @@ from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
-from runplan.steps import budget, finish, gates, judge, land, read_plan, start, undo, watch, work
+from runplan.steps import budget, conclude, finish, gates, judge, land, read_plan, start, undo, watch, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +55,8 @@ STEPS: dict[type[a.Action], Step] = {
     a.RebuildBranch: Step(act=work.rebuild_branch),
     a.Ask: Step(act=land.ask),
     a.Land: Step(act=land.land, already_done=land.already_done),
+    a.Conclude: Step(act=conclude.conclude),
+    a.MergeTarget: Step(act=conclude.merge_target),
     a.End: Step(act=watch.end),
     a.Fail: Step(act=finish.fail),
     a.CleanUp: Step(act=finish.clean_up),

@@ -47,6 +47,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     repository: Repository
     settings: Settings
+    pull: str = ""  #: slug of the plan whose pull request is meant
 
     @property
     def state(self) -> Path:
@@ -59,8 +60,16 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """The ref of the target: the remote-tracking branch for landings that push."""
-        return modes.target_ref(self.settings.run)
+        """The ref of the target: the remote-tracking branch for landings that push, or the plan's own branch."""
+        run = self.settings.run
+        branch = names.pull_branch(run.branch_prefix, self.pull)
+        own = f"refs/remotes/{run.remote}/{branch}"
+        return own if self.pull and self.repository.git.tip(own) else modes.target_ref(run)
+
+    @property
+    def is_on_branch(self) -> bool:
+        """Whether the plan has a branch of its own, whose pull request is not merged."""
+        return self.target != modes.target_ref(self.settings.run)
 
     @property
     def target_name(self) -> str:
@@ -80,7 +89,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def for_run(self, started: RunStarted) -> RepositoryContext:
         """The context with the settings and landing of a run, which are fixed when it starts."""
         at = replace(self, settings=recorded(started.settings)) if started.settings else self
-        return at.with_landing(started.landing, target=started.target, remote=started.remote)
+        at = at.with_landing(started.landing, target=started.target, remote=started.remote)
+        return replace(at, pull=started.slug) if started.concludes else at
 
     def committed(self) -> Committed | None:
         """The settings file on the target; None for none."""
@@ -130,6 +140,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         if not asked:
             return self
         there = self.with_landing(asked["landing"], target=asked["target"], remote=asked["remote"])
+        if asked["concludes"]:
+            there = replace(there, pull=asked["slug"])
         return there if there is self or self.repository.git.tip(there.target) else self
 
     def tip(self) -> str:

@@ -20,6 +20,7 @@ from runplan.git.candidate import Candidates
 from runplan.git.trailers import built_upon
 from runplan.git.worktrees import standing
 from runplan.landing import modes
+from runplan.landing.pull_request import PlanPlace
 from runplan.landing.swap import BOX
 from runplan.processes import alive
 from runplan.run.reasons import Reason
@@ -173,8 +174,11 @@ def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases:
             raise RefusedEarly(refusal)
 
 
-def landing_place(at: RepositoryContext) -> modes.Place:
-    return modes.Place(at.repository.git, at.repository.root, at.repository.common_dir, at.state / "tool.git", at.env)
+def landing_place(at: RepositoryContext, started: RunStarted) -> modes.Place:
+    git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
+    report = names.report_path(at.settings.paths.reports, started.slug)
+    plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
+    return modes.Place(git, root, common, at.state / "tool.git", at.env, plan)
 
 
 def require_landable(at: RepositoryContext) -> None:

@@ -136,7 +136,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             worktrees=self.worktrees,
             removal=Removal(self.workspace, self.worktrees, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
-            lander=modes.open_lander(landing_place(at), at.settings.run),
+            lander=modes.open_lander(landing_place(at, started), at.settings),
             fingerprints=Fingerprints(git, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
             agents=Agents(

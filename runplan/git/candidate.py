@@ -147,6 +147,20 @@ class Candidates:
             made.append(tip)
         return self._built(made, tree, onto)
 
+    def merge(self, ours: Oid, theirs: Oid) -> tuple[Oid, tuple[str, ...]]:
+        """The tree of a merge of two commits, and the paths in which it has conflict markers."""
+        ran = self._git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs, ok=(0, 1))
+        tree, *paths = os.fsdecode(ran.out).rstrip("\0").split("\0")
+        return tree, tuple(sorted(set(paths))) if ran.code else ()
+
+    def commit(self, tree: Oid, *, onto: Oid, message: str, by: Signature) -> Oid:
+        """One commit on `onto` with this tree."""
+        return self._commit_tree(tree, onto, by, message)
+
+    def whole(self, tree: Oid, *, onto: Oid, message: str, by: Signature) -> Replayed:
+        """The candidate of one commit with this tree."""
+        return self._built([self._commit_tree(tree, onto, by, message)], tree, onto)
+
     def revert(
         self, commits: Sequence[Oid], *, without: Sequence[str], onto: Oid, message: str, by: Signature
     ) -> Replayed:
@@ -191,23 +205,27 @@ class Candidates:
         tree, *paths = os.fsdecode(ran.out).rstrip("\0").split("\0")
         return Conflicted(paths=tuple(sorted(set(paths)))) if ran.code else tree
 
-    def _commit_tree(self, tree: Oid, parent: Oid, by: Signature, message: str) -> Oid:
-        if not by.sign:
+    def _commit_tree(self, tree: Oid, parent: Oid, by: Signature, message: str, *, merged: Oid = "") -> Oid:
+        if not by.sign and not merged:
             return self._writer.commit(tree, parent, by, message)
         text = message.encode("utf-8", "surrogateescape")
-        return self._git.run("commit-tree", tree, "-p", parent, "-S", stdin=text, env=identity_env(by)).text
+        options = [*(("-p", merged) if merged else ()), *(("-S",) if by.sign else ())]
+        return self._git.run("commit-tree", tree, "-p", parent, *options, stdin=text, env=identity_env(by)).text
 
     # --- bookkeeping ------------------------------------------------------------------------------------
 
-    def bookkeep(self, *, code: Oid, files: Mapping[str, bytes], message: str, by: Signature) -> Oid:
-        """One commit on `code` that changes `files` and nothing else."""
+    def bookkeep(self, *, code: Oid, files: Mapping[str, bytes], message: str, by: Signature, merged: Oid = "") -> Oid:
+        """One commit on `code` that changes `files` and nothing else.
+
+        `merged` is a commit that `code` contains, which becomes the second parent.
+        """
         tree = self._tree(code)
         written = {
             path: Entry(self._mode(tree, path), self._writer.write("blob", content, like=code))
             for path, content in files.items()
         }
         text = message if message.endswith("\n") else f"{message}\n"
-        return self._commit_tree(self._writer.tree_with(tree, written), code, by, text)
+        return self._commit_tree(self._writer.tree_with(tree, written), code, by, text, merged=merged)
 
     def _mode(self, tree: Oid, path: str) -> str:
         where, entry = objects.find(self._git, tree, path)

@@ -68,6 +68,7 @@ class Direct:
         self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
         self._point = point
         self.ref = self._remote.ref
+        self.branch = branch
 
     def tip(self) -> Oid | None:
         """The tip of the branch on the remote, fetched now; None when it has no such branch."""
@@ -95,7 +96,7 @@ class Direct:
         if self._git.tip(self.ref) == landing.old:  # else the user has just fetched
             self._git.update_refs(f"update {self.ref} {landing.new} {landing.old}")
         self._point("direct.track.after")
-        return Landed(tip=landing.new, note=self._follow(landing))
+        return Landed(tip=landing.new, note=self.follow(landing))
 
     def observe(self, landing: Landing) -> Landed | None:
         """Whether the last fetch showed the landing; reliable after `recover`; changes nothing."""
@@ -123,7 +124,7 @@ class Direct:
         if found is None:
             return tip
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
-        return Landed(tip=tip, note=self._follow(landing) if found == landing.new else self._stays(landing.follows))
+        return Landed(tip=tip, note=self.follow(landing) if found == landing.new else self._stays(landing.follows))
 
     def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
         seen = self._settle(landing)
@@ -138,7 +139,10 @@ class Direct:
 
     # --- the local branch -------------------------------------------------------------------------------
 
-    def _follow(self, landing: Landing) -> str:
+    def local_tip(self) -> Oid | None:
+        return self._local.tip()
+
+    def follow(self, landing: Landing) -> str:
         """Let the local branch follow; a note when it does not."""
         here = self._local.tip()
         if not landing.follows or here is None or here == landing.new:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.git.command import Git
+    from runplan.run.reasons import Reason
 
 
 class Landing(Struct, frozen=True, kw_only=True):
@@ -58,6 +59,40 @@ class Refused(Struct, frozen=True, kw_only=True):
 
 
 LandingAnswer: TypeAlias = Landed | Pending | Refused
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """What a run has done so far to bring its landed phases to the target."""
+
+    may_merge: bool  #: the run is `auto`
+    repairs: int
+    max_repairs: int
+    updates: int
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """The forge or a person has to do something first; ask again later."""
+
+    kind: str  #: checks, review, merge
+    why: str
+
+
+class NeedsRepair(Struct, frozen=True, kw_only=True):
+    """The branch has to be worked on once more."""
+
+    title: str
+    complaint: str
+    merge: bool = False  #: the target is to be merged into it
+
+
+class Failed(Struct, frozen=True):
+    """The landed phases do not reach the target, and no further attempt is made."""
+
+    reason: Reason
+    why: str
+
+
+Conclusion: TypeAlias = Landed | Waiting | NeedsRepair | Failed
 
 
 #: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.

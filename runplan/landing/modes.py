@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan import names
 from runplan.errors import RefusedEarly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from runplan.git.command import Git
+    from runplan.landing.direct import Direct
     from runplan.landing.lander import Lander
-    from runplan.settings.schema import RunSettings
-
-AVAILABLE = ("cherry-pick", "direct")  #: in this version
+    from runplan.landing.pull_request import PlanPlace
+    from runplan.settings.schema import RunSettings, Settings
 
 
 class Place(Struct, frozen=True):
@@ -27,45 +29,88 @@ class Place(Struct, frozen=True):
     common_dir: Path
     tool: Path  #: the repository that holds candidates
     env: Mapping[str, str]  #: of the user, for reaching a remote
+    plan: PlanPlace
 
 
-def open_lander(at: Place, run: RunSettings) -> Lander:
+def open_lander(at: Place, settings: Settings) -> Lander:
+    run = settings.run
     match run.landing:
-        case "direct":
-            from runplan.landing.direct import Direct
-
-            return Direct(
-                at.git,
-                remote=run.remote,
-                branch=run.target,
-                root=at.root,
-                common_dir=at.common_dir,
-                tool=at.tool,
-                caller=at.env,
-            )
-        case _:
+        case "cherry-pick":
             from runplan.landing.cherry_pick import CherryPick
 
             return CherryPick(at.git, ref=f"refs/heads/{run.target}", root=at.root, common_dir=at.common_dir)
+        case "direct":
+            return _direct(at, run)
+        case _:
+            return _pull_request(at, settings)
+
+
+def _direct(at: Place, run: RunSettings) -> Direct:
+    from runplan.landing.direct import Direct
+
+    return Direct(
+        at.git,
+        remote=run.remote,
+        branch=run.target,
+        root=at.root,
+        common_dir=at.common_dir,
+        tool=at.tool,
+        caller=at.env,
+    )
+
+
+def _pull_request(at: Place, settings: Settings) -> Lander:
+    from runplan.forge.github import open_forge
+    from runplan.git.remote import Remote
+    from runplan.landing.pull_request import PullRequestLander
+
+    run = settings.run
+    branch = names.pull_branch(run.branch_prefix, at.plan.slug)
+    return PullRequestLander(
+        at.git,
+        remote=Remote(at.git, name=run.remote, branch=branch, common_dir=at.common_dir, caller=at.env),
+        target=_direct(at, run),
+        tool=at.tool,
+        plan=at.plan,
+        settings=settings.pull_request,
+        forge=functools.cache(lambda: open_forge(at.git, remote=run.remote, env=at.env)),
+    )
 
 
 def require_allowed(mode: str, run: RunSettings) -> None:
-    """Refuse a mode that is not in this version, and a push to a protected target."""
-    if mode not in AVAILABLE:
-        raise RefusedEarly(f"landing by {mode} is not in this version of runplan; use {' or '.join(AVAILABLE)}")
-    if uses_remote(mode) and run.main_protected:
+    """Refuse a push to a protected target."""
+    if mode == "direct" and run.main_protected:
         raise RefusedEarly(
-            f"protected: {run.target} does not accept pushes (run.main_protected); land by cherry-pick "
-            "and push when it is allowed, or ask for the rule to be lifted"
+            f"protected: {run.target} does not accept pushes (run.main_protected); land by pr, "
+            "or by cherry-pick and push when it is allowed"
         )
 
 
 def require_ready(git: Git, run: RunSettings, env: Mapping[str, str]) -> None:
     """Refuse, before any work, an unreachable remote or commits that are not pushed, where the mode needs them."""
-    if uses_remote(run.landing):
-        from runplan.git import remote
+    if not uses_remote(run.landing):
+        return
+    from runplan.git import remote
 
-        remote.require(git, remote=run.remote, branch=run.target, caller=env)
+    forge = None
+    if concludes(run.landing):
+        from runplan.forge.github import open_forge
+
+        forge = open_forge(git, remote=run.remote, env=env)
+    remote.require(git, remote=run.remote, branch=run.target, caller=env)
+    if forge is not None and not (there := forge.repository()).can_push:
+        raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
+
+
+def fetch_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) -> None:
+    """Fetch the branch of a plan's pull request, if the remote has it; else forget it."""
+    from runplan.git.remote import Remote
+
+    branch = names.pull_branch(run.branch_prefix, slug)
+    common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
+    there = Remote(git, name=run.remote, branch=branch, common_dir=common, caller=env)
+    if there.fetch() is None and git.tip(there.ref) is not None:
+        git.run("update-ref", "-d", there.ref)
 
 
 def uses_remote(mode: str) -> bool:
@@ -73,7 +118,11 @@ def uses_remote(mode: str) -> bool:
     return mode != "cherry-pick"
 
 
+def concludes(mode: str) -> bool:
+    """Whether something is left to do when every phase has landed."""
+    return mode == "pr"
+
+
 def target_ref(run: RunSettings) -> str:
     """The ref that shows the target's tip: for landings that push, the tracking ref."""
-    remote = uses_remote(run.landing) and run.landing in AVAILABLE
-    return f"refs/remotes/{run.remote}/{run.target}" if remote else f"refs/heads/{run.target}"
+    return f"refs/remotes/{run.remote}/{run.target}" if uses_remote(run.landing) else f"refs/heads/{run.target}"

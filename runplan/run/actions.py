@@ -94,6 +94,14 @@ class Land(Action, frozen=True, kw_only=True):
     """Move the target, once: code, tracker and report together."""
 
 
+class Conclude(Action, frozen=True, kw_only=True):
+    """Let the lander do what is left when every phase has landed: the pull request, its checks, its merge."""
+
+
+class MergeTarget(Action, frozen=True, kw_only=True):
+    """Merge the target into the branch; conflicts are left to an agent."""
+
+
 class End(Action, frozen=True, kw_only=True):
     """End a running process on request."""
 

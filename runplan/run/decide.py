@@ -15,7 +15,7 @@ from runplan.plan.marks import Status
 from runplan.plan.tracker import missing
 from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
-from runplan.run.events import TESTS
+from runplan.run.events import TESTS, Concluded, ConclusionFailed
 from runplan.run.reasons import (
     Reason,
     conflicting,
@@ -144,6 +144,8 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
         return _do(finish, f"phase {lane.phase} did not land, and the other phases have ended")
     if state.stop:
         return _do(a.Finish(outcome="stopped", reason=Reason.STOPPED), f"stopped by {state.stop}")
+    if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
+        return _wait(state) or _conclude(state)
     if (phase is not None or state.lanes) and started.mode != "finish":
         return _do(a.Finish(outcome="done"), "everything requested has landed")
     if waiting := _wait(state):
@@ -151,11 +153,24 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
     if state.plan is None:
         return _do(a.ReadPlan(), "the next phase is chosen from the plan on the target")
     detail = state.plan.detail
+    if started.concludes and state.plan.choice == "complete":
+        return _conclude(state)
     if state.plan.choice in ("complete", "phase-done"):
         finish = a.Finish(outcome="done" if state.landed else "nothing-to-do", detail=detail)
     else:
         finish = a.Finish(outcome="refused", reason=Reason.BLOCKED, detail=detail)
     return _do(finish, f"no phase is due: {detail}")
+
+
+def _conclude(state: RunState) -> Decision:
+    """Every phase has landed, and the lander has something left to do."""
+    match state.concluded:
+        case None:
+            return _do(a.Conclude(), "every phase is on the branch of the pull request; now it is to be merged")
+        case ConclusionFailed(reason=reason, detail=detail):
+            return _do(a.Finish(outcome="failed", reason=reason, detail=detail), detail)
+        case Concluded(note=note):
+            return _do(a.Finish(outcome="done" if state.landed else "nothing-to-do", detail=note), "merged")
 
 
 def _while_running(state: RunState, phase: PhaseRun) -> Decision:
@@ -173,6 +188,8 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
         return _land(state, started, phase)
     if phase.read.choice == "undo":
         return _undo(state, started, phase)
+    if phase.read.merge and phase.lease is not None and phase.work is None and not phase.rebuilt:
+        return _do(a.MergeTarget(), "the target is merged into the branch of the pull request")
     if phase.lost >= MAX_LOST:
         return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace")
     if phase.lease is None:
@@ -226,6 +243,8 @@ def _write(phase: PhaseRun) -> Decision:
 
 
 def _writer(phase: PhaseRun) -> a.Start:
+    if phase.read.choice == "repair" and phase.cycle == 1:
+        return a.Start(role="fix", cycle=1, tree=phase.base_tree, complaint=phase.read.text)
     if phase.cycle > 1:
         return a.Start(role="fix", cycle=phase.cycle, tree=phase.failed_tree, complaint=phase.complaint)
     return a.Start(role="implement", cycle=1)
@@ -358,6 +377,8 @@ def _of_gate(name: str, line: str) -> str:
 
 def _verify(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
+    if phase.read.merge and not phase.rebuilt:  # a clean merge: no agent has changed anything
+        return _land(state, started, phase)
     if phase.verdict is not None and not phase.verdict.passed:
         return _fix(started, phase, Reason.VERIFICATION_FAILED, phase.verdict.why)
     verifiers = started.verifiers or ("",)
@@ -393,7 +414,8 @@ def _land(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.held:
         return Decision(why=f"the landing waits: {phase.held}", waiting="checkout", about=phase.held)
     signed = needs_sign_off(started, phase)
-    if (state.auto and not signed) or not tree or phase.approved == tree:
+    is_free = state.auto or started.concludes  # a pull request is approved as a whole
+    if (is_free and not signed) or not tree or phase.approved == tree:
         return _do(a.Land(), "all checks passed; code, tracker and report land together")
     if phase.asked != tree:
         asks = "a person signs the phase off" if signed else "without `auto` a person approves each landing"

@@ -47,6 +47,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
     verifiers: tuple[str, ...] = ()  #: all of them must pass a phase
     sign_off: tuple[str, ...] = ()  #: patterns of files whose changes a person signs off
+    concludes: bool = False  #: when every phase has landed, the lander has something left to do: a pull request
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
     settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
     settings_file: str = ""  #: hash of the repository's settings file on the target; "" for none
@@ -87,7 +88,7 @@ class PlanRead(Event, frozen=True, kw_only=True):
     """The plan was read from the target's tip, and this is due."""
 
     tip: str
-    choice: str  #: next, all-done, complete, phase-done, needs, blocked, unreadable; undo
+    choice: str  #: next, all-done, complete, phase-done, needs, blocked, unreadable; undo, repair
     phase: str = ""
     title: str = ""
     text: str = ""  #: the phase, verbatim
@@ -98,6 +99,7 @@ class PlanRead(Event, frozen=True, kw_only=True):
     detail: str = ""
     drift: str = ""  #: why the text has to be revised before any work
     remarks: tuple[str, ...] = ()  #: on the text, for the report
+    merge: str = ""  #: the commit of the target to merge, for a repair of the branch
 
 
 class LanesChosen(Event, frozen=True, kw_only=True):
@@ -396,6 +398,7 @@ class LandingStarted(Event, frozen=True, kw_only=True):
     new: str
     code: str  #: the last code commit
     follows: str = ""  #: old tip of the local branch that follows a remote landing
+    complete: bool = False  #: every phase of the plan is done with it
 
 
 class LandingHeld(Event, frozen=True, kw_only=True):
@@ -426,6 +429,20 @@ class Landed(Event, frozen=True, kw_only=True):
     tip: str
     code: str
     note: str = ""  #: why the local branch did not follow
+    complete: bool = False
+
+
+class Concluded(Event, frozen=True, kw_only=True):
+    """Nothing is left to do for the lander: the pull request was merged, or there is none."""
+
+    note: str = ""
+
+
+class ConclusionFailed(Event, frozen=True, kw_only=True):
+    """The landed phases do not reach the target, and no further attempt is made."""
+
+    reason: str
+    detail: str
 
 
 # --- in the journal -----------------------------------------------------------------------------------

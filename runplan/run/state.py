@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
+#: Waits for the forge; the lander looks again after each.
+FORGE_WAITS = ("checks", "review", "merge")
+
+
 class PhaseRun(Struct, frozen=True, kw_only=True):
     """One attempt at one phase."""
 
@@ -228,6 +232,10 @@ class RunState(Struct, frozen=True, kw_only=True):
     stop: str = ""  #: who stopped the run
     warnings: tuple[str, ...] = ()  #: for the report of every phase
     lanes: tuple[Lane, ...] = ()  #: phases side by side, ended ones included
+    is_lane: bool = False  #: one of several phases that run side by side
+    concluded: e.Concluded | e.ConclusionFailed | None = None
+    repairs: int = 0  #: fixes of failed checks on the forge
+    updates: int = 0  #: merges of the target into the branch
     looked: bool = False  #: the plan was searched for further phases that can start
     ended: e.RunEnded | None = None
 
@@ -350,7 +358,7 @@ def _without_budget_pause(lane: Lane) -> RunState:
 
 def _branched(state: RunState, event: e.LanesChosen) -> RunState:
     assert state.started is not None
-    alone = RunState(started=state.started, auto=state.auto, warnings=state.warnings)
+    alone = RunState(started=state.started, auto=state.auto, warnings=state.warnings, is_lane=True)
     begun = (
         Lane(
             name=name,
@@ -369,6 +377,9 @@ def _apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, started=event, auto=event.auto)
         case e.RunResumed():
             return _resumed(state, event)
+        case e.PlanRead(choice="repair"):
+            state = replace(state, repairs=state.repairs + (not event.merge), updates=state.updates + bool(event.merge))
+            return replace(state, plan=event, phase=PhaseRun(read=event))
         case e.PlanRead(choice="next" | "all-done" | "undo"):
             return replace(state, plan=event, phase=PhaseRun(read=event, warnings=event.remarks))
         case e.PlanRead():
@@ -382,12 +393,14 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.Continued():
             return replace(state, halted="", missing=())
         case e.Paused():
-            before = state.waits if event.kind in ("checkout", "unreachable", "parent") else 0
+            before = state.waits if event.kind in ("checkout", "unreachable", "parent", *FORGE_WAITS) else 0
             return replace(state, pause=event, waits=before + 1)
         case e.IssueShared():
             return replace(state, warnings=(*state.warnings, event.words))
         case e.RunEnded():
             return replace(state, ended=event)
+        case e.Concluded() | e.ConclusionFailed():
+            return replace(state, concluded=event)
         case e.LandingMoved() if state.phase is not None and state.phase.candidate is None:
             return replace(state, plan=None, phase=None)  # only the plan was to be marked; it is read again
         case _:

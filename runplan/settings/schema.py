@@ -267,6 +267,14 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
         return any((self.usd, self.phase_usd, self.plan_usd, self.day_usd))
 
 
+class PullRequestSettings(Struct, frozen=True, kw_only=True):
+    method: Annotated[
+        str, about("how a pull request is merged, if the repository allows it", one_of("merge", "rebase", "squash"))
+    ] = "merge"
+    poll_s: Annotated[float, about("first interval between two looks at checks and reviews; it grows", not_zero)] = 15.0
+    checks_wait_s: Annotated[float, about("how long to wait for a first check before none counts as configured")] = 60.0
+
+
 class DaemonSettings(Struct, frozen=True, kw_only=True):
     max_parallel: Annotated[int, about("runs at the same time on this host", at_least(1))] = 4
     max_parallel_repository: Annotated[int, about("runs at the same time in one repository", at_least(1))] = 3
@@ -296,6 +304,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     tests: CheckSettings = CheckSettings()
     gates: GatesSettings = GatesSettings()
     limits: LimitSettings = LimitSettings()
+    pull_request: PullRequestSettings = PullRequestSettings()
     daemon: DaemonSettings = DaemonSettings()
     paths: PathSettings = PathSettings()
     notify: NotifySettings = NotifySettings()

@@ -81,7 +81,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
         return (self.plan, self.report, self.index)
 
     def branch(self, phase: str) -> str:
-        return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase)}"
+        return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase or 'repair')}"
 
     def tip(self) -> str:
         """The commit of the target; the branch may have been deleted during the run."""

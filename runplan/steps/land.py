@@ -47,19 +47,26 @@ def build_candidate(action: BuildCandidate, state: RunState, context: RunContext
         return
     onto = context.tip()
     trailers, by = trailers_of(context, state), context.signature()
+    if phase.read.merge and onto != phase.read.tip:
+        yield _moved(context, landing_id(context, state), onto)
+        return
 
     def rewrite(commit: Commit) -> tuple[str, Signature]:
         author = commit.author if context.settings.run.author == "agent" else context.user
         message = (phase.read.title or f"Phase {phase.read.phase}") if phase.handovers else commit.message
         return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
 
-    replayed = context.candidates.replay(
-        base=phase.base,
-        head=phase.work.head,
-        onto=onto,
-        rewrite=rewrite,
-        whole=bool(phase.handovers),
-    )
+    if phase.read.merge:
+        message = add_trailers(f"{phase.read.title}\n", trailers)
+        replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
+    else:
+        replayed = context.candidates.replay(
+            base=phase.base,
+            head=phase.work.head,
+            onto=onto,
+            rewrite=rewrite,
+            whole=bool(phase.handovers),
+        )
     match replayed:
         case Built(commits=commits, tree=tree, patch=patch):
             onto_tree = context.objects.commit(onto).tree
@@ -245,14 +252,23 @@ def _intend(state: RunState, context: RunContext, onto: str, files: dict[str, by
         files=files,
         message=add_trailers(_subject(phase, context), trailers_of(context, state)),
         by=context.signature(),
+        merged=phase.read.merge,
     )
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
     return e.LandingStarted(
-        id=landing.id, ref=landing.ref, old=landing.old, new=landing.new, code=code, follows=landing.follows
+        id=landing.id,
+        ref=landing.ref,
+        old=landing.old,
+        new=landing.new,
+        code=code,
+        follows=landing.follows,
+        complete=parse(files[context.plan], path=context.plan).complete,
     )
 
 
 def _subject(phase: PhaseRun, context: RunContext) -> str:
+    if phase.read.choice == "repair":
+        return f"{context.slug}: repair the pull request\n"
     if not phase.read.phase:
         return f"{context.slug}: mark the plan complete\n"
     if phase.read.choice == "undo":
@@ -265,4 +281,11 @@ def _landing(started: e.LandingStarted) -> Landing:
 
 
 def _landed(phase: PhaseRun, started: e.LandingStarted, seen: Landed) -> e.Landed:
-    return e.Landed(id=started.id, phase=phase.read.phase, tip=seen.tip, code=started.code, note=seen.note)
+    return e.Landed(
+        id=started.id,
+        phase=phase.read.phase,
+        tip=seen.tip,
+        code=started.code,
+        note=seen.note,
+        complete=started.complete,
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan.cli.show import progress
 from runplan.engine import context as contexts
 from runplan.engine.preflight import (
@@ -131,8 +133,12 @@ def with_target_settings(
 
 def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> RunRequest | str:
     """The request with resolved options; a sentence when there is nothing to do."""
-    tip = at.tip()
     path = contexts.plan_path(at, plan_word)
+    if modes.concludes(at.settings.run.landing):  # the plan is read from its own branch
+        slug = contexts.slug_of(at, path)
+        at = replace(at, pull=slug)
+        modes.fetch_branch(at.repository.git, at.settings.run, slug, at.env)
+    tip = at.tip()
     blob = at.repository.git.blob(tip, path)
     resuming = interrupted_run(at, path) is not None
     standing = "same" if resuming and blob is not None else contexts.in_checkout(at, path, blob)
@@ -142,7 +148,9 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
     options = words_of.resolve(parsed, at.settings)
     phases = phases_to_work(plan, text, tip=tip, options=options, resuming=resuming)
     if isinstance(phases, NothingToDo):
-        return phases.why
+        if not at.is_on_branch:
+            return phases.why
+        phases = []  # the pull request is still to be merged
     require_test_command(at)
     asked = run_started(at, path, plan, options)
     require_same_history(at, path)
@@ -173,6 +181,7 @@ def run_started(at: RepositoryContext, path: str, plan: Plan, options: Options) 
         verifiers=at.settings.agents.judges,
         issues=plan.issues,
         remote=at.settings.run.remote if modes.uses_remote(options.landing) else "",
+        concludes=modes.concludes(options.landing),
         settings=record(at.settings),
         settings_file=file_hash(file.content if (file := at.committed()) is not None else None),
         given=run_variables(at.env),

@@ -1,0 +1,1 @@
+"""Forges: pull requests, their checks, and issues. One module per forge."""

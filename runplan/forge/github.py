@@ -1,0 +1,408 @@
+"""GitHub on PyGithub."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from runplan.errors import RefusedEarly
+from runplan.forge import model as m
+from runplan.forge.address import find_token, parse_remote
+from runplan.forge.retry import Calls, describe
+from runplan.git.command import ANY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from github import Auth, GithubException
+    from github.CheckRun import CheckRun
+    from github.Issue import Issue
+    from github.PullRequest import PullRequest
+
+    from runplan.forge.address import Address
+    from runplan.git.command import Git
+    from runplan.gitfacts import Oid
+
+TIMEOUT_S = 15
+GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
+LOG_CHARACTERS = 6000  #: of the logs of failed jobs
+FAILED_JOBS = 3  #: whose logs are read
+#: The beginning of GitHub's refusal to merge, with its cause; the status 405 alone does not tell.
+HINDRANCES: tuple[tuple[str, m.MergeHindrance], ...] = (
+    ("head branch was modified", "head-moved"),
+    ("base branch was modified", "base-moved"),
+    ("merge queue", "queue"),
+    ("required status check", "checks"),
+    ("review", "review"),
+    ("not mergeable", "conflict"),
+    ("merge conflict", "conflict"),
+)
+
+
+class GitHub:
+    """One repository on GitHub or GitHub Enterprise."""
+
+    def __init__(self, address: Address, auth: Auth.Auth, *, api: str = "", calls: Calls | None = None) -> None:
+        from github import Github
+
+        self._calls = calls or Calls()
+        self._client = Github(
+            auth=auth,
+            base_url=api or address.api,
+            timeout=TIMEOUT_S,
+            per_page=100,
+            lazy=True,
+            retry=None,
+            seconds_between_requests=0,  # a phase makes a handful of calls
+            seconds_between_writes=0,
+        )
+        self._owner = address.owner
+        self._repo = self._client.get_repo(address.full_name)
+
+    # --- the repository -----------------------------------------------------------------------------------
+
+    def repository(self) -> m.Repository:
+        def facts() -> m.Repository:
+            repo = self._repo
+            repo.update() if repo.completed else repo.complete()
+            allowed = {
+                "merge": repo.allow_merge_commit,
+                "squash": repo.allow_squash_merge,
+                "rebase": repo.allow_rebase_merge,
+            }
+            return m.Repository(
+                name=repo.full_name,
+                default_branch=repo.default_branch,
+                can_push=bool(repo.permissions and repo.permissions.push),
+                methods=tuple(name for name, is_allowed in allowed.items() if is_allowed),
+                auto_merge=bool(repo.allow_auto_merge),
+                deletes_branch=bool(repo.delete_branch_on_merge),
+            )
+
+        return self._calls.read("read the repository", facts)
+
+    def rules(self, branch: str) -> m.Rules:
+        """The rules of rulesets and of classic protection; the latter only an administrator may read."""
+        found = self._calls.read("read the rules of a branch", lambda: self._rulesets(branch))
+        try:
+            classic = self._calls.read("read the protection", lambda: self._repo.get_branch(branch).get_protection())
+        except m.ForgeDenied:
+            return found
+        required, reviews = classic.required_status_checks, classic.required_pull_request_reviews
+        return m.Rules(
+            checks=tuple(dict.fromkeys([*found.checks, *(required.contexts if required else ())])),
+            strict=found.strict or bool(required and required.strict),
+            reviews=max(found.reviews, reviews.required_approving_review_count if reviews else 0),
+            queue=found.queue,
+        )
+
+    def _rulesets(self, branch: str) -> m.Rules:
+        _, rules = self._repo.requester.requestJsonAndCheck("GET", f"{self._repo.url}/rules/branches/{branch}")
+        by_type: dict[str, dict[str, Any]] = {rule["type"]: rule.get("parameters") or {} for rule in rules}
+        checks = by_type.get("required_status_checks", {})
+        return m.Rules(
+            checks=tuple(one["context"] for one in checks.get("required_status_checks", ())),
+            strict=bool(checks.get("strict_required_status_checks_policy")),
+            reviews=int(by_type.get("pull_request", {}).get("required_approving_review_count", 0)),
+            queue="merge_queue" in by_type,
+        )
+
+    # --- pull requests --------------------------------------------------------------------------------------
+
+    def find(self, *, branch: str, base: str) -> m.PullRequest | None:
+        return self._calls.read("look for the pull request", lambda: self._find(branch, base))
+
+    def _find(self, branch: str, base: str) -> m.PullRequest | None:
+        # Without the owner GitHub ignores the filter and lists every pull request.
+        head = f"{self._owner}:{branch}"
+        found = self._repo.get_pulls(state="all", head=head, base=base, sort="created", direction="desc")
+        return next((_pull_request(one) for one in islice(found, 1)), None)
+
+    def _find_open(self, branch: str, base: str) -> m.PullRequest | None:
+        found = self._find(branch, base)
+        return found if found is not None and found.is_open else None
+
+    def create(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
+        def call() -> m.PullRequest:
+            from github import GithubException
+
+            try:
+                made = self._repo.create_pull(base=base, head=branch, title=title, body=body)
+            except GithubException as error:
+                if error.status == 422 and "already exists" in describe(error):
+                    found = self._find_open(branch, base)
+                    if found is not None:
+                        return found
+                raise
+            return _pull_request(made)
+
+        return self._calls.write("open a pull request", call, lambda: self._find_open(branch, base))
+
+    def read(self, number: int) -> m.PullRequest:
+        return self._calls.read(f"read pull request {number}", lambda: _pull_request(self._get(number)))
+
+    def _get(self, number: int) -> PullRequest:
+        pull = self._repo.get_pull(number)
+        pull.complete()
+        return pull
+
+    def edit(self, number: int, *, body: str) -> None:
+        pull = self._repo.get_pull(number)
+        self._calls.read(f"edit pull request {number}", lambda: pull.edit(body=body))  # an edit may be repeated
+
+    def merge(self, number: int, *, head: Oid, method: str, title: str) -> m.PullRequest | m.NotMerged:
+        from github import GithubException
+
+        def merged() -> m.PullRequest | None:
+            now = _pull_request(self._get(number))
+            return now if now.is_merged else None
+
+        def call() -> m.PullRequest | m.NotMerged:
+            try:
+                self._repo.get_pull(number).merge(merge_method=method, commit_title=title, sha=head)
+            except GithubException as error:
+                if error.status not in (405, 409, 422):
+                    raise
+                return merged() or _not_merged(error)
+            return _pull_request(self._get(number))
+
+        return self._calls.write(f"merge pull request {number}", call, merged)
+
+    def merge_later(self, number: int, *, head: Oid, method: str, queue: bool) -> m.NotMerged | None:
+        from github import GithubException
+
+        pull = self._calls.read(f"read pull request {number}", lambda: self._get(number))
+        if pull.merged or pull.raw_data.get("auto_merge"):
+            return None
+
+        def call() -> m.NotMerged | None:
+            try:
+                if queue:
+                    wanted = {"pullRequestId": pull.node_id, "expectedHeadOid": head}
+                    pull.requester.graphql_named_mutation("enqueuePullRequest", wanted, "mergeQueueEntry { position }")
+                else:
+                    pull.enable_automerge(method.upper(), expected_head_oid=head)
+            except GithubException as error:  # an error of GraphQL has status 400
+                if error.status != 400 or "already" in describe(error):
+                    raise
+                return m.NotMerged(hindrance="refused", said=describe(error))
+            return None
+
+        return self._calls.read("ask for a later merge", call)
+
+    def close(self, number: int) -> None:
+        pull = self._repo.get_pull(number)
+        self._calls.read(f"close pull request {number}", lambda: pull.edit(state="closed"))
+
+    def delete_branch(self, branch: str) -> None:
+        from github import GithubException
+
+        def call() -> None:
+            try:
+                ref = self._repo.get_git_ref(f"heads/{branch}")
+                ref.complete()  # reads the address for deleting, which differs
+                ref.delete()
+            except GithubException as error:
+                if error.status not in (404, 422):  # else it is gone already
+                    raise
+
+        self._calls.read(f"delete the branch {branch}", call)
+
+    def open_files(self, base: str) -> dict[int, tuple[str, ...]]:
+        def files() -> dict[int, tuple[str, ...]]:
+            pulls = self._repo.get_pulls(state="open", base=base)
+            return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
+
+        return self._calls.read("read the open pull requests", files)
+
+    def review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
+        def comments() -> tuple[m.ReviewComment, ...]:
+            pull = self._repo.get_pull(number)
+            reviews = [m.ReviewComment(author=one.user.login, text=one.body) for one in pull.get_reviews() if one.body]
+            lines = [
+                m.ReviewComment(author=one.user.login, text=one.body, path=one.path, line=one.line or 0)
+                for one in pull.get_review_comments()
+            ]
+            return (*reviews, *lines)
+
+        return self._calls.read(f"read the review of pull request {number}", comments)
+
+    # --- checks -----------------------------------------------------------------------------------------------
+
+    def checks(self, head: Oid) -> tuple[m.Check, ...]:
+        """Check runs and commit statuses; a repository may use either."""
+
+        def both() -> tuple[m.Check, ...]:
+            commit = self._repo.get_commit(head)
+            runs = [_check(run) for run in commit.get_check_runs()]
+            states: Mapping[str, m.CheckState] = {"success": "passed", "pending": "pending"}
+            statuses = [
+                m.Check(
+                    name=one.context,
+                    state=states.get(one.state, "failed"),
+                    url=one.target_url or "",
+                    summary=one.description or "",
+                )
+                for one in commit.get_combined_status().statuses
+            ]
+            return (*runs, *statuses)
+
+        return self._calls.read("read the checks", both)
+
+    def failure_log(self, head: Oid) -> str:
+        try:
+            text = self._calls.read("read the logs of failed jobs", lambda: self._job_logs(head))
+        except m.ForgeDenied:  # the token may not read workflow runs
+            text = ""
+        failed = [check for check in self.checks(head) if check.state == "failed"]
+        return text or "\n".join(f"{check.name}: {check.summary or check.url}" for check in failed)
+
+    def _job_logs(self, head: Oid) -> str:
+        import requests
+
+        runs = self._repo.get_workflow_runs(head_sha=head)
+        jobs = (job for run in runs if run.conclusion not in (*GOOD, None) for job in run.jobs())
+        parts = []
+        for job in islice((job for job in jobs if job.conclusion not in (*GOOD, None)), FAILED_JOBS):
+            answer = requests.get(job.logs_url(), timeout=TIMEOUT_S)  # a signed address, without the token
+            if answer.ok:
+                parts.append(f"## {job.name}\n{answer.text[-LOG_CHARACTERS // FAILED_JOBS :]}")
+        return "\n".join(parts)
+
+    # --- issues -----------------------------------------------------------------------------------------------
+
+    def issue(self, number: int) -> m.Issue:
+        def call() -> m.Issue:
+            found = self._repo.get_issue(number)
+            found.complete()
+            return _issue(found)
+
+        return self._calls.read(f"read issue {number}", call)
+
+    def issues(self, label: str) -> tuple[m.Issue, ...]:
+        def call() -> tuple[m.Issue, ...]:
+            found = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
+            return tuple(_issue(one) for one in found if one.pull_request is None)
+
+        return self._calls.read(f"list the issues with the label {label}", call)
+
+    def close_issue(self, number: int) -> None:
+        issue = self._repo.get_issue(number)
+        self._calls.read(f"close issue {number}", lambda: issue.edit(state="closed", state_reason="completed"))
+
+    def label(self, number: int, *, add: str = "", remove: str = "") -> None:
+        from github import GithubException
+
+        issue = self._repo.get_issue(number)
+
+        def call() -> None:
+            if add:
+                issue.add_to_labels(add)
+            if remove:
+                try:
+                    issue.remove_from_labels(remove)
+                except GithubException as error:
+                    if error.status != 404:  # else it does not have the label
+                        raise
+
+        self._calls.read(f"label issue {number}", call)
+
+    def comment(self, number: int, *, marker: str, text: str) -> None:
+        issue = self._repo.get_issue(number)
+        mark = f"<!-- {marker} -->"
+
+        def happened() -> bool | None:
+            return any(mark in (one.body or "") for one in issue.get_comments()) or None
+
+        def call() -> bool:
+            issue.create_comment(f"{text}\n\n{mark}")
+            return True
+
+        what = f"comment on #{number}"
+        if self._calls.read(what, happened) is None:
+            self._calls.write(what, call, happened)
+
+
+def _pull_request(pull: PullRequest) -> m.PullRequest:
+    return m.PullRequest(
+        number=pull.number,
+        url=pull.html_url,
+        node=pull.node_id,
+        is_open=pull.state == "open",
+        is_merged=pull.merged if "merged" in pull.raw_data else pull.merged_at is not None,
+        head=pull.head.sha,
+        branch=pull.head.ref,
+        base=pull.base.ref,
+        title=pull.title,
+        body=pull.body or "",
+        draft=pull.draft,
+        mergeable=pull.raw_data.get("mergeable"),
+        state=pull.raw_data.get("mergeable_state") or "unknown",
+        merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
+        auto_merge=pull.raw_data.get("auto_merge") is not None,
+    )
+
+
+def _check(run: CheckRun) -> m.Check:
+    is_done = run.status == "completed"
+    state: m.CheckState = "pending" if not is_done else "passed" if run.conclusion in GOOD else "failed"
+    return m.Check(name=run.name, state=state, url=run.html_url or "", summary=run.output.summary or "")
+
+
+def _issue(issue: Issue) -> m.Issue:
+    return m.Issue(
+        number=issue.number,
+        title=issue.title,
+        body=issue.body or "",
+        is_open=issue.state == "open",
+        url=issue.html_url,
+        author=issue.user.login,
+        labels=tuple(label.name for label in issue.labels),
+    )
+
+
+def _not_merged(error: GithubException) -> m.NotMerged:
+    said = describe(error)
+    found = (hindrance for words, hindrance in HINDRANCES if words in said.lower())
+    return m.NotMerged(hindrance=next(found, "refused"), said=said)
+
+
+def open_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> GitHub:
+    """The repository of a remote, with the token of this environment; refused when there is none."""
+    from github import Auth
+
+    url = git.text("remote", "get-url", "--push", "--", remote)
+    address = parse_remote(url, resolve=lambda host: _ssh_host(host, env))
+    if address is None:
+        public = re.sub(r"//[^/@]*@", "//", url)
+        raise RefusedEarly(f"landing by pr needs a repository on GitHub, and {remote} is {public}; use direct instead")
+
+    def ask(argv: Sequence[str], stdin: str) -> str:
+        if argv[0] == "git":
+            return git.run(*argv[1:], stdin=stdin.encode(), env={"GIT_TERMINAL_PROMPT": "0"}, ok=ANY).text
+        return _output(argv, env)
+
+    token = find_token(address, env, ask)
+    if token is None:
+        name = "GH_TOKEN" if address.is_cloud else "GH_ENTERPRISE_TOKEN"
+        raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
+    return GitHub(address, Auth.Token(token.value), api=env.get("GITHUB_API_URL", ""))
+
+
+def _ssh_host(alias: str, env: Mapping[str, str]) -> str:
+    """The host name that ssh would use for a name of its configuration."""
+    if "." in alias:
+        return alias
+    found = re.search(r"^hostname (\S+)$", _output(("ssh", "-G", alias), env), re.MULTILINE)
+    return found[1] if found else alias
+
+
+def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """The output of a program; "" when it is missing, fails or hangs."""
+    import subprocess
+
+    try:
+        return subprocess.run(argv, env=dict(env), capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,285 @@
+"""Lands on the plan's own branch of a remote, from which one pull request leads to the target.
+
+Each phase is one push with a lease, as in `direct`. The plan is read from the branch, so tracker and report live there
+until the pull request is merged. Before the first landing the branch does not exist; the target's tip stands for it.
+
+After the last phase `conclude` is called again and again, with pauses. It keeps no state of its own: what is done is
+read from the forge each time, so a restart changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from runplan.errors import GitFailed, Unreachable
+from runplan.forge.model import NotMerged
+from runplan.git import remote as push
+from runplan.git.trailers import LANDING, PLAN, read_trailers
+from runplan.landing.lander import (
+    Declined,
+    Failed,
+    Landed,
+    Landing,
+    NeedsRepair,
+    Refused,
+    TargetMoved,
+    Waiting,
+    find,
+)
+from runplan.names import parked_under
+from runplan.plan.model import parse
+from runplan.report import pull_request as texts
+from runplan.run.reasons import Reason
+from runplan.text import command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from runplan.forge.model import Check, Forge, PullRequest
+    from runplan.git.command import Git
+    from runplan.git.remote import Remote
+    from runplan.gitfacts import Oid
+    from runplan.landing.direct import Direct
+    from runplan.landing.lander import Conclusion, LandingAnswer, Progress
+    from runplan.settings.schema import PullRequestSettings
+
+MAX_UPDATES = 5  #: how often the target is merged into the branch because it moved
+METHODS = ("merge", "rebase", "squash")  #: in the order of preference: the first two keep the trailers
+
+
+class PlanPlace(Struct, frozen=True, kw_only=True):
+    """The plan that a pull request is for."""
+
+    path: str
+    slug: str
+    report: str
+    issues: tuple[int, ...]
+
+
+class PullRequestLander:
+    """Moves the branch of a plan on a remote, and brings its pull request to the target."""
+
+    def __init__(
+        self,
+        git: Git,
+        *,
+        remote: Remote,
+        target: Direct,
+        tool: Path,
+        plan: PlanPlace,
+        settings: PullRequestSettings,
+        forge: Callable[[], Forge],
+    ) -> None:
+        self._git = git
+        self._remote = remote
+        self._target = target
+        self._tool = tool  #: the repository that holds the candidate
+        self._plan = plan
+        self._settings = settings
+        self._forge = forge
+        self.ref = remote.ref
+
+    # --- phases: the branch -------------------------------------------------------------------------------
+
+    def tip(self) -> Oid | None:
+        """The tip of the branch, or of the target while the remote has no such branch; fetched now."""
+        return self._branch_tip() or self._target.tip()
+
+    def target_tip(self) -> Oid | None:
+        return self._target.tip()
+
+    def _branch_tip(self) -> Oid | None:
+        tip = self._remote.fetch()
+        if tip is None:
+            self._forget()
+        return tip
+
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
+        return Landing(id=id, ref=self.ref, old=old, new=new)
+
+    def land(self, landing: Landing, deliver: Callable[[], None]) -> LandingAnswer:
+        """Push with a lease; a fetch settles every unclear answer."""
+        before = self._branch_tip()
+        if (seen := self._seen(landing, before)) is not None:
+            return seen
+        if before not in (None, landing.old):
+            return Refused(reason=TargetMoved(tip=before or ""))
+        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
+            raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
+        answer = self._remote.push(landing.new, old=before or "", source=self._tool)
+        if not isinstance(answer, push.Taken):
+            return self._not_taken(landing, answer)
+        deliver()
+        self._git.update_refs(f"update {self.ref} {landing.new}")
+        return Landed(tip=landing.new, note=self._publish_anyhow(landing.new))
+
+    def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
+        now = self._branch_tip()
+        if (seen := self._seen(landing, now)) is not None:
+            return seen
+        name, branch = self._remote.name, self._remote.branch
+        if isinstance(answer, push.Declined):
+            return Refused(reason=Declined(why=f"{name} does not accept a push to {branch}: {answer.said}"))
+        if now not in (None, landing.old):
+            return Refused(reason=TargetMoved(tip=now or ""))
+        raise Unreachable(f"the push to {branch} on {name} failed and changed nothing: {answer.said}")
+
+    def _seen(self, landing: Landing, tip: Oid | None) -> Landed | None:
+        return Landed(tip=tip) if tip is not None and find(self._git, landing, tip) else None
+
+    def observe(self, landing: Landing) -> Landed | None:
+        """Whether the last fetch showed the landing; reliable after `recover`."""
+        return self._seen(landing, self._git.tip(self.ref))
+
+    def recover(self, landing: Landing) -> None:  # noqa: ARG002
+        """A fetch shows the result of an interrupted push."""
+        self._branch_tip()
+
+    # --- the pull request ---------------------------------------------------------------------------------
+
+    def conclude(self, progress: Progress, *, now: float) -> Conclusion:
+        """Bring the pull request one step closer to its merge; what it waits for, or that it is merged."""
+        tip = self._branch_tip()
+        forge = self._forge()
+        if tip is None:
+            return Landed(tip="")  # it was merged by an earlier run, or nothing has landed
+        pull = self._publish(tip)
+        if pull.is_merged:
+            return self._close_up(pull)
+        if not pull.is_open:
+            drop = command("git", "push", self._remote.name, "--delete", self._remote.branch)
+            kept = f"its commits are kept at {self._park(tip)}"
+            return Failed(Reason.PR_CLOSED, f"{_name(pull)} was closed; {kept}; to start the plan over: {drop}")
+        checks = self._checks(pull, now) if self._is_ours(pull.head) else None
+        step = next_step(pull, checks, progress)
+        if isinstance(step, NeedsRepair) and not step.merge:
+            step = NeedsRepair(
+                title=step.title, complaint=f"{step.complaint}\n\n{forge.failure_log(pull.head)}".strip()
+            )
+        return step if step is not None else self._merge(pull)
+
+    def _publish_anyhow(self, tip: Oid) -> str:
+        """Open the pull request, or show the new phase in it; a note when the forge does not answer."""
+        try:
+            self._publish(tip)
+        except Unreachable as error:
+            return f"the pull request does not show this phase yet: {error}"
+        return ""
+
+    def _publish(self, tip: Oid) -> PullRequest:
+        forge, branch, base = self._forge(), self._remote.branch, self._target.branch
+        plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
+        found = forge.find(branch=branch, base=base)
+        if found is not None and found.is_merged and found.head != tip:
+            found = None  # phases have landed on the branch since then
+        before = found.body if found else ""
+        body = texts.body(before, plan, report=self._plan.report, fixes=self._plan.issues)
+        if found is None:
+            return forge.create(branch=branch, base=base, title=texts.title(self._plan.slug, plan), body=body)
+        if found.is_open and body != before:
+            forge.edit(found.number, body=body)
+        return found
+
+    def _is_ours(self, head: Oid) -> bool:
+        """Whether runplan pushed the commit; it does not merge what somebody else has added."""
+        if self._git.known(head) is None:
+            return False
+        trailers = read_trailers(self._git.commit(head).message)
+        return LANDING in trailers and trailers.get(PLAN) == self._plan.path
+
+    def _checks(self, pull: PullRequest, now: float) -> tuple[Check, ...] | None:
+        """The checks of the pushed commit; None while the first one is waited for."""
+        checks = self._forge().checks(pull.head)
+        if checks:
+            return checks
+        pushed = float(self._git.commit(pull.head).authored.split()[0])
+        is_late = now - pushed > self._settings.checks_wait_s
+        return () if is_late and not self._forge().rules(pull.base).checks else None
+
+    def _merge(self, pull: PullRequest) -> Conclusion:
+        forge = self._forge()
+        repository = forge.repository()
+        method = next((one for one in (self._settings.method, *METHODS) if one in repository.methods), "merge")
+        answer = forge.merge(pull.number, head=pull.head, method=method, title=f"{pull.title} (#{pull.number})")
+        if not isinstance(answer, NotMerged):
+            return self._close_up(answer)
+        is_queue = answer.hindrance == "queue"
+        if is_queue or (repository.auto_merge and answer.hindrance in ("checks", "review")):
+            later = forge.merge_later(pull.number, head=pull.head, method=method, queue=is_queue)
+            if later is None:
+                return Waiting(kind="merge", why=f"GitHub merges {_name(pull)} when its rules are met: {answer.said}")
+        if answer.hindrance == "conflict":
+            return _update(pull)
+        kinds = {"checks": "checks", "review": "review", "refused": "review"}
+        return Waiting(kind=kinds.get(answer.hindrance, "merge"), why=f"{_name(pull)}: {answer.said}")
+
+    def _close_up(self, pull: PullRequest) -> Landed:
+        """After the merge: the local target follows, the branch and the issues are closed."""
+        forge, note = self._forge(), self._follow()
+        forge.delete_branch(self._remote.branch)
+        self._forget()
+        for issue in self._plan.issues:
+            said = f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
+            forge.comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
+            forge.close_issue(issue)
+        return Landed(tip=pull.merge_commit, note=note)
+
+    def _follow(self) -> str:
+        tip, here = self._target.tip(), self._target.local_tip()
+        if tip is None or here in (None, tip):
+            return ""
+        return self._target.follow(Landing(id="", ref=self._target.ref, old=here or "", new=tip, follows=here or ""))
+
+    def _park(self, tip: Oid) -> str:
+        ref = f"{parked_under(self._plan.slug, 'pr')}{tip[:12]}"
+        self._git.update_refs(f"update {ref} {tip}")
+        return ref
+
+    def _forget(self) -> None:
+        """Delete the tracking refs of a branch that is gone from the remote; a push makes one in its repository."""
+        for git in (self._git, self._git.at(self._git.cwd, f"--git-dir={self._tool}")):
+            if git.tip(self.ref) is not None:
+                git.run("update-ref", "-d", self.ref)
+
+
+def _name(pull: PullRequest) -> str:
+    return f"pull request #{pull.number}"
+
+
+def _update(pull: PullRequest) -> NeedsRepair:
+    return NeedsRepair(
+        title=f"Merge {pull.base} into {_name(pull)}", complaint=f"{_name(pull)} is behind {pull.base}", merge=True
+    )
+
+
+def next_step(pull: PullRequest, checks: tuple[Check, ...] | None, progress: Progress) -> Conclusion | None:
+    """What hinders the merge of an open pull request; None when nothing does.
+
+    `checks` is None when the newest commit is not runplan's, or its first check has not started.
+    """
+    name = _name(pull)
+    if pull.state in ("dirty", "behind"):
+        if progress.updates < MAX_UPDATES:
+            return _update(pull)
+        why = f"{name} was brought up to date {progress.updates} times and is behind {pull.base} again"
+        return Failed(Reason.CONFLICT if pull.state == "dirty" else Reason.TARGET_MOVING, why)
+    failed = [check.name for check in checks or () if check.state == "failed"]
+    if failed:
+        why = f"checks of {name} failed: {', '.join(failed)}"
+        if progress.repairs < progress.max_repairs:
+            return NeedsRepair(title=f"Fix {name}", complaint=why)
+        return Failed(Reason.CI_FAILED, why)
+    if checks is None or any(check.state == "pending" for check in checks):
+        return Waiting(kind="checks", why=f"the checks of {name} are not finished")
+    if pull.draft:
+        return Waiting(kind="review", why=f"{name} is a draft; mark it as ready: {pull.url}")
+    if not progress.may_merge:
+        return Waiting(kind="merge", why=f"{name} is ready; merge it: {pull.url}")
+    if pull.mergeable is None:
+        return Waiting(kind="merge", why=f"GitHub computes whether {name} can be merged")
+    if pull.auto_merge:
+        return Waiting(kind="merge", why=f"GitHub merges {name} when its rules are met")
+    return None

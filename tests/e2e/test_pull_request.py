@@ -1,0 +1,354 @@
+"""Landing by pull request: one branch and one pull request per plan, merged when its checks pass."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import a_project, fix, set_up, work
+from tests.support.github.hub import Hub
+from tests.support.github.server import Fault, StandIn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project, Ran
+
+SETTINGS = {"RUNPLAN_PULL_REQUEST_POLL": "1s", "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "1s"}
+BRANCH = "runplan/x/pr"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def server(project: Project, tmp_path: Path) -> Iterator[StandIn]:
+    """A GitHub with the project's main, on which every push starts a check that passes."""
+    bare = tmp_path / "app.git"
+    project.repo.git("clone", "-q", "--bare", str(project.path), str(bare))
+    subprocess.run(["git", "--git-dir", str(bare), "config", "http.receivepack", "true"], check=True)
+    hub = Hub(bare)
+    hub.on_push = lambda branch, sha: hub.check(sha) if branch == BRANCH else None
+    with StandIn(hub) as running:
+        project.repo.git("remote", "add", "origin", running.remote)
+        project.repo.git("fetch", "-q", "origin")
+        project.extra |= {"GITHUB_API_URL": running.api, "GH_ENTERPRISE_TOKEN": "t0ken", **SETTINGS}
+        yield running
+
+
+@pytest.fixture
+def hub(server: StandIn) -> Hub:
+    return server.hub
+
+
+def finished(project: Project, hub: Hub) -> Ran:
+    """Start the plan; it ends with one merged pull request and nothing left behind."""
+    ran = project.start("finish", "auto", "pr")
+    assert ran.code == 0, ran.err
+    assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (1, [True])
+    assert "status: complete" in project.show("origin/main:plans/X.md")
+    assert BRANCH not in hub.branches()
+    assert project.leftovers() == []
+    return ran
+
+
+def test_a_plan_ends_with_a_merged_pull_request(project: Project, hub: Hub) -> None:
+    finished(project, hub)
+    body = hub.pulls[1].body
+    assert "- [x] 1" in body
+    assert "- [x] 2" in body
+    assert project.landed() == ["1", "2"]
+    assert project.repo.head("main") == hub.tip("main")
+    assert project.repo.status() == ""
+
+
+def test_one_phase_leaves_the_pull_request_open(project: Project, hub: Hub) -> None:
+    ran = project.start("1", "auto", "pr")
+    assert ran.code == 0, ran.err
+    assert (hub.pulls[1].state, hub.merges) == ("open", 0)
+    assert "- [x] 1" in hub.pulls[1].body
+    assert "- [ ] 2" in hub.pulls[1].body
+    assert project.repo.head("main") != hub.tip(BRANCH)
+    assert finished(project, hub)
+
+
+def test_words_of_a_reviewer_in_the_description_stay(project: Project, hub: Hub) -> None:
+    assert project.start("1", "auto", "pr").code == 0
+    hub.pulls[1].body = f"Please look at 1.\n\n{hub.pulls[1].body}\n\nThanks"
+    finished(project, hub)
+    assert hub.pulls[1].body.startswith("Please look at 1.")
+    assert hub.pulls[1].body.endswith("Thanks")
+    assert "- [x] 2" in hub.pulls[1].body
+
+
+# --- checks ------------------------------------------------------------------------------------------------
+
+
+def test_failed_checks_are_fixed_by_an_agent(project: Project, hub: Hub) -> None:
+    set_up(project, agent=work() + work(phase="2") + fix('write = "fixed.txt"', 'commit = "Fix"', phase=""))
+    hub.mirror(project.path)
+
+    def check(branch: str, sha: str) -> None:
+        good = "fixed.txt" in hub.git("ls-tree", "--name-only", sha)
+        hub.check(sha, "ci", "success" if good else "failure", "fixed.txt is missing")
+
+    hub.on_push = check
+    finished(project, hub)
+    prompts = [path.read_text() for path in (project.path / ".git/runplan/dispatch").glob("*/prompt.md")]
+    assert any("fixed.txt is missing" in prompt for prompt in prompts)
+
+
+def test_checks_that_stay_red_fail_the_run(project: Project, hub: Hub) -> None:
+    set_up(project, settings="[run]\nmax_fix_cycles = 0\n")
+    hub.mirror(project.path)
+    hub.on_push = lambda _, sha: hub.check(sha, "ci", "failure")
+    ran = project.start("finish", "auto", "pr")
+    assert (ran.code, hub.merges) == (1, 0)
+    assert "runplan: failed: ci-failed" in ran.last
+    assert hub.pulls[1].state == "open"
+
+
+def test_a_repository_without_checks_is_merged_after_a_while(project: Project, hub: Hub) -> None:
+    hub.on_push = None
+    finished(project, hub)
+
+
+def test_late_checks_are_waited_for(project: Project, server: StandIn, hub: Hub) -> None:
+    project.extra["RUNPLAN_PULL_REQUEST_CHECKS_WAIT"] = "60s"
+    hub.on_push = None
+    looks: list[str] = []
+
+    def look(call: str) -> None:
+        if "check-runs" in call:
+            looks.append(call)
+            sha = hub.tip(BRANCH)
+            if len(looks) == 2:
+                hub.check(sha, "ci", None)
+            if len(looks) == 3:
+                hub.check(sha, "ci", "success")
+
+    server.on_request = look
+    finished(project, hub)
+    assert len(looks) >= 3
+
+
+def test_mergeability_that_is_unknown_is_asked_for_again(project: Project, hub: Hub) -> None:
+    hub.nulls = 3
+    finished(project, hub)
+
+
+# --- the target moves -----------------------------------------------------------------------------------
+
+
+def test_a_branch_that_is_behind_is_brought_up_to_date(project: Project, hub: Hub) -> None:
+    hub.strict = True
+    theirs = once(hub, lambda: hub.commit("main", {"theirs.txt": "theirs\n"}))
+    finished(project, hub)
+    assert hub.git("merge-base", "--is-ancestor", theirs[0], "main") == ""
+    assert project.dispatched().count("fix") == 0
+
+
+def test_a_conflict_is_solved_by_an_agent(project: Project, hub: Hub) -> None:
+    solve = fix('write = "1.txt"\ntext = "both\\n"', 'commit = "Solve"', phase="")
+    set_up(project, agent=work() + work(phase="2") + solve)
+    hub.mirror(project.path)
+    once(hub, lambda: hub.commit("main", {"1.txt": "theirs\n"}))
+    finished(project, hub)
+    assert hub.git("show", "main:1.txt") == "both"
+
+
+def once(hub: Hub, act: Callable[[], str]) -> list[str]:
+    """Do this when the branch is pushed for the second time; the results."""
+    done: list[str] = []
+    pushes: list[str] = []
+
+    def pushed(branch: str, sha: str) -> None:
+        if branch != BRANCH:
+            return
+        hub.check(sha)
+        pushes.append(sha)
+        if len(pushes) == 2:
+            done.append(act())
+
+    hub.on_push = pushed
+    return done
+
+
+def test_a_base_that_was_modified_during_the_merge_is_tried_again(project: Project, hub: Hub) -> None:
+    hub.base_moves = 1
+    finished(project, hub)
+
+
+# --- rules of the repository ------------------------------------------------------------------------------
+
+
+def test_a_required_review_is_waited_for(project: Project, server: StandIn, hub: Hub) -> None:
+    hub.reviews, hub.allow_auto_merge = 1, False
+
+    def approve(call: str) -> None:
+        if server.requests.count("PUT /pulls/1/merge") == 2:
+            hub.pulls[1].approvals = 1
+
+    server.on_request = approve
+    finished(project, hub)
+    waits = {body["kind"] for kind, body in project.events() if kind == "Paused"}
+    assert "review" in waits
+
+
+def test_auto_merge_is_asked_for_where_rules_are_not_met_yet(project: Project, server: StandIn, hub: Hub) -> None:
+    hub.reviews = 1
+
+    def approve(call: str) -> None:
+        if "POST /graphql" in server.requests and call.startswith("GET /pulls/1"):
+            hub.pulls[1].approvals = 1
+            hub.auto_merge_all()
+
+    server.on_request = approve
+    finished(project, hub)
+    assert server.requests.count("PUT /pulls/1/merge") == 1
+
+
+def test_a_merge_queue_is_used_where_there_is_one(project: Project, hub: Hub) -> None:
+    hub.merge_queue = True
+    finished(project, hub)
+
+
+@pytest.mark.parametrize("methods", [{"squash"}, {"rebase"}])
+def test_a_method_that_the_repository_allows_is_used(project: Project, hub: Hub, methods: set[str]) -> None:
+    hub.methods = methods
+    finished(project, hub)
+
+
+def test_without_auto_a_person_merges(project: Project, server: StandIn, hub: Hub) -> None:
+    def merge(call: str) -> None:
+        if call.endswith("/status") and hub.pulls[1].state == "open" and server.requests.count(call) == 2:
+            hub.do_merge(hub.pulls[1], "merge")
+
+    server.on_request = merge
+    ran = project.start("finish", "pr")
+    assert ran.code == 0, ran.err
+    assert "PUT /pulls/1/merge" not in server.requests
+
+
+# --- people ----------------------------------------------------------------------------------------------
+
+
+def test_a_closed_pull_request_ends_the_run(project: Project, server: StandIn, hub: Hub) -> None:
+    def close(call: str) -> None:
+        if "check-runs" in call:
+            hub.pulls[1].state = "closed"
+
+    server.on_request = close
+    hub.nulls = 9
+    ran = project.start("finish", "auto", "pr")
+    assert (ran.code, hub.merges) == (1, 0)
+    assert "runplan: failed: pr-closed" in ran.last
+    parked = project.repo.git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked").split()
+    assert parked == [hub.tip(BRANCH)]
+
+
+def test_a_branch_that_the_server_deletes_is_no_failure(project: Project, hub: Hub) -> None:
+    hub.delete_branch_on_merge = True
+    finished(project, hub)
+
+
+def test_commits_of_a_person_are_not_merged_by_runplan(project: Project, server: StandIn, hub: Hub) -> None:
+    once(hub, lambda: hub.commit(BRANCH, {"theirs.txt": "theirs\n"}))
+
+    def merge(call: str) -> None:
+        if server.requests.count("GET /pulls/1") >= 4:
+            hub.do_merge(hub.pulls[1], "merge")
+
+    server.on_request = merge
+    ran = project.start("finish", "auto", "pr")
+    assert ran.code == 0, ran.err
+    assert "PUT /pulls/1/merge" not in server.requests
+    assert hub.git("show", "main:theirs.txt") == "theirs"
+
+
+def test_issues_of_the_plan_are_closed_with_one_comment(project: Project, hub: Hub) -> None:
+    issue = hub.add_issue("Bug")
+    plan = project.show("main:plans/X.md").replace("---\n", f"---\nissue: {issue.number}\n", 1)
+    set_up(project, plan=plan)
+    hub.mirror(project.path)
+    finished(project, hub)
+    assert issue.state == "closed"
+    assert len(issue.comments) == 1
+
+
+# --- faults ----------------------------------------------------------------------------------------------
+
+CALLS = (
+    "GET ",
+    "GET /pulls",
+    "POST /pulls",
+    "GET /pulls/1",
+    "PATCH /pulls/1",
+    "GET /commits/.*/check-runs",
+    "GET /commits/.*/status",
+    "PUT /pulls/1/merge",
+    "DELETE .*",
+)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(("kind", "status"), [("before", 502), ("after", 502), ("after", 0)])
+def test_a_fault_at_any_call_changes_nothing(
+    project: Project, server: StandIn, hub: Hub, call: str, kind: str, status: int
+) -> None:
+    server.faults.append(Fault(call=call, kind=kind, status=status))
+    finished(project, hub)
+    assert server.faults[0].times == 0
+
+
+@pytest.mark.parametrize("call", ["POST /pulls", "PUT /pulls/1/merge", "GET /commits/.*/status"])
+def test_a_rate_limit_is_waited_out(project: Project, server: StandIn, hub: Hub, call: str) -> None:
+    headers = (("retry-after", "1"),)
+    server.faults.append(Fault(call=call, kind="before", status=403, headers=headers, message="secondary rate limit"))
+    finished(project, hub)
+
+
+def test_a_token_that_expires_is_named_and_the_run_continues_later(project: Project, server: StandIn, hub: Hub) -> None:
+    def expire(call: str) -> None:
+        if "check-runs" in call:
+            hub.tokens = set()
+
+    server.on_request = expire
+    ran = project.start("finish", "auto", "pr")
+    assert (ran.code, hub.merges) == (5, 0)
+    assert "Bad credentials" in ran.err
+    assert "t0ken" not in ran.err
+    server.on_request = lambda _: None
+    hub.tokens = {"new"}
+    project.extra["GH_ENTERPRISE_TOKEN"] = "new"
+    finished(project, hub)
+
+
+def test_a_renamed_repository_is_followed(project: Project, hub: Hub) -> None:
+    hub.renamed_from, hub.name = hub.name, "product"
+    finished(project, hub)
+
+
+# --- refused before any work -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("remote", "env", "expected"),
+    [
+        ("/srv/app.git", {}, "needs a repository on GitHub"),
+        ("https://github.com/acme/app", {}, "set GH_TOKEN"),
+    ],
+)
+def test_a_remote_without_a_forge_or_token_is_refused(
+    project: Project, server: StandIn, remote: str, env: dict[str, str], expected: str
+) -> None:
+    project.repo.git("remote", "set-url", "origin", remote)
+    ran = project.runplan("start", "X", "finish", "auto", "pr", "--foreground", **env)
+    assert ran.code == 2, ran.err
+    assert expected in ran.err
+    assert server.hub.pulls == {}

@@ -1,0 +1,275 @@
+"""The GitHub client through the real PyGithub, against a stand-in on a real repository."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.errors import Unreachable
+from runplan.forge.model import ForgeBusy, ForgeDenied, NotMerged, PullRequest
+from tests.support.github.described import EXCERPT, described, faults
+from tests.support.github.server import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runplan.forge.github import GitHub
+    from tests.support.github.hub import Hub
+    from tests.support.github.server import StandIn
+
+
+def opened(forge: GitHub) -> PullRequest:
+    return forge.create(branch="work", base="main", title="Work", body="text")
+
+
+def merged(forge: GitHub, number: int, head: str) -> PullRequest | NotMerged:
+    return forge.merge(number, head=head, method="squash", title="Work (#1)")
+
+
+def test_a_pull_request_is_created_found_and_merged(forge: GitHub, hub: Hub) -> None:
+    made = opened(forge)
+    found = forge.find(branch="work", base="main")
+    assert found is not None
+    assert (found.number, found.head, found.url) == (made.number, made.head, made.url)
+    answer = merged(forge, made.number, made.head)
+    assert isinstance(answer, PullRequest)
+    assert answer.is_merged
+    assert answer.merge_commit == hub.tip("main")
+    found = forge.find(branch="work", base="main")
+    assert found is not None
+    assert (found.is_merged, found.is_open) == (True, False)
+
+
+def test_mergeability_is_unknown_at_first(forge: GitHub) -> None:
+    number = opened(forge).number
+    assert [forge.read(number).mergeable for _ in range(2)] == [None, True]
+
+
+def test_the_filter_by_branch_names_the_owner(forge: GitHub) -> None:
+    opened(forge)
+    assert forge.find(branch="other", base="main") is None
+
+
+@pytest.mark.parametrize("status", [502, 0], ids=["502", "dropped"])
+@pytest.mark.parametrize("kind", ["before", "after"])
+@pytest.mark.parametrize("call", ["POST /pulls", "PUT /pulls/1/merge", "POST /issues/1/comments", "DELETE .*"])
+def test_a_lost_answer_makes_nothing_twice(
+    forge: GitHub, stand_in: StandIn, hub: Hub, call: str, kind: str, status: int
+) -> None:
+    stand_in.faults.append(Fault(call=call, kind=kind, status=status))
+    made = opened(forge)
+    forge.comment(made.number, marker="runplan done", text="hello")
+    answer = merged(forge, made.number, made.head)
+    forge.delete_branch("work")
+    assert isinstance(answer, PullRequest)
+    assert answer.is_merged
+    assert hub.merges == 1
+    assert list(hub.pulls) == [1]
+    assert len(hub.pulls[1].comments) == 1
+    assert "work" not in hub.branches()
+
+
+def test_a_comment_is_made_once_per_marker(forge: GitHub, hub: Hub) -> None:
+    issue = hub.add_issue("Bug")
+    for marker in ("one", "one", "two"):
+        forge.comment(issue.number, marker=marker, text="hello")
+    assert len(issue.comments) == 2
+
+
+def refused(hub: Hub, number: int, what: str) -> str:
+    """Arrange a hindrance; the head to merge."""
+    pull = hub.pulls[number]
+    match what:
+        case "conflict":
+            hub.commit("main", {"b.txt": "another text\n"})
+        case "base-moved":
+            hub.base_moves = 1
+        case "head-moved":
+            return "0" * 40
+        case "checks":
+            hub.required = ["ci"]
+        case "review":
+            hub.reviews = 1
+        case "queue":
+            hub.merge_queue = True
+        case "refused":
+            hub.methods = {"rebase"}
+    return pull.sha
+
+
+@pytest.mark.parametrize("what", ["conflict", "base-moved", "head-moved", "checks", "review", "queue", "refused"])
+def test_a_refused_merge_says_why(forge: GitHub, hub: Hub, what: str) -> None:
+    number = opened(forge).number
+    answer = merged(forge, number, refused(hub, number, what))
+    assert isinstance(answer, NotMerged)
+    assert answer.hindrance == what
+    assert hub.merges == 0
+
+
+def test_auto_merge_waits_for_the_checks(forge: GitHub, hub: Hub) -> None:
+    hub.required = ["ci"]
+    made = opened(forge)
+    assert forge.merge_later(made.number, head=made.head, method="squash", queue=False) is None
+    assert forge.read(made.number).auto_merge
+    hub.check(made.head, "ci")
+    assert forge.read(made.number).is_merged
+
+
+def test_auto_merge_is_refused_for_a_clean_pull_request(forge: GitHub) -> None:
+    made = opened(forge)
+    answer = forge.merge_later(made.number, head=made.head, method="squash", queue=False)
+    assert isinstance(answer, NotMerged)
+    assert "clean status" in answer.said
+
+
+def test_a_merge_queue_takes_the_pull_request(forge: GitHub, hub: Hub) -> None:
+    hub.merge_queue = True
+    made = opened(forge)
+    assert forge.rules("main").queue
+    assert forge.merge_later(made.number, head=made.head, method="squash", queue=True) is None
+    assert forge.read(made.number).is_merged
+
+
+def test_checks_are_check_runs_and_statuses_of_the_pushed_commit(forge: GitHub, hub: Hub) -> None:
+    head = hub.tip("work")
+    assert forge.checks(head) == ()
+    hub.check(head, "unit", None)
+    hub.check(head, "skip", "neutral")
+    hub.check(head, "lint", "timed_out", "too slow")
+    hub.statuses[head] = [{"context": "build", "state": "error", "target_url": None, "description": "broken"}]
+    found = {check.name: check.state for check in forge.checks(head)}
+    assert found == {"unit": "pending", "skip": "passed", "lint": "failed", "build": "failed"}
+    assert forge.failure_log(head) == "lint: too slow\nbuild: broken"
+    hub.logs[head] = "E   assert 1 == 2"
+    assert "assert 1 == 2" in forge.failure_log(head)
+
+
+def test_more_check_runs_than_a_page_are_read(forge: GitHub, hub: Hub) -> None:
+    head = hub.tip("work")
+    for number in range(40):
+        hub.check(head, f"check {number}")
+    assert len(forge.checks(head)) == 40
+
+
+def test_rules_and_repository_say_how_a_merge_is_possible(forge: GitHub, hub: Hub) -> None:
+    hub.required, hub.strict, hub.reviews, hub.methods = ["ci"], True, 2, {"squash"}
+    rules, repository = forge.rules("main"), forge.repository()
+    assert (rules.checks, rules.strict, rules.reviews, rules.queue) == (("ci",), True, 2, False)
+    assert (repository.methods, repository.can_push, repository.default_branch) == (("squash",), True, "main")
+
+
+def test_issues_with_a_label_are_listed_closed_and_labelled(forge: GitHub, hub: Hub) -> None:
+    issue, other = hub.add_issue("Bug", "text", "runplan"), hub.add_issue("Other")
+    assert [one.number for one in forge.issues("runplan")] == [issue.number]
+    forge.label(issue.number, add="working", remove="runplan")
+    forge.label(other.number, remove="runplan")
+    forge.close_issue(issue.number)
+    found = forge.issue(issue.number)
+    assert (found.is_open, found.labels, found.title) == (False, ("working",), "Bug")
+
+
+def test_the_files_of_open_pull_requests_are_read(forge: GitHub) -> None:
+    opened(forge)
+    assert forge.open_files("main") == {1: ("b.txt",)}
+
+
+def read(forge: GitHub) -> object:
+    return forge.read(1)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "message", "wait_s"),
+    [
+        (403, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1090")), "API rate limit exceeded", 90.0),
+        (403, (("retry-after", "30"),), "You have exceeded a secondary rate limit", 30.0),
+        (403, (), "You have exceeded a secondary rate limit", 60.0),
+        (429, (), "Too Many Requests", 60.0),
+    ],
+    ids=["primary", "secondary with a time", "secondary without a time", "429"],
+)
+def test_a_rate_limit_names_its_end_and_is_not_slept_through(
+    forge: GitHub,
+    stand_in: StandIn,
+    slept: list[float],
+    status: int,
+    headers: tuple[tuple[str, str], ...],
+    message: str,
+    wait_s: float,
+) -> None:
+    opened(forge)
+    stand_in.faults.append(Fault(call="GET .*", kind="before", status=status, headers=headers, message=message))
+    with pytest.raises(ForgeBusy) as caught:
+        read(forge)
+    assert caught.value.wait_s == wait_s
+    assert slept == []
+
+
+@pytest.mark.parametrize(
+    ("arrange", "error"),
+    [
+        (lambda s: s.hub.tokens.clear(), ForgeDenied),
+        (lambda s: s.faults.append(Fault(call="GET .*", kind="before", status=403, message="Forbidden")), ForgeDenied),
+        (lambda s: s.hub.pulls.clear(), ForgeDenied),
+        (lambda s: s.faults.append(Fault(call="GET .*", kind="before", times=9)), Unreachable),
+        (lambda s: s.faults.append(Fault(call="GET .*", kind="before", status=0, times=9)), Unreachable),
+    ],
+    ids=["expired token", "no permission", "no such pull request", "5xx", "no connection"],
+)
+def test_a_refusal_or_an_outage_is_a_named_error(
+    forge: GitHub, stand_in: StandIn, arrange: Callable[[StandIn], object], error: type[Exception]
+) -> None:
+    opened(forge)
+    arrange(stand_in)
+    with pytest.raises(error) as caught:
+        read(forge)
+    assert "t0ken" not in str(caught.value)
+
+
+def test_a_renamed_repository_is_followed(forge: GitHub, hub: Hub) -> None:
+    opened(forge)
+    hub.renamed_from, hub.name = hub.name, "product"
+    assert forge.read(1).number == 1
+    assert forge.repository().name == "acme/product"
+
+
+def test_the_stand_in_answers_as_github_describes(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
+    every_call(forge, hub)
+    schemas = json.loads(EXCERPT.read_text(encoding="utf-8"))
+    found = [
+        fault
+        for method, path, status, answer in stand_in.answers
+        for fault in faults(schemas[f"{method} {described(path)} {status}"], answer, f"{method} {path} {status}")
+        if status < 300 and answer is not None
+    ]
+    assert found == []
+
+
+def every_call(forge: GitHub, hub: Hub) -> None:
+    issue = hub.add_issue("Bug", "text", "runplan")
+    made = opened(forge)
+    head = made.head
+    hub.required, hub.reviews, hub.strict = ["ci"], 1, True
+    hub.check(head, "lint", "failure")
+    hub.statuses[head] = [{"context": "build", "state": "success", "target_url": None, "description": "ok"}]
+    hub.logs[head] = "log"
+    forge.repository()
+    forge.rules("main")
+    forge.find(branch="work", base="main")
+    forge.read(made.number)
+    forge.merge_later(made.number, head=head, method="squash", queue=False)
+    forge.read(made.number)
+    forge.checks(head)
+    forge.failure_log(head)
+    forge.open_files("main")
+    forge.review_comments(made.number)
+    forge.edit(made.number, body="new")
+    forge.comment(issue.number, marker="m", text="t")
+    forge.issue(issue.number)
+    forge.issues("runplan")
+    forge.label(issue.number, add="a", remove="runplan")
+    forge.close_issue(issue.number)
+    hub.required, hub.reviews, hub.strict = [], 0, False
+    merged(forge, made.number, head)
+    forge.delete_branch("work")

@@ -1,0 +1,270 @@
+"""GitHub's state and rules for one repository: pull requests, checks, protection and issues over a bare repository."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ZERO = "0" * 40
+
+
+class Answer(Exception):
+    """An HTTP answer that is no success."""
+
+    def __init__(self, status: int, message: str, *, errors: list[str] | None = None, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body: dict[str, Any] = {"message": message, "documentation_url": "https://docs.github.com/rest"}
+        if errors:
+            self.body["errors"] = [{"resource": "PullRequest", "code": "custom", "message": text} for text in errors]
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@dataclass
+class Pull:
+    number: int
+    head: str
+    base: str
+    title: str
+    body: str
+    state: str = "open"
+    draft: bool = False
+    sha: str = ""
+    merged: bool = False
+    merge_commit: str = ""
+    auto_merge: str = ""  #: the method, when auto-merge was requested
+    queued: bool = False
+    unknown: int = 0  #: how many reads say `mergeable: null`
+    approvals: int = 0
+    comments: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class Issue:
+    number: int
+    title: str
+    body: str
+    state: str = "open"
+    labels: list[str] = field(default_factory=list)
+    comments: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Hub:
+    """One repository. Tests set the attributes; `server` calls the methods."""
+
+    def __init__(self, bare: Path, *, owner: str = "acme", name: str = "app") -> None:
+        self.bare, self.owner, self.name = bare, owner, name
+        self.lock = threading.RLock()
+        self.renamed_from = ""  #: an earlier name, answered by 301
+        self.tokens = {"t0ken"}
+        self.methods = {"merge", "squash", "rebase"}
+        self.allow_auto_merge = True
+        self.delete_branch_on_merge = False
+        self.required: list[str] = []  #: names of required checks
+        self.strict = False
+        self.reviews = 0
+        self.merge_queue = False
+        self.nulls = 1  #: how often a new or pushed pull request is read as `mergeable: null`
+        self.base_moves = 0  #: how many merges meet "Base branch was modified"
+        self.pulls: dict[int, Pull] = {}
+        self.issues: dict[int, Issue] = {}
+        self.runs: dict[str, list[dict[str, Any]]] = {}
+        self.statuses: dict[str, list[dict[str, Any]]] = {}
+        self.logs: dict[str, str] = {}  #: of the failed job of a commit
+        self.on_push: Any = None  #: called with (branch, sha) after a push; a test adds checks there
+        self._numbers = itertools.count(1)
+        self.merges = 0
+
+    # --- git ---------------------------------------------------------------------------------------------
+
+    def git(self, *args: str, ok: tuple[int, ...] = (0,)) -> str:
+        identity = ("-c", "user.name=GitHub", "-c", "user.email=noreply@github.com")
+        done = subprocess.run(
+            ["git", *identity, "--git-dir", str(self.bare), *args], capture_output=True, text=True, check=False
+        )
+        assert done.returncode in ok, done.stderr
+        return done.stdout.strip()
+
+    def mirror(self, repository: Path) -> None:
+        """Take over the branches of another repository."""
+        self.git("fetch", "-q", str(repository), "+refs/heads/*:refs/heads/*")
+
+    def tip(self, branch: str) -> str:
+        return self.git("rev-parse", "--verify", "-q", f"refs/heads/{branch}", ok=(0, 1))
+
+    def branches(self) -> dict[str, str]:
+        lines = self.git("for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads").splitlines()
+        return dict(line.rsplit(" ", 1) for line in lines)
+
+    def commit(self, branch: str, files: dict[str, str], message: str = "a person's commit") -> str:
+        """Commit files on a branch, as another person's push would."""
+        index = {"GIT_INDEX_FILE": str(self.bare / "person-index"), **os.environ}
+        base = self.tip(branch)
+
+        def run(*args: str, stdin: str = "") -> str:
+            identity = ("-c", "user.name=Bob", "-c", "user.email=bob@example.com")
+            command = ["git", *identity, "--git-dir", str(self.bare), *args]
+            return subprocess.run(command, input=stdin, env=index, text=True, check=True, capture_output=True).stdout
+
+        run("read-tree", base)
+        for path, text in files.items():
+            blob = run("hash-object", "-w", "--stdin", stdin=text).strip()
+            run("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
+        new = run("commit-tree", run("write-tree").strip(), "-p", base, "-m", message).strip()
+        before = self.branches()
+        self.git("update-ref", f"refs/heads/{branch}", new, base)
+        self.pushed(before)
+        return new
+
+    def pushed(self, before: dict[str, str]) -> None:
+        """Note what a push changed: heads follow, mergeability is computed anew, gone branches close their PRs."""
+        after = self.branches()
+        for pull in self.pulls.values():
+            if pull.state != "open":
+                continue
+            if pull.head not in after:
+                pull.state = "closed"
+            elif after[pull.head] != pull.sha or before.get(pull.base) != after.get(pull.base):
+                pull.sha, pull.unknown, pull.auto_merge = after[pull.head], self.nulls, pull.auto_merge
+                pull.approvals = pull.approvals if after[pull.head] == before.get(pull.head) else 0
+        for branch, sha in after.items():
+            if before.get(branch) != sha and self.on_push is not None:
+                self.on_push(branch, sha)
+
+    # --- checks --------------------------------------------------------------------------------------------
+
+    def check(self, sha: str, name: str = "ci", conclusion: str | None = "success", summary: str = "") -> None:
+        """Set a check run; without a conclusion it is in progress."""
+        runs = [run for run in self.runs.get(sha, []) if run["name"] != name]
+        self.runs[sha] = [*runs, {"name": name, "conclusion": conclusion, "summary": summary}]
+        self.auto_merge_all()
+
+    def auto_merge_all(self) -> None:
+        """Merge every pull request that waits for its rules, and everything in the merge queue."""
+        for pull in self.pulls.values():
+            if pull.state == "open" and (pull.auto_merge or pull.queued) and not self.hindrance(pull):
+                self.do_merge(pull, pull.auto_merge or "merge")
+
+    # --- pull requests ---------------------------------------------------------------------------------------
+
+    def create(self, head: str, base: str, title: str, body: str) -> Pull:
+        head = head.rpartition(":")[2]
+        if any(one.state == "open" and (one.head, one.base) == (head, base) for one in self.pulls.values()):
+            raise Answer(422, "Validation Failed", errors=[f"A pull request already exists for {self.owner}:{head}."])
+        if not (sha := self.tip(head)):
+            raise Answer(422, "Validation Failed", errors=["head is invalid"])
+        if not self.git("rev-list", "--max-count=1", f"refs/heads/{base}..{sha}"):
+            raise Answer(422, "Validation Failed", errors=[f"No commits between {base} and {head}"])
+        number = next(self._numbers)
+        pull = Pull(number=number, head=head, base=base, title=title, body=body, sha=sha, unknown=self.nulls)
+        self.pulls[number] = pull
+        return pull
+
+    def conflicts(self, pull: Pull) -> bool:
+        merged = subprocess.run(
+            ["git", "--git-dir", str(self.bare), "merge-tree", "--write-tree", f"refs/heads/{pull.base}", pull.sha],
+            capture_output=True,
+            check=False,
+        )
+        return merged.returncode == 1
+
+    def behind(self, pull: Pull) -> bool:
+        return self.git("rev-list", "--max-count=1", f"{pull.sha}..refs/heads/{pull.base}") != ""
+
+    def hindrance(self, pull: Pull) -> str:
+        """Why the rules do not allow the merge now, in GitHub's words; "" when they do."""
+        if pull.draft:
+            return "Pull Request is still a draft"
+        if self.conflicts(pull):
+            return "Pull Request is not mergeable"
+        good = {run["name"] for run in self.runs.get(pull.sha, []) if run["conclusion"] == "success"}
+        good |= {one["context"] for one in self.statuses.get(pull.sha, []) if one["state"] == "success"}
+        for name in self.required:
+            if name not in good:
+                return f'Required status check "{name}" is expected.'
+        if pull.approvals < self.reviews:
+            return "At least 1 approving review is required by reviewers with write access."
+        if self.strict and self.behind(pull):
+            return "Head branch is out of date"
+        return ""
+
+    def merge_state(self, pull: Pull) -> tuple[bool | None, str]:
+        if pull.state != "open":
+            return None, "unknown"
+        if pull.unknown > 0:
+            pull.unknown -= 1
+            return None, "unknown"
+        if self.conflicts(pull):
+            return False, "dirty"
+        if pull.draft:
+            return True, "draft"
+        if self.strict and self.behind(pull):
+            return True, "behind"
+        if self.hindrance(pull):
+            return True, "blocked"
+        states = {run["conclusion"] for run in self.runs.get(pull.sha, [])}
+        return True, "clean" if states <= {"success", "neutral", "skipped"} else "unstable"
+
+    def merge(self, pull: Pull, method: str, sha: str, title: str) -> str:
+        if pull.state != "open":
+            raise Answer(405, "Pull Request is not mergeable")
+        if sha and sha != pull.sha:
+            raise Answer(409, "Head branch was modified. Review and try the merge again.")
+        if self.base_moves > 0:
+            self.base_moves -= 1
+            raise Answer(405, "Base branch was modified. Review and try the merge again.")
+        if self.merge_queue:
+            text = "Repository rule violations found\n\nChanges must be made through the merge queue"
+            raise Answer(405, text)
+        if method not in self.methods:
+            raise Answer(405, f"{method.capitalize()} merges are not allowed on this repository.")
+        if why := self.hindrance(pull):
+            raise Answer(405, why)
+        return self.do_merge(pull, method, title)
+
+    def do_merge(self, pull: Pull, method: str, title: str = "") -> str:
+        base = self.tip(pull.base)
+        tree = self.git("merge-tree", "--write-tree", base, pull.sha).splitlines()[0]
+        parents = ["-p", base] if method == "squash" else ["-p", base, "-p", pull.sha]
+        if method == "rebase" and not self.behind(pull):
+            new = pull.sha
+        else:
+            new = self.git("commit-tree", tree, *parents, "-m", title or f"{pull.title} (#{pull.number})")
+        self.git("update-ref", f"refs/heads/{pull.base}", new, base)
+        pull.state, pull.merged, pull.merge_commit = "closed", True, new
+        self.merges += 1
+        for number, issue in self.issues.items():
+            if f"fixes #{number}" in pull.body.lower():
+                issue.state = "closed"
+        if self.delete_branch_on_merge:
+            self.git("update-ref", "-d", f"refs/heads/{pull.head}")
+        return new
+
+    def enable_auto_merge(self, pull: Pull, method: str, sha: str) -> None:
+        if not self.allow_auto_merge:
+            raise Answer(422, "Auto merge is not allowed for this repository")
+        if sha and sha != pull.sha:
+            raise Answer(422, "Head sha is out of date")
+        if not self.hindrance(pull):
+            raise Answer(422, "Pull request Pull request is in clean status")
+        pull.auto_merge = method.lower()
+
+    # --- issues ------------------------------------------------------------------------------------------------
+
+    def add_issue(self, title: str, body: str = "", *labels: str) -> Issue:
+        number = next(self._numbers)
+        self.issues[number] = Issue(number=number, title=title, body=body, labels=list(labels))
+        return self.issues[number]
+
+    def comments_of(self, number: int) -> list[dict[str, Any]]:
+        where = self.issues.get(number) or self.pulls.get(number)
+        if where is None:
+            raise Answer(404, "Not Found")
+        return where.comments

@@ -1,0 +1,514 @@
+"""Serves a Hub by HTTP: the REST API under /api/v3, GraphQL, and git by `git http-backend`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import threading
+import zlib
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.support.github.hub import Answer, Hub, Issue, Pull
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+Route = "Callable[[Request], tuple[int, Any]]"
+
+
+@dataclass
+class Fault:
+    """What happens to the nth request (from 1) that matches `call`, such as `POST /pulls`."""
+
+    call: str
+    kind: str  #: before: an error without effect; after: the effect happens, its answer is lost; or drop: both
+    status: int = 502  #: 0 = the connection is dropped
+    nth: int = 1
+    times: int = 1
+    message: str = "Server Error"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Request:
+    hub: Hub
+    root: str
+    words: tuple[str, ...]
+    query: dict[str, str]
+    body: dict[str, Any]
+
+    @property
+    def number(self) -> int:
+        return int(self.words[0])
+
+    @property
+    def pull(self) -> Pull:
+        if (found := self.hub.pulls.get(self.number)) is None:
+            raise Answer(404, "Not Found")
+        return found
+
+    @property
+    def issue(self) -> Issue:
+        if (found := self.hub.issues.get(self.number)) is None:
+            raise Answer(404, "Not Found")
+        return found
+
+
+# --- answers as GitHub writes them -----------------------------------------------------------------------
+
+
+def repository(r: Request) -> tuple[int, Any]:
+    hub = r.hub
+    return 200, {
+        "id": 1,
+        "node_id": "R_1",
+        "name": hub.name,
+        "full_name": f"{hub.owner}/{hub.name}",
+        "private": False,
+        "url": f"{r.root}/repos/{hub.owner}/{hub.name}",
+        "default_branch": "main",
+        "permissions": {"admin": False, "maintain": False, "push": True, "triage": True, "pull": True},
+        "allow_merge_commit": "merge" in hub.methods,
+        "allow_squash_merge": "squash" in hub.methods,
+        "allow_rebase_merge": "rebase" in hub.methods,
+        "allow_auto_merge": hub.allow_auto_merge,
+        "delete_branch_on_merge": hub.delete_branch_on_merge,
+    }
+
+
+def _pull(r: Request, pull: Pull, *, full: bool) -> dict[str, Any]:
+    hub, url = r.hub, f"{r.root}/repos/{r.hub.owner}/{r.hub.name}"
+    head = {"label": f"{hub.owner}:{pull.head}", "ref": pull.head, "sha": pull.sha}
+    base = {"label": f"{hub.owner}:{pull.base}", "ref": pull.base, "sha": hub.tip(pull.base)}
+    shown: dict[str, Any] = {
+        "id": pull.number,
+        "node_id": f"PR_{pull.number}",
+        "number": pull.number,
+        "url": f"{url}/pulls/{pull.number}",
+        "issue_url": f"{url}/issues/{pull.number}",
+        "html_url": f"https://github.test/{hub.owner}/{hub.name}/pull/{pull.number}",
+        "state": pull.state,
+        "title": pull.title,
+        "body": pull.body,
+        "draft": pull.draft,
+        "head": head,
+        "base": base,
+        "merged_at": "2026-01-01T00:00:00Z" if pull.merged else None,
+        "merge_commit_sha": pull.merge_commit or None,
+        "auto_merge": None,
+    }
+    if pull.auto_merge:
+        user = _user("octocat")
+        method = {"enabled_by": user, "merge_method": pull.auto_merge, "commit_title": "", "commit_message": ""}
+        shown["auto_merge"] = method
+    if full:
+        mergeable, state = hub.merge_state(pull)
+        shown |= {"merged": pull.merged, "mergeable": mergeable, "mergeable_state": state}
+    return shown
+
+
+def _user(login: str) -> dict[str, Any]:
+    return {"id": 7, "login": login, "type": "User"}
+
+
+def _issue(r: Request, issue: Issue) -> dict[str, Any]:
+    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/issues/{issue.number}"
+    return {
+        "id": issue.number,
+        "node_id": f"I_{issue.number}",
+        "number": issue.number,
+        "url": url,
+        "html_url": f"https://github.test/{r.hub.owner}/{r.hub.name}/issues/{issue.number}",
+        "title": issue.title,
+        "body": issue.body,
+        "state": issue.state,
+        "user": _user("reporter"),
+        "labels": [{"name": label, "color": "ededed", "default": False} for label in issue.labels],
+    }
+
+
+def list_pulls(r: Request) -> tuple[int, Any]:
+    found = [one for one in r.hub.pulls.values() if r.query.get("state", "open") in ("all", one.state)]
+    if base := r.query.get("base"):
+        found = [one for one in found if one.base == base]
+    owner, _, branch = r.query.get("head", "").partition(":")
+    if branch:  # without an owner GitHub ignores the filter
+        found = [one for one in found if (owner.lower(), branch) == (r.hub.owner.lower(), one.head)]
+    if r.query.get("direction") == "desc":
+        found.reverse()
+    return 200, [_pull(r, one, full=False) for one in found]
+
+
+def create_pull(r: Request) -> tuple[int, Any]:
+    made = r.hub.create(r.body["head"], r.body["base"], r.body["title"], r.body.get("body", ""))
+    made.draft = bool(r.body.get("draft"))
+    shown = _pull(r, made, full=True)
+    made.unknown = r.hub.nulls
+    return 201, shown
+
+
+def edit_pull(r: Request) -> tuple[int, Any]:
+    pull = r.pull
+    for name in ("title", "body", "state"):
+        if name in r.body:
+            setattr(pull, name, r.body[name])
+    return 200, _pull(r, pull, full=True)
+
+
+def merge_pull(r: Request) -> tuple[int, Any]:
+    method, title = r.body.get("merge_method", "merge"), r.body.get("commit_title", "")
+    sha = r.hub.merge(r.pull, method, r.body.get("sha", ""), title)
+    return 200, {"sha": sha, "merged": True, "message": "Pull Request successfully merged"}
+
+
+def pull_files(r: Request) -> tuple[int, Any]:
+    names = r.hub.git("diff", "--name-only", f"refs/heads/{r.pull.base}...{r.pull.sha}").splitlines()
+    files = [
+        {
+            "sha": None,
+            "filename": name,
+            "status": "modified",
+            "additions": 1,
+            "deletions": 0,
+            "changes": 1,
+        }
+        for name in names
+    ]
+    return 200, files
+
+
+def pull_comments(r: Request) -> tuple[int, Any]:
+    return 200, [one for one in r.pull.comments if "path" in one]
+
+
+def check_runs(r: Request) -> tuple[int, Any]:
+    runs = [
+        {
+            "id": number,
+            "name": run["name"],
+            "head_sha": r.words[0],
+            "html_url": f"https://github.test/runs/{number}",
+            "status": "completed" if run["conclusion"] else "in_progress",
+            "conclusion": run["conclusion"],
+            "output": {"title": None, "summary": run["summary"], "text": None},
+        }
+        for number, run in enumerate(r.hub.runs.get(r.words[0], []), 1)
+    ]
+    return 200, {"total_count": len(runs), "check_runs": runs}
+
+
+def combined_status(r: Request) -> tuple[int, Any]:
+    statuses = r.hub.statuses.get(r.words[0], [])
+    states = {one["state"] for one in statuses}
+    state = "failure" if states & {"failure", "error"} else "success" if states == {"success"} else "pending"
+    return 200, {"state": state, "sha": r.words[0], "total_count": len(statuses), "statuses": statuses}
+
+
+def workflow_runs(r: Request) -> tuple[int, Any]:
+    sha = r.query.get("head_sha", "")
+    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/actions/runs/1"
+    run = {
+        "id": 1,
+        "head_sha": sha,
+        "status": "completed",
+        "conclusion": "failure",
+        "url": url,
+        "jobs_url": f"{url}/jobs",
+    }
+    runs = [run] if sha in r.hub.logs else []
+    return 200, {"total_count": len(runs), "workflow_runs": runs}
+
+
+def jobs(r: Request) -> tuple[int, Any]:
+    sha = next(iter(r.hub.logs))
+    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/actions/jobs/1"
+    job = {"id": 1, "name": "test", "head_sha": sha, "status": "completed", "conclusion": "failure", "url": url}
+    return 200, {"total_count": 1, "jobs": [job]}
+
+
+def job_logs(r: Request) -> tuple[int, Any]:
+    raise Answer(302, "", Location=f"{r.root.removesuffix('/api/v3')}/logs/{next(iter(r.hub.logs))}")
+
+
+def read_ref(r: Request) -> tuple[int, Any]:
+    branch = r.words[0]
+    if not (sha := r.hub.tip(branch)):
+        raise Answer(404, "Not Found")
+    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/git/refs/heads/{branch}"
+    commit = {"type": "commit", "sha": sha, "url": url}
+    return 200, {"ref": f"refs/heads/{branch}", "node_id": "REF", "url": url, "object": commit}
+
+
+def delete_ref(r: Request) -> tuple[int, Any]:
+    before = r.hub.branches()
+    if r.words[0] not in before:
+        raise Answer(422, "Reference does not exist")
+    r.hub.git("update-ref", "-d", f"refs/heads/{r.words[0]}")
+    r.hub.pushed(before)
+    return 204, None
+
+
+def rules(r: Request) -> tuple[int, Any]:
+    hub, found = r.hub, list[dict[str, Any]]()
+    if hub.required:
+        checks = [{"context": name} for name in hub.required]
+        parameters: dict[str, Any] = {"required_status_checks": checks}
+        parameters["strict_required_status_checks_policy"] = hub.strict
+        found.append({"type": "required_status_checks", "parameters": parameters})
+    if hub.reviews:
+        found.append({"type": "pull_request", "parameters": {"required_approving_review_count": hub.reviews}})
+    if hub.merge_queue:
+        found.append({"type": "merge_queue", "parameters": {}})
+    return 200, found
+
+
+def no_protection(r: Request) -> tuple[int, Any]:
+    raise Answer(404, "Branch not protected")
+
+
+def list_issues(r: Request) -> tuple[int, Any]:
+    labels = set(filter(None, r.query.get("labels", "").split(",")))
+    state = r.query.get("state", "open")
+    found = [one for one in r.hub.issues.values() if state in ("all", one.state) and labels <= set(one.labels)]
+    return 200, [_issue(r, one) for one in found]
+
+
+def edit_issue(r: Request) -> tuple[int, Any]:
+    r.issue.state = r.body.get("state", r.issue.state)
+    return 200, _issue(r, r.issue)
+
+
+def comments(r: Request) -> tuple[int, Any]:
+    return 200, [one for one in r.hub.comments_of(r.number) if "path" not in one]
+
+
+def add_comment(r: Request) -> tuple[int, Any]:
+    where = r.hub.comments_of(r.number)
+    made = {"id": len(where) + 1, "body": r.body["body"], "user": _user("octocat")}
+    where.append(made)
+    return 201, made
+
+
+def add_labels(r: Request) -> tuple[int, Any]:
+    labels = r.body["labels"] if isinstance(r.body, dict) else r.body
+    r.issue.labels += [label for label in labels if label not in r.issue.labels]
+    return 200, _issue(r, r.issue)["labels"]
+
+
+def remove_label(r: Request) -> tuple[int, Any]:
+    if unquote(r.words[1]) not in r.issue.labels:
+        raise Answer(404, "Label does not exist")
+    r.issue.labels.remove(unquote(r.words[1]))
+    return 200, _issue(r, r.issue)["labels"]
+
+
+def graphql(r: Request) -> tuple[int, Any]:
+    wanted = r.body["variables"]["input"]
+    pull = r.hub.pulls[int(wanted["pullRequestId"].removeprefix("PR_"))]
+    try:
+        if "enqueuePullRequest" in r.body["query"]:
+            pull.queued = True
+            r.hub.auto_merge_all()
+            return 200, {"data": {"enqueuePullRequest": {"mergeQueueEntry": {"position": 1}}}}
+        method = wanted.get("mergeMethod", "MERGE")
+        r.hub.enable_auto_merge(pull, method, wanted.get("expectedHeadOid", ""))
+    except Answer as refused:
+        error = {"type": "UNPROCESSABLE", "path": ["mutation"], "message": str(refused)}
+        return 200, {"data": None, "errors": [error]}
+    actor = {"actor": {"login": "octocat"}, "clientMutationId": None}
+    return 200, {"data": {"enablePullRequestAutoMerge": actor}}
+
+
+#: Method, path as in GitHub's description, handler. `{x}` is one word of the path, `{x+}` may contain slashes.
+ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
+    ("GET", "", repository),
+    ("GET", "/pulls", list_pulls),
+    ("POST", "/pulls", create_pull),
+    ("GET", "/pulls/{pull_number}", lambda r: (200, _pull(r, r.pull, full=True))),
+    ("PATCH", "/pulls/{pull_number}", edit_pull),
+    ("PUT", "/pulls/{pull_number}/merge", merge_pull),
+    ("GET", "/pulls/{pull_number}/files", pull_files),
+    ("GET", "/pulls/{pull_number}/comments", pull_comments),
+    ("GET", "/pulls/{pull_number}/reviews", lambda r: (200, [])),
+    ("GET", "/commits/{ref}/check-runs", check_runs),
+    ("GET", "/commits/{ref}/status", combined_status),
+    ("GET", "/actions/runs", workflow_runs),
+    ("GET", "/actions/runs/{run_id}/jobs", jobs),
+    ("GET", "/actions/jobs/{job_id}/logs", job_logs),
+    ("GET", "/git/ref/heads/{ref+}", read_ref),
+    ("GET", "/git/refs/heads/{ref+}", read_ref),
+    ("DELETE", "/git/refs/heads/{ref+}", delete_ref),
+    ("GET", "/rules/branches/{branch+}", rules),
+    ("GET", "/branches/{branch}/protection", no_protection),
+    ("GET", "/issues", list_issues),
+    ("GET", "/issues/{issue_number}", lambda r: (200, _issue(r, r.issue))),
+    ("PATCH", "/issues/{issue_number}", edit_issue),
+    ("GET", "/issues/{issue_number}/comments", comments),
+    ("POST", "/issues/{issue_number}/comments", add_comment),
+    ("POST", "/issues/{issue_number}/labels", add_labels),
+    ("DELETE", "/issues/{issue_number}/labels/{name}", remove_label),
+)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    greedy = re.sub(r"\{\w+\+\}", "(.+)", path)
+    return re.compile(re.sub(r"\{\w+\}", "([^/]+)", greedy))
+
+
+_PATTERNS = tuple((method, _pattern(path), path, handler) for method, path, handler in ROUTES)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 65536  # one packet per answer; else each costs 40 ms on loopback
+    stand_in: ClassVar[StandIn]
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            return b"".join(self._chunks())
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _chunks(self) -> Iterator[bytes]:
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+
+    def _handle(self) -> None:
+        body = self._body()
+        url = urlsplit(self.path)
+        stand_in = self.stand_in
+        if ".git/" in url.path:
+            return self._git(url.path, url.query, body)
+        if url.path.startswith("/logs/"):
+            return self._send(200, stand_in.hub.logs[url.path.removeprefix("/logs/")].encode(), {})
+        with stand_in.hub.lock:
+            status, answer, headers = stand_in.answer(self.command, url.path, url.query, body, self.headers)
+        if status == 0:
+            self.close_connection = True
+            self.connection.close()
+            return None
+        payload = b"" if answer is None else json.dumps(answer).encode()
+        return self._send(status, payload, {"Content-Type": "application/json; charset=utf-8", **headers})
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815
+
+    def _send(self, status: int, payload: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def _git(self, path: str, query: str, body: bytes) -> None:
+        hub = self.stand_in.hub
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = zlib.decompress(body, 31)
+        _, _, rest = path.partition(".git/")
+        env = {
+            "PATH": os.environ["PATH"],
+            "GIT_PROJECT_ROOT": str(hub.bare),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": f"/{rest}",
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "REMOTE_USER": "octocat",
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }
+        with hub.lock:
+            before = hub.branches()
+            done = subprocess.run(["git", "http-backend"], input=body, env=env, capture_output=True, check=False)
+            if rest == "git-receive-pack":
+                hub.pushed(before)
+        head, _, payload = done.stdout.partition(b"\r\n\r\n")
+        lines = [line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line]
+        headers = dict(lines)
+        status = int(headers.pop("Status", "200").split()[0])
+        self._send(status, payload, headers)
+
+
+class StandIn:
+    """A running server; `requests` lists the API calls as `GET /pulls/1`."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.requests: list[str] = []
+        self.answers: list[tuple[str, str, int, Any]] = []  #: method, path of the description, status, answer
+        self.faults: list[Fault] = []
+        self.on_request: Callable[[str], object] = lambda _: None  #: called before each API call
+        handler = type("BoundHandler", (Handler,), {"stand_in": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.api = f"{self.address}/api/v3"
+        self.remote = f"{self.address}/{hub.owner}/{hub.name}.git"
+
+    def __enter__(self) -> StandIn:
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def answer(self, method: str, path: str, query: str, body: bytes, headers: Any) -> tuple[int, Any, dict[str, str]]:
+        hub = self.hub
+        if headers.get("Authorization", "").split(" ")[-1] not in hub.tokens:
+            return 401, {"message": "Bad credentials"}, {}
+        root = f"/api/v3/repos/{hub.owner}/{hub.name}"
+        if hub.renamed_from and path.lower().startswith(f"/api/v3/repos/{hub.owner}/{hub.renamed_from}"):
+            where = path.replace(f"/{hub.renamed_from}", f"/{hub.name}", 1)
+            return 301, {"message": "Moved Permanently"}, {"Location": self.address + where + (query and f"?{query}")}
+        is_graphql = path == "/api/graphql"
+        if not is_graphql and not path.lower().startswith(root.lower()):
+            return 404, {"message": "Not Found"}, {}
+        short = "/graphql" if is_graphql else path[len(root) :]
+        self.requests.append(f"{method} {short}")
+        self.on_request(self.requests[-1])
+        fault = self._fault(method, short)
+        if fault is not None and fault.kind == "before":
+            return fault.status, {"message": fault.message}, dict(fault.headers)
+        status, answer, more = self._route(method, short, query, body)
+        if fault is not None:
+            return fault.status, {"message": fault.message}, dict(fault.headers)
+        return status, answer, more
+
+    def _fault(self, method: str, path: str) -> Fault | None:
+        for fault in self.faults:
+            if fault.times > 0 and re.fullmatch(fault.call, f"{method} {path}"):
+                fault.nth -= 1
+                if fault.nth <= 0:
+                    fault.times -= 1
+                    return fault
+        return None
+
+    def _route(self, method: str, path: str, query: str, body: bytes) -> tuple[int, Any, dict[str, str]]:
+        values = {name: found[0] for name, found in parse_qs(query).items()}
+        sent = json.loads(body) if body else {}
+        api = self.api
+        if path == "/graphql":
+            return (*graphql(Request(self.hub, api, (), values, sent)), {})
+        for wanted, pattern, described, handler in _PATTERNS:
+            if wanted == method and (match := pattern.fullmatch(path)):
+                words = tuple(unquote(word) for word in match.groups())
+                try:
+                    status, answer = handler(Request(self.hub, api, words, values, sent))
+                except Answer as refused:
+                    self.answers.append((method, described, refused.status, refused.body))
+                    return refused.status, refused.body, refused.headers
+                self.answers.append((method, described, status, answer))
+                return status, answer, {}
+        return 404, {"message": "Not Found"}, {}

@@ -1,0 +1,81 @@
+"""Remote URLs and tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.forge.address import Address, find_token, parse_remote
+from runplan.forge.model import open_conflicts
+
+REMOTES = {
+    "https://github.com/o/r": ("github.com", "o", "r", "https://api.github.com"),
+    "https://github.com/o/r.git/": ("github.com", "o", "r", "https://api.github.com"),
+    "https://github.com/o/r.js.git": ("github.com", "o", "r.js", "https://api.github.com"),
+    "https://x-access-token:T@github.com/o/r.git": ("github.com", "o", "r", "https://api.github.com"),
+    "git@github.com:o/r.git": ("github.com", "o", "r", "https://api.github.com"),
+    "org-123@github.com:o/r.git": ("github.com", "o", "r", "https://api.github.com"),
+    "ssh://git@github.com:22/o/r.git": ("github.com", "o", "r", "https://api.github.com"),
+    "ssh://git@ssh.github.com:443/o/r.git": ("github.com", "o", "r", "https://api.github.com"),
+    "git@work:o/r.git": ("github.com", "o", "r", "https://api.github.com"),
+    "https://ghe.corp/o/r": ("ghe.corp", "o", "r", "https://ghe.corp/api/v3"),
+    "git@GHE.corp:o/r": ("ghe.corp", "o", "r", "https://ghe.corp/api/v3"),
+    "https://acme.ghe.com/o/r": ("acme.ghe.com", "o", "r", "https://api.acme.ghe.com"),
+}
+
+
+@pytest.mark.parametrize("url", REMOTES)
+def test_a_remote_names_host_owner_and_repository(url: str) -> None:
+    found = parse_remote(url, resolve={"work": "github.com"}.get if url.startswith("git@work") else lambda host: host)  # type: ignore[arg-type]
+    assert found is not None
+    assert (found.host, found.owner, found.repository, found.api) == REMOTES[url]
+
+
+@pytest.mark.parametrize(
+    "url", ["/srv/r.git", "file:///srv/o/r.git", "../r.git", "C:\\r.git", "https://github.com/o", ""]
+)
+def test_a_path_is_no_remote_of_a_forge(url: str) -> None:
+    assert parse_remote(url) is None
+
+
+CLOUD = Address(host="github.com", owner="o", repository="r")
+SERVER = Address(host="ghe.corp", owner="o", repository="r", password="from-url")
+
+
+@pytest.mark.parametrize(
+    ("address", "env", "answers", "expected"),
+    [
+        (CLOUD, {"GH_TOKEN": "a", "GITHUB_TOKEN": "b"}, {}, ("a", "$GH_TOKEN")),
+        (CLOUD, {"GITHUB_TOKEN": "b", "GH_ENTERPRISE_TOKEN": "c"}, {}, ("b", "$GITHUB_TOKEN")),
+        (SERVER, {"GH_TOKEN": "a", "GITHUB_ENTERPRISE_TOKEN": "d"}, {}, ("d", "$GITHUB_ENTERPRISE_TOKEN")),
+        (CLOUD, {}, {"gh": "e\n", "git": "password=f\n"}, ("e", "gh auth token")),
+        (SERVER, {"GH_TOKEN": "a"}, {"git": "password=f\n"}, ("from-url", "the remote's URL")),
+        (CLOUD, {}, {"git": "username=u\npassword=f\n"}, ("f", "git credential")),
+    ],
+)
+def test_tokens_are_found_in_the_order_of_gh(
+    address: Address, env: dict[str, str], answers: dict[str, str], expected: tuple[str, str]
+) -> None:
+    token = find_token(address, env, lambda argv, _: answers.get(argv[0], ""))
+    assert token is not None
+    assert (token.value, token.source) == expected
+
+
+def test_without_any_source_there_is_no_token() -> None:
+    assert find_token(CLOUD, {}, lambda *_: "") is None
+
+
+@pytest.mark.parametrize(
+    ("files", "prefixes", "own", "expected"),
+    [
+        ({}, ("a",), 0, []),
+        ({200: ("a/x/f",), 175: ("a/x/g",)}, ("a/x/",), 175, [200]),
+        ({200: ("a/x/f",), 175: ("a/x/g",)}, ("a/x/",), 0, [175, 200]),
+        ({200: ("a/x/f",)}, ("a/x-other/",), 0, []),
+        ({200: ("z", "a/x/f")}, ("a/x/f",), 0, [200]),
+    ],
+    ids=["none", "O8 own excluded", "O10 own listed", "O11 no match", "not only the first file"],
+)
+def test_open_pull_requests_that_change_the_same_paths(
+    files: dict[int, tuple[str, ...]], prefixes: tuple[str, ...], own: int, expected: list[int]
+) -> None:
+    assert open_conflicts(files, prefixes, own=own) == expected
