@@ -35,6 +35,10 @@ NEVER = frozenset(
 #: Variables that git and runplan obey. They are set here and never passed on.
 _RESERVED = ("GIT_", "RUNPLAN_")
 
+#: Tokens of GitHub, and where its programs find more; sent with runs that land by pull request.
+FORGE_TOKENS = ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+FORGE = (*FORGE_TOKENS, "GH_CONFIG_DIR", "GITHUB_API_URL")
+
 #: runplan itself fetches and pushes with these; agents get none of them.
 PUSHING = frozenset(
     (
@@ -107,9 +111,11 @@ def task_environment(*, dispatch: str, role: Role, plan: str, phase: str, run: s
 # --- the caller's environment, sent to the daemon ---------------------------------------------------------
 
 
-def for_a_run(caller: Mapping[str, str], agents: AgentsSettings, *, checks: Sequence[str] = ()) -> dict[str, str]:
+def for_a_run(
+    caller: Mapping[str, str], agents: AgentsSettings, *, forge: bool = False, checks: Sequence[str] = ()
+) -> dict[str, str]:
     """The variables sent with `start`. The daemon keeps them in memory for the run."""
-    names = ALLOWED.union(checks, *(_names(agents, name, caller) for name in _used(agents)))
+    names = ALLOWED.union(checks, FORGE if forge else (), *(_names(agents, name, caller) for name in _used(agents)))
     return _sent(caller, names, (*ALLOWED_PREFIXES, "RUNPLAN_"))
 
 
@@ -119,12 +125,12 @@ def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
 
 
 def needed_by_a_run(
-    sent: Mapping[str, str], agents: AgentsSettings, *, pushes: bool, checks: Sequence[str] = ()
+    sent: Mapping[str, str], agents: AgentsSettings, *, pushes: bool, forge: bool = False, checks: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The names without which the run cannot continue: its agents' keys, and the SSH agent to push."""
+    """The names without which the run cannot continue: its agents' keys, the SSH agent to push, the forge's token."""
     tables = [agents.agent(name) for name in _used(agents)]
     keys = {key for table in tables for key in (*table.env, *agent_of(table.kind).keys_for(table.model))}
-    wanted = {*checks, *keys, *(("SSH_AUTH_SOCK",) if pushes else ())}
+    wanted = {*checks, *keys, *(("SSH_AUTH_SOCK",) if pushes else ()), *(FORGE_TOKENS if forge else ())}
     return tuple(sorted(name for name in wanted if sent.get(name)))
 
 

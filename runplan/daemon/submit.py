@@ -17,6 +17,7 @@ from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING, ENVIRONMENT
 from runplan.engine.preflight import living_owner
 from runplan.errors import Unreachable
+from runplan.landing import modes
 from runplan.run.events import recorded_as
 from runplan.run.rows import UNFINISHED
 from runplan.settings.places import state_directory
@@ -97,7 +98,12 @@ def _with_environment(client: Client, at: RepositoryContext, command: Command) -
     if command.verb not in BEGINNING:
         return command
     name = os.urandom(8).hex()
-    env = for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env)
+    env = for_a_run(
+        at.env,
+        at.settings.agents,
+        forge=modes.concludes(at.settings.run.landing),
+        checks=at.settings.tests.env,
+    )
     client.call(Environment(**_where(at), name=name, env=env), Done)
     return replace(command, arguments={**command.arguments, ENVIRONMENT: name})
 

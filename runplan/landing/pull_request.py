@@ -9,6 +9,7 @@ read from the forge each time, so a restart changes nothing.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -29,13 +30,13 @@ from runplan.landing.lander import (
     find,
 )
 from runplan.names import parked_under
+from runplan.plan.marks import Status
 from runplan.plan.model import parse
-from runplan.report import pull_request as texts
 from runplan.run.reasons import Reason
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from runplan.forge.model import Check, Forge, PullRequest
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
     from runplan.landing.direct import Direct
     from runplan.landing.lander import Conclusion, LandingAnswer, Progress
+    from runplan.plan.model import Plan
     from runplan.settings.schema import PullRequestSettings
 
 MAX_UPDATES = 5  #: how often the target is merged into the branch because it moved
@@ -176,9 +178,9 @@ class PullRequestLander:
         if found is not None and found.is_merged and found.head != tip:
             found = None  # phases have landed on the branch since then
         before = found.body if found else ""
-        body = texts.body(before, plan, report=self._plan.report, fixes=self._plan.issues)
+        body = body_of(before, plan, report=self._plan.report, fixes=self._plan.issues)
         if found is None:
-            return forge.create(branch=branch, base=base, title=texts.title(self._plan.slug, plan), body=body)
+            return forge.create(branch=branch, base=base, title=title_of(self._plan.slug, plan), body=body)
         if found.is_open and body != before:
             forge.edit(found.number, body=body)
         return found
@@ -283,3 +285,29 @@ def next_step(pull: PullRequest, checks: tuple[Check, ...] | None, progress: Pro
     if pull.auto_merge:
         return Waiting(kind="merge", why=f"GitHub merges {name} when its rules are met")
     return None
+
+
+# --- title and description --------------------------------------------------------------------------------
+
+BEGIN, END = "<!-- runplan:progress -->", "<!-- /runplan:progress -->"
+_BLOCK = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
+LONGEST_TITLE = 120
+
+
+def title_of(slug: str, plan: Plan) -> str:
+    return f"[{slug}] {plan.title}"[:LONGEST_TITLE]
+
+
+def body_of(before: str, plan: Plan, *, report: str, fixes: Sequence[int]) -> str:
+    """The description with the progress of the plan; text outside of the marked block stays as it is."""
+    block = f"{BEGIN}\n{_progress(plan, report)}\n{END}"
+    if _BLOCK.search(before):
+        return _BLOCK.sub(lambda _: block, before, count=1)
+    closing = "".join(f"\n\nFixes #{number}" for number in fixes)
+    return f"{before.rstrip()}\n\n{block}{closing}".lstrip()
+
+
+def _progress(plan: Plan, report: str) -> str:
+    rows = (f"- [{'x' if phase.status is Status.DONE else ' '}] {phase.id} {phase.title}" for phase in plan.phases)
+    done = sum(phase.status is Status.DONE for phase in plan.phases)
+    return "\n".join([f"**{done} of {len(plan.phases)} phases** of `{plan.path}` · report: `{report}`", "", *rows])

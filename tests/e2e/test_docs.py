@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -15,6 +16,7 @@ from tests.support import documents
 from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
 from tests.support.daemons import a_manager
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, rows, verbs_named
+from tests.support.github.server import on_github
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,7 +135,8 @@ def expected_code(line: str) -> int:
 def test_a_changing_command_ends_as_expected(tmp_path: Path, line: str) -> None:
     project = PROJECTS[verb_of(line)](tmp_path)
     try:
-        code, printed = play(project, line)
+        with on_github(project, tmp_path) if line.endswith(" pr") else contextlib.nullcontext():
+            code, printed = play(project, line)
     finally:
         end_processes_of(project.home)
     assert code == expected_code(line), printed

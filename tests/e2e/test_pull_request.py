@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.cli import a_project, fix, set_up, work
-from tests.support.github.hub import Hub
-from tests.support.github.server import Fault, StandIn
+from tests.support.github.server import Fault, on_github
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.support.cli import Project, Ran
+    from tests.support.github.hub import Hub
+    from tests.support.github.server import StandIn
 
-SETTINGS = {"RUNPLAN_PULL_REQUEST_POLL": "1s", "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "1s"}
 BRANCH = "runplan/x/pr"
 
 
@@ -28,16 +27,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def server(project: Project, tmp_path: Path) -> Iterator[StandIn]:
-    """A GitHub with the project's main, on which every push starts a check that passes."""
-    bare = tmp_path / "app.git"
-    project.repo.git("clone", "-q", "--bare", str(project.path), str(bare))
-    subprocess.run(["git", "--git-dir", str(bare), "config", "http.receivepack", "true"], check=True)
-    hub = Hub(bare)
-    hub.on_push = lambda branch, sha: hub.check(sha) if branch == BRANCH else None
-    with StandIn(hub) as running:
-        project.repo.git("remote", "add", "origin", running.remote)
-        project.repo.git("fetch", "-q", "origin")
-        project.extra |= {"GITHUB_API_URL": running.api, "GH_ENTERPRISE_TOKEN": "t0ken", **SETTINGS}
+    with on_github(project, tmp_path) as running:
         yield running
 
 

@@ -53,7 +53,7 @@ def sources() -> list[Path]:
 
 
 #: The fields that have the kind of a wait.
-WAITS = {"Decision": "waiting", "Paused": "kind", "WaitRow": "kind"}
+WAITS = {"Decision": "waiting", "Paused": "kind", "WaitRow": "kind", "Waiting": "kind"}
 
 
 def waited_for(module: ast.Module) -> Iterator[str]:

@@ -26,7 +26,11 @@ def run_settings(**run: Any) -> RunSettings:
 
 @pytest.mark.parametrize(
     ("mode", "ref", "uses_remote"),
-    [("cherry-pick", "refs/heads/trunk", False), ("direct", "refs/remotes/up/trunk", True)],
+    [
+        ("cherry-pick", "refs/heads/trunk", False),
+        ("direct", "refs/remotes/up/trunk", True),
+        ("pr", "refs/remotes/up/trunk", True),
+    ],
 )
 def test_the_mode_decides_which_ref_shows_the_target(mode: str, ref: str, uses_remote: bool) -> None:
     run = run_settings(landing=mode, target="trunk", remote="up")
@@ -38,8 +42,8 @@ def test_the_mode_decides_which_ref_shows_the_target(mode: str, ref: str, uses_r
     [
         ("cherry-pick", True, ""),
         ("direct", False, ""),
-        ("direct", True, "protected: main does not accept pushes (run.main_protected); land by cherry-pick and push"),
-        ("pr", False, "landing by pr is not in this version of runplan; use cherry-pick or direct"),
+        ("direct", True, "protected: main does not accept pushes (run.main_protected); land by pr"),
+        ("pr", True, ""),
     ],
 )
 def test_an_unusable_landing_mode_is_refused_before_any_work(mode: str, protected: bool, said: str) -> None:

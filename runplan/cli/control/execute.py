@@ -86,8 +86,9 @@ def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
     from runplan.agents.environment import for_a_run, needed_by_a_run
 
     agents, checks = at.settings.agents, at.settings.tests.env
-    sent = for_a_run(at.env, agents, checks=checks)
-    return needed_by_a_run(sent, agents, pushes=modes.uses_remote(started.landing), checks=checks)
+    pushes, forge = modes.uses_remote(started.landing), started.concludes
+    sent = for_a_run(at.env, agents, forge=forge, checks=checks)
+    return needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
 
 
 def _follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Exit:

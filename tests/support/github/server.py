@@ -8,6 +8,7 @@ import re
 import subprocess
 import threading
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +18,10 @@ from tests.support.github.hub import Answer, Hub, Issue, Pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from types import TracebackType
+
+    from tests.support.cli import Project
 
 Route = "Callable[[Request], tuple[int, Any]]"
 
@@ -512,3 +516,25 @@ class StandIn:
                 self.answers.append((method, described, status, answer))
                 return status, answer, {}
         return 404, {"message": "Not Found"}, {}
+
+
+@contextmanager
+def on_github(project: Project, place: Path) -> Iterator[StandIn]:
+    """A server with the project's main as its origin, on which every push of a plan starts a check that passes."""
+    bare = place / "app.git"
+    project.repo.git("clone", "-q", "--bare", str(project.path), str(bare))
+    hub = Hub(bare)
+    hub.git("config", "http.receivepack", "true")
+    hub.on_push = lambda branch, sha: hub.check(sha) if branch.endswith("/pr") else None
+    with StandIn(hub) as running:
+        if project.repo.git("remote") == "":
+            project.repo.git("remote", "add", "origin", running.remote)
+        project.repo.git("remote", "set-url", "origin", running.remote)
+        project.repo.git("fetch", "-q", "origin")
+        project.extra |= {
+            "GITHUB_API_URL": running.api,
+            "GH_ENTERPRISE_TOKEN": "t0ken",
+            "RUNPLAN_PULL_REQUEST_POLL": "1s",
+            "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "1s",
+        }
+        yield running
