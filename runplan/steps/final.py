@@ -38,7 +38,14 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return Paused(kind="parent", until=iso(until), words=words)
     is_finish = bool(context.lane) or (state.started is not None and state.started.mode == "finish")
-    if not is_finish or phase.candidate is None or phase.is_last or plan_base(phase, context) == phase.candidate.onto:
+    is_repair = phase.read.choice == "repair"  # the phases were verified together before
+    if (
+        not is_finish
+        or is_repair
+        or phase.candidate is None
+        or phase.is_last
+        or plan_base(phase, context) == phase.candidate.onto
+    ):
         return None
     return FinalVerificationDue(tree=phase.candidate.tree)
 
