@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -299,6 +300,8 @@ def _forked(work: Callable[[], None]) -> int:
         os.setsid()
         try:
             work()
+        except Exception:  # noqa: BLE001 - the child has no other way to report it
+            traceback.print_exc()
         finally:
             os._exit(0)
     return pid
@@ -405,8 +408,9 @@ class _User:
     def _throw_away(self, _number: int) -> None:
         for name in [one for one in self._saved if one in SHARED]:
             self._repo.git("checkout", "-q", "HEAD", "--", name, ok=False)
-            if (self._repo.path / name).read_text() != self._saved[name]:
-                del self._saved[name]
+            with suppress(FileNotFoundError):  # a landing is replacing it
+                if (self._repo.path / name).read_text() != self._saved[name]:
+                    del self._saved[name]
 
 
 def _settle(repo: Repo, place: Path, account: Account) -> None:
