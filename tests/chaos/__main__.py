@@ -1,4 +1,4 @@
-"""`make chaos`: the kill matrix and a soak of both runners, and landings alone; ends with a summary line."""
+"""`make chaos`: kill matrix and soak of both runners, random commands, landings alone; ends with a summary line."""
 
 # ruff: noqa: T201 - a command for people
 
@@ -13,7 +13,7 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
-from tests.chaos import landings, matrix, proofs, scenes, soak
+from tests.chaos import landings, matrix, overlap, proofs, scenes, soak
 from tests.chaos.runners import RUNNERS
 from tests.support.environment import own_environment
 
@@ -47,6 +47,8 @@ def _run(asked: argparse.Namespace) -> int:
                     _matrix(Path(place), asked, runner, way, tally)
             if asked.what in ("all", "soak"):
                 _soak(Path(place), asked, runner, tally)
+        if asked.what in ("all", "overlap"):
+            _overlaps(Path(place), asked, tally)
         if asked.what in ("all", "landing"):
             _landings(Path(place), asked, tally)
         if tally.wrong:  # what failed stays to be looked at
@@ -61,7 +63,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("all", "matrix", "soak", "landing"), default="all")
+    parser.add_argument("what", nargs="?", choices=("all", "matrix", "soak", "overlap", "landing"), default="all")
     parser.add_argument("--runner", choices=[runner.name for runner in RUNNERS], help="one of them only")
     parser.add_argument("--landing", choices=list(scenes.WAY_BY_NAME), default="", help="one way of landing only")
     parser.add_argument("--sample", type=int, default=0, metavar="K", help="cells of a matrix, spread evenly; 0: all")
@@ -69,6 +71,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the cells, run none")
     parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often a soak kills")
     parser.add_argument("--kills", type=int, default=60, help="how often landings are killed while a user works")
+    parser.add_argument("--overlaps", type=int, default=5, help="how often random commands are given to two plans")
     parser.add_argument("--step", type=int, default=4, help="landings are killed before every so manieth call")
     parser.add_argument("--first", type=int, default=1, help="and before this one first")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="of the sample and the soaks")
@@ -117,6 +120,16 @@ def _soak(place: Path, asked: argparse.Namespace, runner: str, tally: Tally) -> 
     account = soak.soak(place, kills=asked.soak, seed=asked.seed, runner=runner)
     print(f"soak: {account}, in {time.monotonic() - began:.0f} s", *account.wrong, sep="\n    ", flush=True)
     tally.add(len(account.wrong), account.lost, account.doubled)
+
+
+def _overlaps(place: Path, asked: argparse.Namespace, tally: Tally) -> None:
+    """Random commands, kills and stops, with agents that detect a second live dispatch of their phase."""
+    began, wrong = time.monotonic(), list[str]()
+    for seed in range(asked.seed, asked.seed + asked.overlaps):
+        (place / f"overlap-{seed}").mkdir()
+        wrong += [f"seed {seed}: {one}" for one in overlap.overlap(place / f"overlap-{seed}", seed=seed)]
+    print(f"overlap: {asked.overlaps} trials, in {time.monotonic() - began:.0f} s", *wrong, sep="\n    ", flush=True)
+    tally.add(len(wrong), 0, 0)
 
 
 def _landings(place: Path, asked: argparse.Namespace, tally: Tally) -> None:

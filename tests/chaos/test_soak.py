@@ -1,25 +1,27 @@
-"""A short soak of each runner: kills at random moments, and in the end what an undisturbed run gives.
+"""A short soak: kills at random moments, then the result of an undisturbed run; and random commands on two plans.
 
-A long one: `make chaos SOAK=200`.
+Long ones: `make chaos SOAK=200`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
+from tests.chaos.overlap import overlap
 from tests.chaos.soak import soak
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+SEED = 11
 
-@pytest.mark.parametrize(("runner", "kills", "seed"), [("foreground", 8, 11)])
-def test_plans_killed_at_random_moments_end_as_if_nothing_had_happened(
-    tmp_path: Path, runner: str, kills: int, seed: int
-) -> None:
-    account = soak(tmp_path, kills=kills, seed=seed, runner=runner)
-    assert not account.wrong, f"seed {seed}: " + "\n".join(account.wrong)
-    assert account.kills.total() == kills
+
+def test_plans_killed_at_random_moments_end_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    account = soak(tmp_path, kills=4, seed=SEED, runner="foreground")
+    assert not account.wrong, f"seed {SEED}: " + "\n".join(account.wrong)
+    assert account.kills.total() == 4
     assert (account.lost, account.doubled) == (0, 0)
+
+
+def test_a_phase_never_has_two_live_dispatches(tmp_path: Path) -> None:
+    assert overlap(tmp_path, seed=1) == []
