@@ -178,6 +178,8 @@ def _proof(event: e.Event) -> str:
             good = sum(1 for _, ok, _ in items if ok)
             head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
+        case e.FinalVerificationDue():
+            return "  final      all phases are verified together"
         case e.GuardFound(lines=lines):
             return "\n".join(f"  guard      {line}" for line in lines)
         case e.CandidateBuilt(tree=tree, onto=onto):
