@@ -18,7 +18,7 @@ verify)
     items=P
     read -r title <"$RUNPLAN_PROMPT"
     case "$title" in
-    *"phase all"*) items=$(sed -n 's/^- \\(phase-[0-9]*\\):.*/\\1/p' "$RUNPLAN_PROMPT") ;;
+    *"phase all"*) items=$(sed -n 's/^- \\([A-Za-z-]*[0-9][0-9]*\\):.*/\\1/p' "$RUNPLAN_PROMPT") ;;
     esac
     set -- $items
     printf '{"status":"done","summary":"seen","items":[' >"$RUNPLAN_RETURN"
