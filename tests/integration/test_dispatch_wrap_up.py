@@ -217,9 +217,13 @@ try:
 except KeyboardInterrupt:
     sys.exit(7)
 """
-    outcome = on.outcome(on.python(program, reader="codex", wall_s=1.5))
+    dispatch = on.python(program, reader="codex")
+    pid_in(on.path / "child")
+    on.dispatches.end([dispatch], grace_s=10)
+    outcome = on.dispatches.standing(dispatch)
 
-    assert (outcome.ending, outcome.code, outcome.leftovers) == (Ending.TIMEOUT, 7, 1)
+    assert isinstance(outcome, Outcome)
+    assert (outcome.ending, outcome.code, outcome.leftovers) == (Ending.ENDED, 7, 1)
     assert signals(on) == ["SIGTERM"]
     assert gone(pid_in(on.path / "child"))
 
