@@ -362,7 +362,7 @@ def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -
     assert "agent-missing: agents.fallback: no-such-program is not installed" in ran.err
     seen = project.runplan("doctor")
     assert seen.code == 2
-    assert "gone: no-such-program was not found" in seen.out
+    assert "FAIL  fallback    no-such-program is not installed or not on PATH" in seen.out
 
 
 def test_a_dollar_limit_for_an_agent_without_prices_is_refused(project: Project) -> None:

@@ -97,7 +97,7 @@ def test_a_new_agent_module_is_known_to_init_doctor_and_config(project: Project)
     assert "acme (acme 3.1.4)" in project.runplan("doctor", PATH=only).out
 
     limited = project.runplan("doctor", PATH=only, RUNPLAN_LIMITS_USD="1").out
-    assert "acme reports no costs" in limited
+    assert "acme reports no dollars" in limited
     unknown = project.runplan("config", RUNPLAN_AGENTS_VERIFIER="hal")
     assert "unknown agent 'hal'; known agents: acme, aider, claude, codex, command," in unknown.err
 
