@@ -137,7 +137,7 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
         found += _instructions(change, permit)
         if permit.allowed(change.path):
             continue
-        if _too_large(change):
+        if _too_large(change) and not change.added:
             detail = "over 1 MB, too large to check for weakened tests; permit it with Allows:"
             found.append(Tampering(TamperKind.TOO_LARGE, change.path, detail))
             continue
@@ -215,9 +215,13 @@ class _TestWork:
         self._before = {c.path: testcode.parse(c.before or "", c.path) for c in changes}
         self._after = {c.path: testcode.parse(c.after or "", c.path) for c in changes}
         self._names_before = frozenset[str]().union(*(source.names for source in self._before.values()))
-        self._names_now = frozenset[str]().union(*(source.names for source in self._after.values()))
-        collected = (source.names for path, source in self._after.items() if testfiles.is_collected(path))
-        self._collected_now = frozenset[str]().union(*collected)
+        collected = [case for path, one in self._after.items() if testfiles.is_collected(path) for case in one.cases]
+        self._collected_now = testcode.by_name(collected)
+        self._now = testcode.by_name(case for source in self._after.values() for case in source.cases)
+        every = (case for source in self._after.values() for case in source.cases)
+        self._renamed = Counter(_body(case) for case in every if case.name not in self._names_before)
+        self._helpers_before = _all_helpers(self._before.values())
+        self._helpers_now = _all_helpers(self._after.values())
         assertions = Counter[str]()
         for path, source in self._before.items():
             assertions.update(testcode.assertion_lines(source.plain))
@@ -230,17 +234,33 @@ class _TestWork:
         if path not in self._before:
             return
         before, after = self._before[path], self._after[path]
-        now = self._collected_now if testfiles.is_collected(path) else self._names_now
-        if gone := [case for case in before.cases if case.name not in now]:
+        now = self._collected_now if testfiles.is_collected(path) else self._now
+        if gone := [case for case in before.cases if case.name not in now and not self._is_renamed(case)]:
             names = _listed(sorted({case.name for case in gone}))
             yield Tampering(TamperKind.REMOVED_TEST, path, f"tests removed: {names}", gone[0].line)
-        elif change.deleted and not before.cases and testfiles.is_test(path):
-            yield Tampering(TamperKind.REMOVED_TEST, path, "the test file was removed")
-        elif not before.cases and testfiles.is_test(path) and _asserts_less(before, after):
-            yield Tampering(TamperKind.WEAKENED_TEST, path, "the file has fewer or weaker assertions")
-        for weaker in testcode.weaker_tests(before, after, self._lost_assertions):
-            yield Tampering(TamperKind.WEAKENED_TEST, path, f"{weaker.name} {weaker.why}", weaker.line)
+        if not before.cases and testfiles.is_test(path) and not path.endswith("__init__.py"):
+            yield from _nameless(change, before, after)
+        own = testcode.by_name(after.cases)
+        for name, was in testcode.by_name(before.cases).items():
+            case = own.get(name) or now.get(name)
+            if case and (why := self._weaker(was, case)):
+                yield Tampering(TamperKind.WEAKENED_TEST, path, f"{name} {why}", case.line)
         yield from self._new_skips(change)
+
+    def _is_renamed(self, case: testcode.TestCase) -> bool:
+        """Whether a new test has the same body."""
+        body = _body(case)
+        self._renamed[body] -= 1
+        return self._renamed[body] >= 0
+
+    def _weaker(self, was: testcode.TestCase, now: testcode.TestCase) -> str:
+        return testcode.weaker(
+            was,
+            now,
+            before=testcode.strength(was.body, self._helpers_before),
+            after=testcode.strength(now.body, self._helpers_now),
+            lost=self._lost_assertions,
+        )
 
     def _new_skips(self, change: FileChange) -> Iterator[Tampering]:
         for skip in testcode.skips(self._after[change.path]):
@@ -252,8 +272,20 @@ class _TestWork:
                 yield Tampering(TamperKind.NEW_SKIP, change.path, "a test is newly skipped or disarmed", skip.line)
 
 
-def _asserts_less(before: testcode.TestSource, after: testcode.TestSource) -> bool:
-    return testcode.strength(after.plain) < testcode.strength(before.plain)
+def _body(case: testcode.TestCase) -> str:
+    return "".join(case.body.split())
+
+
+def _all_helpers(sources: Iterable[testcode.TestSource]) -> dict[str, int]:
+    return {name: asserted for source in sources for name, asserted in testcode.helpers_of(source).items()}
+
+
+def _nameless(change: FileChange, before: testcode.TestSource, after: testcode.TestSource) -> Iterator[Tampering]:
+    """Findings about a test file in which no test has a name, such as a shell script."""
+    if change.deleted:
+        yield Tampering(TamperKind.REMOVED_TEST, change.path, "the test file was removed")
+    elif testcode.assertion_lines(before.plain).total() > testcode.assertion_lines(after.plain).total():
+        yield Tampering(TamperKind.WEAKENED_TEST, change.path, "the file has fewer assertions")
 
 
 def _settings(change: FileChange) -> Iterator[Tampering]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 # A comment or string that is not closed runs to its end, or each quote would be a search through all of the rest.
 _STRING = r"\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?"
@@ -27,24 +27,26 @@ _HASH_FILES = (".py", ".pyi", ".rb", ".sh", ".bats", ".exs", ".toml", ".yml", ".
 
 _ATTRIBUTES = r"(?:#\[[^\]]{0,300}\]\s*+){0,8}"
 _TABLE = r"(?:\((?:[^()]|\([^()]{0,200}\)){0,1500}+\))"  # of it.each
+_QUOTED = r"(?:\"([^\"\n]++)|'([^'\n]++)|`([^`\n]++))"
 _JS = r"\b[xf]?(?:it|test|specify|scenario)"
 _NAME = re.compile(
     r"^[ \t]*+(?:async\s++)?def\s++(test\w*)"  # Python
     r"|^class\s++(Test\w*+|\w++(?=\([^)\n]{0,200}TestCase))"
     r"|^[ \t]*+func\s++(?:\([^)\n]{0,200}\)\s*+)?((?:Test|Fuzz)\w*+)\("  # Go
-    rf"|{_JS}(?:\.\w{{1,40}}{_TABLE}?){{0,4}}\(\s*+[\"'`]([^\"'`\n]+)"  # JavaScript
-    r"|^[ \t]*+(?:it|test|specify|scenario)\s++[\"']([^\"'\n]+)"  # Ruby, Elixir
+    rf"|{_JS}(?:\.\w{{1,40}}{_TABLE}?){{0,4}}\(\s*+{_QUOTED}"  # JavaScript
+    rf"|^[ \t]*+(?:it|test|specify|scenario)\s++{_QUOTED}"  # Ruby, Elixir
     rf"|#\[(?:\w{{1,40}}::){{0,4}}test\b[^\]]{{0,300}}\]\s*+{_ATTRIBUTES}(?:pub\s++)?(?:async\s++)?fn\s++(\w+)"  # Rust
-    r"|#\[cfg\(test\)\]\s*+(?:pub\s++)?mod\s++(\w+)"
+    r"|#\[cfg\((?:test|all\(test\b[^\]\n]{0,200})\)\]\s*+(?:pub\s++)?mod\s++(\w+)"
     r"|@(?:Parameterized)?Test\b(?:(?!@Test)[^{;]){0,300}?\b(?:void|fun)\s++(`[^`\n]{1,300}`|\w+)"  # Java, Kotlin
-    r"|^[ \t]*+@test\s++[\"']([^\"'\n]+)",  # bats
+    rf"|^[ \t]*+@test\s++{_QUOTED}",  # bats
     re.MULTILINE,
 )
-_MOST_HELPERS = 200
+_LONGEST_HELPER = 20_000
+_CALLED = re.compile(r"\b(\w+)\(")
 _FUNCTION = re.compile(r"\b(?:def|func|fn|function)\s++(?:\([^)\n]{0,200}\)\s*+)?(\w+)|\bconst (\w+) = (?:async )?\(")
 
 _ASSERTION = re.compile(
-    r"assert\w{0,60}!?[ (.]|expect\(|\.should\b|\bt\.(?:Error|Fatal|Fail)|require\.\w{1,60}\(|pytest\.raises"
+    r"assert\w{0,60}!?[ (.]|expect\(|\.should\b|\bt\.(?:Error|Fatal|Fail)|require\.\w{1,60}\(|pytest\.(?:raises|warns)"
     r"|EXPECT_\w{1,60}\(|ASSERT_\w{1,60}\("
 )
 _EMPTY_ASSERTION = re.compile(
@@ -55,7 +57,7 @@ _EMPTY_ASSERTION = re.compile(
 )
 #: Assertions of a definite value. `x == 1` says more than `x` or `x is not None`.
 _STRONG = re.compile(
-    r"(?<![=!<>])==|!=| is (?:None|True|False)\b|pytest\.raises|assert_(?:eq|ne)!"
+    r"(?<![=!<>])==|!=| is (?:None|True|False)\b|pytest\.(?:raises|warns)|assert_(?:eq|ne)!"
     r"|assert\w*Equals?\b|assert(?:Raises|In|Is)\w*|assert\.\w*(?:[eE]qual|[tT]hrows|[mM]atch|[rR]ejects)\w*"
     r"|require\.\w*(?:Equal|Error|Panics|Len|Contains)\w*|\.to(?!Be(?:Truthy|Defined|Falsy)\b)[A-Z]\w*\("
     r"|\.to\.(?:\w+\.){0,3}(?:equal|eql|include|throw|match)\b"
@@ -81,8 +83,12 @@ class TestCase(Struct):
     name: str
     line: int
     start: int  #: offset of its text in the file
-    head: str  #: decorators and attributes, to its name
-    text: str
+    head: str  #: its decorators and attributes, to its name
+    body: str
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.head) + len(self.body)
 
 
 def masked(text: str, path: str) -> str:
@@ -120,7 +126,7 @@ def _cases(text: str) -> list[TestCase]:
         start = max(end, text.rfind("\n\n", end, line_start) + 2 if "\n\n" in text[end:line_start] else end)
         end = _end(text, match.end(), border, _indent(text, text.rfind("\n", 0, match.end()) + 1))
         number = bisect_right(starts, match.end())
-        cases.append(TestCase(name, number, start, text[start : match.end()], text[start:end]))
+        cases.append(TestCase(name, number, start, text[start : match.end()], text[match.end() : end]))
     return cases
 
 
@@ -144,39 +150,23 @@ def _end(text: str, at: int, border: int, indent: int) -> int:
     return border
 
 
-def strength(text: str, helpers: re.Pattern[str] | None = None) -> int:
-    """How much a text asserts: one for each assertion, one more for a definite value, two for a call of a helper."""
+def strength(text: str, helpers: Mapping[str, int] | None = None) -> int:
+    """How much a text asserts: one for each assertion, one more for a definite value, and the strength of helpers."""
     found = max(0, len(_ASSERTION.findall(text)) - len(_EMPTY_ASSERTION.findall(text)))
     strong = len(_STRONG.findall(text)) if found else 0
-    return found + strong + 2 * len(helpers.findall(text) if helpers else ())
+    return found + strong + sum(helpers.get(name, 0) for name in _CALLED.findall(text)) if helpers else found + strong
 
 
-def _helpers(*texts: str) -> re.Pattern[str] | None:
-    """Calls of the functions in masked texts that assert something and are no tests."""
-    names: set[str] = set()
-    for text in texts:
-        found = list(_FUNCTION.finditer(text))
-        borders = [*(match.start() for match in found[1:]), len(text)]
-        bodies = ((match[1] or match[2], text[match.start() : end]) for match, end in zip(found, borders, strict=False))
-        names |= {name for name, body in bodies if not name.lower().startswith("test") and strength(body)}
-    words = "|".join(map(re.escape, sorted(names)[:_MOST_HELPERS]))
-    return re.compile(rf"\b(?:{words})\(") if words else None
-
-
-class Weaker(Struct, frozen=True):
-    name: str
-    line: int
-    why: str
-
-
-def weaker_tests(before: TestSource, after: TestSource, lost: Counter[str]) -> Iterator[Weaker]:
-    """The tests of one file that test less in the later text; `lost` are the assertions that are nowhere now."""
-    helpers = _helpers(before.plain, after.plain)
-    now = _by_name(after.cases)
-    for name, was in _by_name(before.cases).items():
-        case = now.get(name)
-        if case is not None and (why := _weaker(was, case, helpers, lost)):
-            yield Weaker(name, case.line, why)
+def helpers_of(source: TestSource) -> dict[str, int]:
+    """The functions that assert something and are no tests, with their strength."""
+    found: dict[str, int] = {}
+    for match in _FUNCTION.finditer(source.plain):
+        name = match[1] or match[2]
+        indent = _indent(source.plain, source.plain.rfind("\n", 0, match.start()) + 1)
+        end = _end(source.plain, match.end(), min(len(source.plain), match.end() + _LONGEST_HELPER), indent)
+        if name not in source.names and (asserted := strength(source.plain[match.end() : end])):
+            found[name] = asserted
+    return found
 
 
 def assertion_lines(text: str) -> Counter[str]:
@@ -184,43 +174,38 @@ def assertion_lines(text: str) -> Counter[str]:
     return Counter("".join(line.split()) for line in text.splitlines() if _ASSERTION.search(line))
 
 
-def _by_name(cases: list[TestCase]) -> dict[str, TestCase]:
+def by_name(cases: Iterable[TestCase]) -> dict[str, TestCase]:
     """The tests by name; two classes may have a test of the same name, and count as one."""
     found: dict[str, list[TestCase]] = {}
     for case in cases:
         found.setdefault(case.name, []).append(case)
     return {
-        name: TestCase(name, same[0].line, 0, "".join(case.head for case in same), "".join(case.text for case in same))
+        name: TestCase(name, same[0].line, 0, "".join(case.head for case in same), "".join(case.body for case in same))
         for name, same in found.items()
     }
 
 
-def _weaker(was: TestCase, now: TestCase, helpers: re.Pattern[str] | None, lost: Counter[str]) -> str:
-    before, after = strength(was.text, helpers), strength(now.text, helpers)
-    if before and not after and not _is_moved(was, now, lost):
+def weaker(was: TestCase, now: TestCase, *, before: int, after: int, lost: Counter[str]) -> str:
+    """Why a test tests less; "" when it does not. `before` and `after` are its strength, `lost` assertions are gone."""
+    gone = assertion_lines(was.body) - assertion_lines(now.body)
+    is_moved = bool(gone) and not gone & lost
+    if before and not after and not is_moved:
         return "asserts nothing any more"
-    if not before and len(_CALL.findall(was.text)) > 1 >= len(_CALL.findall(now.text)):
+    if not before and _CALLED.search(was.body) and not _CALLED.search(now.body):
         return "is empty"
-    if after < before and not _is_moved(was, now, lost):
+    if after < before and not is_moved:
         return "has fewer or weaker assertions"
-    if _is_wider(was.text, now.text):
+    if _is_wider(was.body, now.body):
         return "has a wider tolerance"
     if _rows(now) < _rows(was):
         return "has fewer cases"
     return ""
 
 
-_CALL = re.compile(r"\w\(")
-
-
 def _rows(case: TestCase) -> int:
-    return (case.head.count(",") if _PARAMETERS.search(case.head) else 0) + len(_ROW.findall(case.text))
-
-
-def _is_moved(was: TestCase, now: TestCase, lost: Counter[str]) -> bool:
-    """Whether every assertion that the test lost is in another place now."""
-    gone = assertion_lines(was.text) - assertion_lines(now.text)
-    return bool(gone) and not gone & lost
+    parameters = _PARAMETERS.search(case.head)
+    table = re.sub(_STRING, "", case.head[parameters.start() :]) if parameters else ""
+    return table.count(",") + len(_ROW.findall(case.body))
 
 
 def _is_wider(was: str, now: str) -> bool:
@@ -242,7 +227,7 @@ def _values(pattern: re.Pattern[str], text: str) -> list[float]:
 
 #: Words that keep the next test from running or from failing.
 _OF_NEXT = re.compile(
-    r"\bpytest\.mark\.(?:skip|skipif|xfail)\b|@(?:unittest\.)?(?:skip|skipIf|skipUnless|expectedFailure)\b"
+    r"\bpytest\.mark\.(?:skip|xfail|skipif(?:\(True)?)\b|@(?:unittest\.)?(?:skip|skipIf|skipUnless|expectedFailure)\b"
     r"|#\[ignore\b|#\[should_panic|#\[cfg\((?:any\(\)|FALSE)|@(?:Ignore|Disabled)\b"
     r"|(?<![\w.])(?:it|test|specify)\.(?:skip|todo|fixme|fails|failing|skipIf|runIf)\b|(?<![\w.])x(?:it|test|specify)\("
     r"|\bskip:\s?(?:true|[\"'])"
@@ -270,16 +255,15 @@ _BUILD = re.compile(r"^//(?:go:build| \+build)\b.*", re.MULTILINE)
 
 class Skip(Struct, frozen=True):
     line: int
-    key: str  #: the line, and the test if it concerns one
+    key: str  #: the words, with the test or the line that they are in
     tests: frozenset[str]  #: the tests that it concerns; empty when unknown
 
 
 def skips(source: TestSource) -> Iterator[Skip]:
     """The places of a file that keep tests from running."""
     text, plain, cases = source.text, source.plain, source.cases
-    ends = [case.start + len(case.text) for case in cases]
+    ends = [case.end for case in cases]
     starts = _line_starts(text)
-    everything = source.names
 
     def following(at: int) -> TestCase | None:
         return next(iter(cases[(place := bisect_right(ends, at)) : place + 1]), None)
@@ -288,24 +272,22 @@ def skips(source: TestSource) -> Iterator[Skip]:
         case = following(at)
         return case if case and case.start <= at else None
 
-    def skip(at: int, tests: frozenset[str]) -> Skip:
-        line = bisect_right(starts, at)
+    def skip(found: re.Match[str], case: TestCase | None, *, is_wide: bool = False) -> Skip:
+        line = bisect_right(starts, found.start())
+        if case is not None:
+            return Skip(line, f"{found[0].strip()} {case.name}", frozenset((case.name,)))
         words = text[starts[line - 1] : starts[line] if line < len(starts) else None].split()
-        return Skip(line, " ".join((*words, *(tests if len(tests) == 1 else ()))), tests)
+        return Skip(line, " ".join(words), source.names if is_wide else frozenset())
 
     for found in _OF_NEXT.finditer(plain):
-        yield skip(found.start(), _names(following(found.start())))
+        yield skip(found, following(found.start()))
     for found in _WITHIN.finditer(plain):
-        yield skip(found.start(), _names(around(found.start())))
+        yield skip(found, around(found.start()))
     for found in (*_OF_FILE.finditer(plain), *_BUILD.finditer(text)):
-        yield skip(found.start(), everything)
+        yield skip(found, None, is_wide=True)
     asserting = [found.start() for found in _ASSERTION.finditer(plain)]
     for found in _RETURN.finditer(plain):
         case = around(found.start())
-        following_assertion = next(iter(asserting[(at := bisect_right(asserting, found.start())) : at + 1]), len(plain))
-        if case and following_assertion < case.start + len(case.text):
-            yield skip(found.start(), _names(case))
-
-
-def _names(case: TestCase | None) -> frozenset[str]:
-    return frozenset((case.name,)) if case else frozenset()
+        at = bisect_right(asserting, found.start())
+        if case and at < len(asserting) and asserting[at] < case.end:  # it returns before an assertion
+            yield skip(found, case)

@@ -67,7 +67,8 @@ _LIST = re.compile(
     re.MULTILINE,
 )
 _EXCLUSION = re.compile(
-    r"--deselect\b|--ignore(?:-glob)?[= ]|(?<!\w)-k\s++\\?[\"']?not\b|--exclude[= ]|-skip[= ]|--no-cov\b"
+    r"--deselect\b|--ignore(?:-glob)?[= ]|(?<!\w)-k\s++\\?[\"']?not\b|\s-skip[= ]|--no-cov\b"
+    r"|\b(?:cargo|vitest)\b[^\n\"]{0,200}?--exclude\b"
 )
 _SECTION = re.compile(r"^\[{1,2}([^\]\n]{1,200})\]", re.MULTILINE)
 _CHECKS = re.compile(r"ruff|flake8|mypy|pylint|coverage|pytest|isort|bandit|pyright|report|run|tarpaulin|lint")
@@ -79,7 +80,7 @@ class Lowered(Struct, frozen=True):
 
 
 def is_test(path: str) -> bool:
-    return is_collected(path) or path.endswith("conftest.py") or _TEST_FOLDER.search(path) is not None
+    return covers(_COLLECTED, path) or path.endswith("conftest.py") or _TEST_FOLDER.search(path) is not None
 
 
 def is_collected(path: str) -> bool:
