@@ -173,6 +173,7 @@ def _usage(work: Work | None, seen: Seen) -> dict[str, Any]:
         "version": work.version if work else None,
         "dispatched": work.dispatched if work else None,
         "output": _iso(output) if output else None,
+        "gates": list(work.gates) if work else [],
         "retries": work.retries if work else None,
         "tokens": work.tokens if work else None,
         "usd": round(work.usd, 4) if work else None,
@@ -202,7 +203,7 @@ def _answer(run: RunRow, work: Work | None, seen: Seen, now: datetime) -> dict[s
 
     doing = Doing(
         phase=run.phase,
-        step=run.step,
+        step=f"{run.step} {', '.join(work.gates)}" if work and work.gates and work.step == run.step else run.step,
         since=parse_iso(run.since),
         began=parse_iso(work.began) if work and work.began and work.role == run.step else None,
         suspended=seen.owner.partition(":")[0] if seen.stopped else "",

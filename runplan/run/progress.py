@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from msgspec import Struct
@@ -42,6 +43,7 @@ class Step(Struct, frozen=True):
     kind: str | None = None
     until: str | None = None
     words: str | None = None
+    gates: str | None = None  #: a JSON list
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -52,6 +54,7 @@ class Work(Struct, frozen=True, kw_only=True):
     version: str | None = None
     dispatched: str | None = None
     step: str | None = None  #: its role
+    gates: tuple[str, ...] = ()  #: names of the checks that it runs
     retries: int = 0  #: fix cycles, hand-overs and repeated dispatches of the phase
     tokens: int = 0  #: sent and received, by agents that have ended
     usd: float = 0.0
@@ -73,7 +76,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     def at_rest(self) -> Work:
         """The same without a running process."""
-        return replace(self, dispatch=None, agent=None, version=None, dispatched=None, step=None)
+        return replace(self, dispatch=None, agent=None, version=None, dispatched=None, step=None, gates=())
 
     def after(self, step: Step) -> Work:
         work = replace(self, since=step.at, waiting_for=None, about=None, wake=None)
@@ -104,6 +107,7 @@ def _started(work: Work, step: Step) -> Work:
         version=step.version or None,
         dispatched=step.at,
         step=step.role,
+        gates=tuple(json.loads(step.gates)) if step.gates else (),
         retries=work.retries + is_retry,
         began=work.began if work.tasks and work.tasks[-1] == task else step.at,
         tasks=(*work.tasks, task),

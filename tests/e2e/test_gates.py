@@ -56,6 +56,8 @@ def test_gates_that_say_so_run_at_the_same_time_and_all_have_to_pass(project: Pr
     project.agent(work() + fix('write = "good.txt"\ntext = "x\\n"', 'commit = "Tidy"'))
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
+    assert "  gate       lint, types …" in ran.err
+    assert "  gate       lint failed: exit code 1" in ran.err
     answers = [(gate["name"], gate["answer"]) for gate in gates(project)]
     assert answers[:3] == [("tests", "passed"), ("lint", "failed"), ("types", "passed")]
     assert answers[-2:] == [("lint", "passed"), ("types", "passed")]

@@ -113,6 +113,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "version": None,
         "dispatched": None,
         "output": None,
+        "gates": [],
         "retries": 0,
         "tokens": 0,
         "usd": 0.0,

@@ -48,8 +48,10 @@ def test_a_request_holds_until_it_is_withdrawn_and_a_stop_for_ever() -> None:
 
 
 def test_a_command_of_the_project_has_no_agent() -> None:
-    work = work_of([READ, began("r.1", "gate", agent="")])
-    assert (work.dispatch, work.agent) == ("r.1", None)
+    gate = replace(began("r.1", "gate", agent=""), gates='["lint", "types"]')
+    work = work_of([READ, gate])
+    assert (work.dispatch, work.agent, work.gates) == ("r.1", None, ("lint", "types"))
+    assert work_of([READ, gate, ended("r.1")]).gates == ()
 
 
 def test_usage_is_summed_over_all_phases() -> None:

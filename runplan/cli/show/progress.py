@@ -151,10 +151,11 @@ def sentence(event: e.Event) -> str:
         case e.Leased(branch=branch, parked=parked):
             kept = f"; the earlier attempt is kept at {parked}" if parked else ""
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{kept}"
-        case e.DispatchStarted(role=role, agent=agent, despite=despite, again=again):
+        case e.DispatchStarted(role=role, agent=agent, despite=despite, again=again, gates=gates):
             notes = f" (started despite its {despite})" if despite else ""
             notes += f" (tried once more: {again})" if again else ""
-            return f"  {role:<10} {agent or 'runs'} …{notes}"
+            named = "" if gates == (e.TESTS,) else ", ".join(gates)
+            return f"  {role:<10} {agent or named or 'runs'} …{notes}"
         case e.DispatchEnded(ending="lost", role=role):
             return f"  {role:<10} vanished without a trace"
         case e.Paused(until=until):
@@ -168,12 +169,16 @@ def sentence(event: e.Event) -> str:
             return _proof(event) or _ending(event)
 
 
+def _named(gate: str) -> str:
+    return "" if gate == e.TESTS else f"{gate} "
+
+
 def _proof(event: e.Event) -> str:
     match event:
-        case e.BaselineKnown():
-            return "  baseline   known"
-        case e.GateJudged(answer=answer, line=line):
-            return f"  gate       {line}" if answer == "skipped" else f"  gate       {answer}: {line}"
+        case e.BaselineKnown(name=name):
+            return f"  baseline   {_named(name)}known"
+        case e.GateJudged(answer=answer, line=line, name=name):
+            return f"  gate       {line}" if answer == "skipped" else f"  gate       {_named(name)}{answer}: {line}"
         case e.VerdictGiven(passed=passed, items=items):
             good = sum(1 for _, ok, _ in items if ok)
             head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
