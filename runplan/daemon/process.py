@@ -83,7 +83,6 @@ class DaemonProcess:
         self._user = load_user(env)
         self._valid: dict[Path, Settings] = {}  #: by the root of a repository, the last valid ones
         self._observer = Observer(log, self._notifier())
-        self._reloading = threading.Lock()
         self._lock = threading.Lock()
         self._workers: dict[Path, DaemonWorker] = {}  #: by the directory of the journal
         daemon = self._user.daemon
@@ -213,7 +212,9 @@ class DaemonProcess:
         except SettingsError as error:
             if root not in self._valid:
                 raise
-            self._log.error("settings", repository=str(root), words=f"{error}; using the last valid settings")
+            self._log.error(
+                "repository-settings", repository=str(root), words=f"{error}; using the last valid settings"
+            )
         return self._valid[root]
 
     # --- requests; in the threads of connections ------------------------------------------------------------
@@ -221,7 +222,6 @@ class DaemonProcess:
     def _answer(self, request: AnyRequest) -> Struct:
         if isinstance(request, protocol.Ping):
             return self._hello()
-        self._reload(anew=False)
         self._tasks.put(lambda: None)  # the main thread checks the clock
         match request:
             case protocol.Metrics():
@@ -332,10 +332,9 @@ class DaemonProcess:
     def _reload(self, *, anew: bool) -> None:
         """Apply changed settings of the user; `anew`: also check every repository."""
         stamp = _file_stamp(user_file(self._env))
-        with self._reloading:
-            if stamp != self._user_stamp:
-                self._user_stamp = stamp
-                self._apply_settings()
+        if stamp != self._user_stamp:
+            self._user_stamp = stamp
+            self._apply_settings()
         if anew:
             self._recall()
 

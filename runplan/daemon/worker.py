@@ -223,6 +223,8 @@ class DaemonWorker(RepositoryWorker):
         return found
 
     def _stored_answers(self, numbers: Sequence[int]) -> list[Answer | None]:
+        if not numbers:  # the caller only wakes the worker, whose repository may be away
+            return []
         with contextlib.closing(Store(self.state, writable=False)) as store:
             return [Commands(store).answer(number) for number in numbers]
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.client import Client
-from runplan.daemon.protocol import DaemonStatus, Status
 from tests.support.cli import SETTINGS, Meanwhile, Project, a_project, copied, steps, until, work
 from tests.support.daemons import (
     daemon_of,
@@ -19,7 +17,6 @@ from tests.support.daemons import (
     none_left,
     schedules,
     several_plans,
-    socket_of,
     states,
     until_runs_are,
     user_settings,
@@ -30,12 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.cli import Meanwhile, Project
-
-
-def asked(project: Project) -> DaemonStatus:
-    """The status of the daemon; with every request it checks the files."""
-    with Client(socket_of(project)) as client:
-        return client.call(Status(), DaemonStatus)
 
 
 def hang_up(project: Project) -> None:
@@ -66,6 +57,8 @@ def test_a_new_notify_command_takes_effect_without_a_restart(project: Project, t
     printed = tmp_path / "printed"
     project.runplan("start", "X", "1", "auto", "--wait")
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{printed}"\n')
+    hang_up(project)
+    until(lambda: log_of(project, "settings-changed"))
     assert project.runplan("start", "X", "2", "auto", "--wait").code == 0
     until(lambda: printed.exists() and printed.read_text() == "done plans/X.md\n")
 
@@ -81,8 +74,7 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
     user_settings(project, f"{good}[daemon]\nmax_parallel = = 2\n")
     file = project.home / ".config/runplan/runplan.toml"
     for _ in range(3):
-        asked(project)
-    hang_up(project)
+        hang_up(project)
     until(lambda: printed.exists() and printed.read_text().endswith("\n"))
     error = f"{file}: invalid TOML: Invalid value (at line 4, column 16)"
     assert printed.read_text() == f"settings: {error}; the previous settings hold until this is fixed.\n"
@@ -91,7 +83,7 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
     seen = project.runplan("status")
     assert (seen.code, f"{file}: invalid TOML" in seen.err) == (0, True)
     user_settings(project, good)
-    asked(project)
+    hang_up(project)
     until(lambda: len(log_of(project, "settings-changed")) == 1)
     assert daemon_of(project) == daemon
 
@@ -118,7 +110,6 @@ def test_the_daemon_opens_a_repository_when_its_settings_are_fixed(project: Proj
     daemon = project.popen("daemon")
     until(lambda: daemon_of(project) == daemon.pid and log_of(project, "closed"))
     project.repo.git("checkout", "-q", "--", "runplan.toml")
-    asked(project)
     assert project.runplan("approve", "X").code == 0
     until_runs_are(project, "done")
     daemon.kill()
@@ -148,7 +139,7 @@ def test_environment_settings_hold_for_their_own_run_only(project: Project, mean
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
     until_runs_are(project, "done", plan=third)
-    assert sent(project) == 2 * ["implement:other", "verify:robot"]
+    assert sent(project) == [*2 * ["implement:other", "verify:robot"], "verify:robot"]  # the last one: all phases
     assert sent(project, third) == ["implement:robot", "verify:robot"]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.cli.show import progress
+from runplan.daemon.client import wake
 from runplan.engine import context as contexts
 from runplan.engine.preflight import (
     NothingToDo,
@@ -89,7 +90,10 @@ def _already_running(at: RepositoryContext, plan_word: str, words: Sequence[str]
         return ""
     if any(one.plan == plan for one in Commands(store).queued()):
         return ""
-    return describe_running(plan, row.id) if store.is_daemons(plan) else describe_owner(plan, owner)
+    if not store.is_daemons(plan):
+        return describe_owner(plan, owner)
+    wake(at.env)  # the repository may have been away
+    return describe_running(plan, row.id)
 
 
 def describe_running(plan: str, run: str) -> str:
