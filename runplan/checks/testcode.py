@@ -160,11 +160,12 @@ def strength(text: str, helpers: Mapping[str, int] | None = None) -> int:
 def helpers_of(source: TestSource) -> dict[str, int]:
     """The functions that assert something and are no tests, with their strength."""
     found: dict[str, int] = {}
+    tests = source.names
     for match in _FUNCTION.finditer(source.plain):
         name = match[1] or match[2]
         indent = _indent(source.plain, source.plain.rfind("\n", 0, match.start()) + 1)
         end = _end(source.plain, match.end(), min(len(source.plain), match.end() + _LONGEST_HELPER), indent)
-        if name not in source.names and (asserted := strength(source.plain[match.end() : end])):
+        if name not in tests and (asserted := strength(source.plain[match.end() : end])):
             found[name] = asserted
     return found
 
