@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.body import unbulleted
 from runplan.plan.ids import key
 
 if TYPE_CHECKING:
@@ -265,27 +264,21 @@ def _plain(text: str, known: Mapping[str, str]) -> str:
 
 
 def _paragraphs(body: Body) -> Iterator[tuple[int, str]]:
-    """The paragraphs and list items of the Dependencies, with the line each begins on."""
+    """The paragraphs and list entries of the Dependencies, with the line each begins on."""
     texts = body.lines.texts
-    parts = [part.direct for title in ("dependenc", "depends") for part in body.named(title)][:1]
-    if not parts and "dependencies" in body.labels:
-        index, value = body.labels["dependencies"]
-        if value:
-            yield index, value
-        first = index + 1 if value or texts[index + 1 : index + 2] != [""] else index + 2
-        last = first
-        while last < body.end and texts[last].strip() and not texts[last].startswith(("#", "**")):
-            last += 1
-        parts = [range(first, last)]
-    for part in parts:
-        begin, block = 0, list[str]()
-        for i in [*part, -1]:
-            is_bullet, text = unbulleted(texts[i]) if i >= 0 and not body.lines.inert[i] else (False, "")
-            if is_bullet and not text:
-                text = texts[i].strip("-*+.) \t")  # a lone "2." is an id, not a number of a list
-            if block and (is_bullet or not text):
-                yield begin, " ".join(block)
-                block = []
-            if text.strip("-*_ "):
-                begin = begin if block else i
-                block.append(text)
+    index, value = body.labels.get("dependencies", (len(texts), ""))
+    ends = (i for i in range(index + 1, body.whole.stop) if not texts[i].strip() or texts[i].startswith(("#", "**")))
+    labelled = range(index, next(ends, body.whole.stop))
+    part = next((part for title in ("dependenc", "depends") for part in body.named(title)), labelled)
+    entries = {entry.at: entry.text for entry in body.lines.entries_in(part)}
+    begin, block = 0, list[str]()
+    for i in [*part, -1]:
+        text = "" if i < 0 or body.lines.inert[i] else value if i == index else texts[i].strip()
+        if i in entries and i != index:
+            text = entries[i] or text.strip("-*+.) \t")  # a lone "2." is an id, not a number of a list
+        if block and (i in entries or not text):
+            yield begin, " ".join(block)
+            block = []
+        if text.strip("-*_ "):
+            begin = begin if block else i
+            block.append(text)

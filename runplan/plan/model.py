@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
-from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths, read_sign_off
+from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths
 from runplan.plan.dependencies import Depends, Phases, Quote, read_depends
 from runplan.plan.frontmatter import FrontMatter
 from runplan.plan.ids import key
@@ -130,8 +129,7 @@ class _Draft(Struct, frozen=True):
 def _drafts(lines: Lines, reading: Reading) -> Iterator[_Draft]:
     known = {key(place.id): place.id for place in reading.places}
     for place in reading.places:
-        begin, end = (bisect_left(lines.headings, at, key=lambda h: h.at) for at in (place.first, place.end))
-        body = body_of(lines, place.first, place.end, lines.headings[begin:end])
+        body = body_of(lines, place.first, place.end)
         depends = read_depends(body, Phases(known, place.id, reading.unit))
         items, sign_off = read_items(body, title=place.title)
         if place.entries:
@@ -152,7 +150,7 @@ def _drafts(lines: Lines, reading: Reading) -> Iterator[_Draft]:
             allows=read_paths(body, "allows"),
             execution=execution,
             items=items,
-            sign_off=(*read_sign_off(body), *sign_off),
+            sign_off=sign_off,
         )
         strange = Quote(body.labels["execution"][0] + 1, unknown) if unknown else None
         yield _Draft(phase=phase, depends=depends, execution=strange)

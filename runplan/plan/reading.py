@@ -14,7 +14,7 @@ from runplan.plan.marks import Mark, Status, read_commit, read_mark, status_valu
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from runplan.plan.scan import Box, Lines
+    from runplan.plan.scan import Entry, Lines
 
 
 class Format(StrEnum):
@@ -54,13 +54,6 @@ class Remark(Struct, frozen=True):
     text: str
 
 
-class Entry(Struct, frozen=True):
-    """A work item that the format itself names."""
-
-    at: int
-    text: str
-
-
 class Place(Struct, frozen=True, kw_only=True):
     """The place of one phase in the text."""
 
@@ -72,7 +65,7 @@ class Place(Struct, frozen=True, kw_only=True):
     at: int  #: line with the status
     spots: tuple[Spot, ...]  #: where its status is written
     commit: str = ""
-    entries: tuple[Entry, ...] | None = None  #: its work items; None: its text names them
+    entries: tuple[Entry, ...] = ()  #: its work items; without them its text names them
     depends: tuple[str, ...] = ()  #: phases that the format has it wait for, beside those that its text names
     touches: tuple[str, ...] = ()
 
@@ -157,13 +150,13 @@ def _status_line(lines: Lines, first: int, end: int) -> tuple[int, tuple[int, in
     return None
 
 
-def mark_of(boxes: Sequence[Box]) -> Mark:
+def mark_of(boxes: Sequence[Entry]) -> Mark:
     """Done when all are ticked."""
     known = all(box.sign in "xX " for box in boxes)
     return Mark(Status.DONE if all(box.ticked for box in boxes) else Status.TODO, known=known)
 
 
-def box_spot(lines: Lines, box: Box) -> Spot:
+def box_spot(lines: Lines, box: Entry) -> Spot:
     at = lines.offset(box.at, box.column)
     return Spot(Slot.BOX, at, at + len(box.sign.encode()))
 

@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.formats import (
-    checklist,
-    headings,
-    humanlayer,
-    kiro,
-    openspec,
-    sections,
-    speckit,
-    table,
-    todo,
-)
+from runplan.plan.formats import checklist, headings, kiro, sections, speckit, table
 from runplan.plan.reading import Format, Reading
 
 if TYPE_CHECKING:
@@ -27,12 +17,12 @@ MAX_PHASES = 1000
 RECOGNISERS: dict[Format, Callable[[Lines, str], Reading | None]] = {
     Format.TRACKER: table.read,
     Format.SPEC_KIT: speckit.read,
-    Format.HUMANLAYER: humanlayer.read,
+    Format.HUMANLAYER: sections.read_humanlayer,
     Format.SECTIONS: sections.read,
     Format.KIRO: kiro.read,
-    Format.OPENSPEC: openspec.read,
+    Format.OPENSPEC: headings.read_openspec,
     Format.HEADINGS: headings.read,
-    Format.TODO: todo.read,
+    Format.TODO: checklist.read_todo,
     Format.CHECKLIST: checklist.read,
 }
 #: Formats whose evidence another reading may have too.

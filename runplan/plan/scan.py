@@ -1,4 +1,4 @@
-"""Reads a plan file into lines that know their byte offsets, with its headings and task boxes.
+"""Reads a plan file into lines that know their byte offsets, with its headings and list entries.
 
 A line ends at LF or CRLF; a lone CR is part of its line. Only a line that begins with three backticks at column 0
 opens or closes a fence: real plans nest fences badly, and every stricter reading loses phases.
@@ -18,12 +18,16 @@ from runplan.plan.ids import Named, read_name
 
 MAX_BYTES = 5 * 1024 * 1024
 MAX_LINES = 20_000
+BOLD = 7  #: the level of a line in bold that serves as a heading
 _BOM = b"\xef\xbb\xbf"
-_BOX = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])[ \t]+\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*")
+_ENTRY = re.compile(
+    r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*)?", re.DOTALL
+)
+_BOLD = re.compile(r"[ \t]{0,3}\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z")
 
 
 class Heading(Struct, frozen=True):
-    """A Markdown heading outside of fences and front matter."""
+    """A heading, or a line in bold like `**Tasks:**`, outside of fences and front matter."""
 
     at: int
     level: int
@@ -32,19 +36,19 @@ class Heading(Struct, frozen=True):
     end: int  #: the line after its section. A level 1 heading ends none: it may be a comment in a badly nested fence.
 
 
-class Box(Struct, frozen=True):
-    """A task box, `- [ ] text`, outside of fences and front matter."""
+class Entry(Struct, frozen=True):
+    """An entry of a list, `- text`, `1. text` or the box `- [ ] text`, outside of fences and front matter."""
 
     at: int
     indent: int
     column: int  #: of the character between the brackets
-    sign: str  #: that character
+    sign: str  #: that character; "" when it is no box
     optional: bool  #: `- [ ]* text`, as Kiro writes it
     text: str  #: without the lines that continue it
 
     @property
     def ticked(self) -> bool:
-        return self.sign in "xX"
+        return self.sign in ("x", "X")
 
 
 class Lines(Struct, frozen=True, kw_only=True):
@@ -54,8 +58,10 @@ class Lines(Struct, frozen=True, kw_only=True):
     texts: list[str]  #: without line ends and without the byte order mark
     starts: list[int]  #: byte offset of each line's first character
     inert: list[bool]  #: front matter and fenced lines, fence marks included: never structure
-    headings: tuple[Heading, ...]
-    boxes: tuple[Box, ...]
+    headings: list[Heading]  #: without lines in bold
+    parts: list[Heading]  #: headings and lines in bold
+    entries: list[Entry]
+    boxes: list[Entry]  #: the entries that are boxes
     front: int  #: index of the line that closes the front matter; 0 when there is none
     open_fence: int  #: index of a fence that is never closed; -1 when there is none
     eol: bytes  #: the line end of the first line
@@ -69,17 +75,27 @@ class Lines(Struct, frozen=True, kw_only=True):
 
     def heading_above(self, index: int) -> Heading | None:
         """The nearest heading above a line."""
-        place = bisect(self.headings, index, key=lambda heading: heading.at)
+        place = bisect(self.headings, index, key=_at)
         return self.headings[place - 1] if place else None
 
-    def boxes_in(self, first: int, end: int) -> tuple[Box, ...]:
+    def boxes_in(self, first: int, end: int) -> list[Entry]:
         """The boxes of lines first to end - 1."""
-        a, b = (bisect_left(self.boxes, at, key=lambda box: box.at) for at in (first, end))
-        return self.boxes[a:b]
+        return self.boxes[bisect_left(self.boxes, first, key=_at) : bisect_left(self.boxes, end, key=_at)]
+
+    def entries_in(self, part: range) -> list[Entry]:
+        first, end = (bisect_left(self.entries, at, key=_at) for at in (part.start, part.stop))
+        return self.entries[first:end]
+
+    def parts_in(self, part: range) -> list[Heading]:
+        return self.parts[bisect_left(self.parts, part.start, key=_at) : bisect_left(self.parts, part.stop, key=_at)]
 
     def between(self, first: int, end: int) -> str:
         """The text of lines first to end - 1, byte for byte."""
         return self.raw[self.start(first) : self.start(end)].decode()
+
+
+def _at(mark: Heading | Entry) -> int:
+    return mark.at
 
 
 def scan(raw: bytes, *, path: str) -> Lines:
@@ -101,13 +117,16 @@ def _scan(raw: bytes, path: str) -> Lines:
     if texts and texts[0] == "---":
         front = next((i for i in range(1, len(texts)) if texts[i].rstrip() == "---"), 0)
     inert, open_fence = _inert(texts, front)
+    parts, entries = _parts(texts, inert), _entries(texts, inert)
     return Lines(
         raw=raw,
         texts=texts,
         starts=starts,
         inert=inert,
-        headings=_headings(texts, inert),
-        boxes=_boxes(texts, inert),
+        headings=[part for part in parts if part.level < BOLD],
+        parts=parts,
+        entries=entries,
+        boxes=[entry for entry in entries if entry.sign],
         front=front,
         open_fence=open_fence,
         eol=b"\r\n" if raw.partition(b"\n")[0].endswith(b"\r") else b"\n",
@@ -143,28 +162,33 @@ def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
     return inert, opened
 
 
-def _headings(texts: list[str], inert: list[bool]) -> tuple[Heading, ...]:
+def _parts(texts: list[str], inert: list[bool]) -> list[Heading]:
     found: list[Heading] = []
-    border = [len(texts)] * 7  # by level: where the section of a heading above ends
+    border = [len(texts)] * (BOLD + 1)  # by level: where the section of a heading above ends
     for i in range(len(texts) - 1, -1, -1):
         text = texts[i]
-        if not text.startswith("#") or inert[i]:
-            continue
         level = len(text) - len(text.lstrip("#"))
-        if level <= 6 and text[level : level + 1] in (" ", "\t"):
+        if inert[i] or not (level or "**" in text[:5]):
+            continue
+        if 0 < level < BOLD and text[level : level + 1] in (" ", "\t"):
             words = text[level:].strip().rsplit(None, 1)
             is_closed = len(words) == 2 and not words[1].strip("#")  # `## Title ##`
             title = words[0].rstrip() if is_closed else text[level:].strip()
             found.append(Heading(i, level, title, read_name(title) if level > 1 else None, border[level]))
-            if level > 1:
-                border[level:] = [i] * (7 - level)
-    return tuple(reversed(found))
+        elif not level and (bold := _BOLD.match(text)):
+            level = BOLD
+            found.append(Heading(i, level, bold[1], None, border[level]))
+        else:
+            continue
+        if level > 1:
+            border[level:] = [i] * (BOLD + 1 - level)
+    return found[::-1]
 
 
-def _boxes(texts: list[str], inert: list[bool]) -> tuple[Box, ...]:
+def _entries(texts: list[str], inert: list[bool]) -> list[Entry]:
     found = []
     for i, text in enumerate(texts):
-        if "[" in text and not inert[i] and (box := _BOX.match(text)) is not None:
-            indent = len(box[1].expandtabs(4))
-            found.append(Box(i, indent, box.start(2), box[2], box[3] == "*", text[box.end() :].strip()))
-    return tuple(found)
+        if not inert[i] and (entry := _ENTRY.match(text)) is not None:
+            indent, sign = len(entry[1].expandtabs(4)), entry[2] or ""
+            found.append(Entry(i, indent, entry.start(2), sign, entry[3] == "*", text[entry.end() :].strip()))
+    return found

@@ -144,7 +144,7 @@ def test_a_phase_may_depend_on_an_id_with_the_same_prefix() -> None:
 
 def test_a_list_below_a_label_is_read() -> None:
     for gap in ("", "\n"):
-        text = a_plan({"1": "⬚", "2": "⬚", "3": "⬚"}, {"3": f"**Dependencies:**\n{gap}* Phase 1\n* 2\n\n- Phase 9"})
+        text = a_plan({"1": "⬚", "2": "⬚", "3": "⬚"}, {"3": f"**Dependencies:**\n{gap}* Phase 1\n* 2\n"})
         assert last(text).depends == ("1", "2")
 
 

@@ -1,4 +1,4 @@
-"""Checklists: every box at the left margin is a phase, or those that say `Phase <id>`."""
+"""Checklists: every box at the left margin is a phase, or those that say `Phase <id>`; TODO lists: every section is."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from msgspec import Struct
 
 from runplan.plan.ids import key, read_name
 from runplan.plan.marks import read_commit
-from runplan.plan.reading import Format, Place, Reading, Remark, Section, box_spot, mark_of, refuse_duplicates
+from runplan.plan.reading import (
+    Format,
+    Place,
+    Reading,
+    Remark,
+    Section,
+    box_spot,
+    mark_of,
+    refuse_duplicates,
+    section_place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.plan.scan import Box, Lines
+    from runplan.plan.scan import Entry, Lines
 
 MOST = 40  #: phases from boxes alone; more are probably steps of fewer phases
 #: Boxes under these headings are no work.
@@ -29,7 +39,7 @@ class Listed(Struct, frozen=True):
 
     id: str
     title: str
-    box: Box
+    box: Entry
 
     @property
     def at(self) -> int:
@@ -52,9 +62,9 @@ def named(lines: Lines, outside: Sequence[Section] = ()) -> list[Listed]:
     return found
 
 
-def work(lines: Lines) -> list[Box]:
+def work(lines: Lines) -> list[Entry]:
     """The boxes at the left margin, without those under other boxes or headings like Acceptance Criteria."""
-    found: list[Box] = []
+    found: list[Entry] = []
     end = 0  # of the last one
     for box in lines.boxes:
         heading = lines.heading_above(box.at)
@@ -65,7 +75,7 @@ def work(lines: Lines) -> list[Box]:
     return found
 
 
-def _numbered(boxes: Sequence[Box]) -> list[Listed]:
+def _numbered(boxes: Sequence[Entry]) -> list[Listed]:
     """The boxes with their own ids where all have one, else by their number."""
     own = [name for box in boxes if (name := read_name(box.text)) is not None and name.strong]
     if len(own) == len(boxes) == len({key(name.id) for name in own}):
@@ -73,7 +83,7 @@ def _numbered(boxes: Sequence[Box]) -> list[Listed]:
     return [Listed(str(number), box.text, box) for number, box in enumerate(boxes, 1)]
 
 
-def _end(lines: Lines, box: Box) -> int:
+def _end(lines: Lines, box: Entry) -> int:
     """The line after the box and the lines below it that are indented more deeply, blank lines in between included."""
     end = box.at + 1
     for i in range(box.at + 1, len(lines.texts)):
@@ -114,3 +124,26 @@ def reading(lines: Lines, listed: Sequence[Listed], spans: Sequence[tuple[int, i
 
 def too_many(count: int) -> str:
     return f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
+
+
+def read_todo(lines: Lines, path: str) -> Reading | None:  # noqa: ARG001 - all recognisers take the path
+    """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked."""
+    above = (lines.heading_above(box.at) for box in work(lines))
+    headings = list(dict.fromkeys(heading for heading in above if heading is not None and heading.level > 1))
+    if len(headings) < 2:
+        return None
+    names = [heading.name for heading in headings if heading.name is not None and heading.name.strong]
+    has_ids = len(names) == len(headings) == len({key(name.id) for name in names})
+    places, remarks = [], []
+    for number, heading in enumerate(headings, 1):
+        name = heading.name
+        id_, title = (name.id, name.title) if has_ids and name is not None else (str(number), heading.text)
+        end = headings[number].at if number < len(headings) else heading.end
+        place = section_place(lines, id_=id_, title=title or heading.text, first=heading.at, end=min(end, heading.end))
+        places.append(place)
+        if name is not None and name.strong and name.id != id_:
+            what = f"section {name.id!r} is called phase {id_}: not all sections have an id of their own"
+            remarks.append(Remark(heading.at + 1, what))
+    return Reading(
+        format=Format.TODO, name="TODO list", places=tuple(places), decided_by=headings[0].at, remarks=tuple(remarks)
+    )

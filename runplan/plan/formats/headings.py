@@ -1,6 +1,7 @@
 """Task headings: `### Task 1: Title`, Stage, Step, Milestone and the like, or `### 1. Title` above boxes.
 
-Superpowers, ralphex and Claude Code's plan mode write plans like this. The boxes below a heading are its items.
+Superpowers, ralphex and Claude Code's plan mode write plans like this. The boxes below a heading are its items. OpenSpec
+writes groups `## 1. Group` with the boxes `- [ ] 1.1 Task`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.plan.ids import key
-from runplan.plan.reading import Format, Reading, Remark, Section, find_sections, section_places
+from runplan.plan.reading import Format, Reading, Remark, Section, find_sections, refuse_duplicates, section_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +25,17 @@ _UNITS = ("task", "issue", "iteration", "stage", "milestone", "sprint", "session
 _WEAK = ("issue", "session", "part", "step")  #: words that documents of other kinds count with too
 #: Headings above sections that are work.
 _WORK = re.compile(r"implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do", re.IGNORECASE)
+
+
+def read_openspec(lines: Lines, path: str) -> Reading | None:
+    """The plan when numbered groups of level 2 have boxes with the group's number: `## 2.` and `- [ ] 2.1`."""
+    numbered = [s for s in find_sections(lines, ("",), levels=(2,)) if s.strong and s.id.isdigit()]
+    groups = [group for group in numbered if lines.boxes_in(group.at, group.end)]
+    if not any(box.text.startswith(f"{g.id}.") for g in groups for box in lines.boxes_in(g.at, g.end)):
+        return None
+    refuse_duplicates(((group.id, group.at) for group in groups), "headings", path)
+    places = section_places(lines, groups)
+    return Reading(format=Format.OPENSPEC, name="OpenSpec tasks", places=places, decided_by=groups[0].at, unit="task")
 
 
 def read(lines: Lines, path: str) -> Reading | None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from runplan.plan.formats.checklist import MOST, too_many
 from runplan.plan.marks import Mark, Status
-from runplan.plan.reading import Entry, Format, Place, Reading, Remark, box_spot, mark_of, refuse_duplicates
+from runplan.plan.reading import Format, Place, Reading, Remark, box_spot, mark_of, refuse_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.plan.scan import Box, Lines
+    from runplan.plan.scan import Entry, Lines
 
 _NUMBER = re.compile(r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)")
 
@@ -49,7 +49,7 @@ def read(lines: Lines, path: str) -> Reading | None:
     )
 
 
-def _place(lines: Lines, box: Box, number: re.Match[str], own: Sequence[Box], end: int) -> Place:
+def _place(lines: Lines, box: Entry, number: re.Match[str], own: Sequence[Entry], end: int) -> Place:
     """The task's own box decides; ticked sub-tasks alone make it done too, and Kiro's `[-]` is work in progress."""
     mark = mark_of([box])
     if own and all(one.ticked for one in own):
@@ -64,5 +64,5 @@ def _place(lines: Lines, box: Box, number: re.Match[str], own: Sequence[Box], en
         end=end,
         at=box.at,
         spots=tuple(box_spot(lines, one) for one in (box, *own)),
-        entries=tuple(Entry(one.at, one.text) for one in own),
+        entries=tuple(own),
     )

@@ -1,8 +1,14 @@
-"""Phase sections: `## Phase 1 — Title`, with a status line, ticked boxes, or a list of boxes that names the phases."""
+"""Phase sections: `## Phase 1 — Title`, with a status line, ticked boxes, or a list of boxes that names the phases.
+
+A HumanLayer plan is one whose Success Criteria are verified by commands (Automated) and by a person (Manual).
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from runplan.plan.formats import checklist
 from runplan.plan.ids import key
@@ -21,6 +27,18 @@ from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.plan.scan import Lines
+
+
+_CRITERIA = re.compile(r"(?:automated|manual) verification", re.IGNORECASE)
+
+
+def read_humanlayer(lines: Lines, path: str) -> Reading | None:
+    """The phase sections, when one of them has the heading Automated or Manual Verification."""
+    criteria = [heading.at for heading in lines.headings if heading.level > 2 and _CRITERIA.match(heading.text)]
+    found = read(lines, path) if criteria else None
+    if found is None or not any(place.first < at < place.end for place in found.places for at in criteria):
+        return None
+    return replace(found, format=Format.HUMANLAYER, name="HumanLayer plan", decided_by=criteria[0])
 
 
 def read(lines: Lines, path: str) -> Reading | None:

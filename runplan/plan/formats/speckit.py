@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.plan.reading import Entry, Format, Place, Reading, find_sections, refuse_duplicates, section_places
+from runplan.plan.reading import Format, Place, Reading, find_sections, refuse_duplicates, section_places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def _with_tasks(lines: Lines, place: Place, phase_of: Mapping[str, str]) -> Plac
     touches = [f"{path.rpartition('/')[0]}/**" if "/" in path else path for found in paths for path in found]
     return replace(
         place,
-        entries=tuple(Entry(box.at, box.text) for box in boxes),
+        entries=tuple(boxes),
         depends=tuple(phase_of[task] for task in named if task in phase_of),
         touches=tuple(dict.fromkeys(touches)) if all(paths) else (),
     )
