@@ -6,10 +6,10 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from runplan.errors import UsageError
+from runplan.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 HEADS = "refs/heads/"
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
@@ -74,6 +74,37 @@ def plan_key(path: str, others: Iterable[str]) -> str:
     if any(PurePosixPath(other) != here and slug(other) == mine for other in others):
         return f"{mine}-{_hash(str(here))}"
     return mine
+
+
+def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:
+    """The plan of `plans` (repository-relative paths) that `word` names; `place` is their directory.
+
+    Plans that are `gone`, but have runs, are found by path, or by part of it if no other plan matches.
+    """
+    for matches, among in ((_is_path, (*plans, *gone)), *((m, p) for p in (plans, gone) for m in (is_named, _is_part))):
+        found = [plan for plan in among if matches(word, plan)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise NotFound(f"{word} may be {', '.join(found[:-1])} or {found[-1]}; say which")
+    from difflib import get_close_matches  # only an error needs it
+
+    near = get_close_matches(PurePosixPath(word).name, [PurePosixPath(p).name for p in plans], n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
+    raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
+
+
+def _is_path(word: str, plan: str) -> bool:
+    return PurePosixPath(word) == PurePosixPath(plan)
+
+
+def is_named(word: str, plan: str) -> bool:
+    name = PurePosixPath(plan).name
+    return word.lower() in (name.lower(), name.removesuffix(".md").lower())
+
+
+def _is_part(word: str, plan: str) -> bool:
+    return word.lower() in plan.lower()
 
 
 def branch(prefix: str, slug: str, phase: str) -> str:

@@ -220,14 +220,12 @@ def plan_path(at: RepositoryContext, word: str) -> str:
                 names.require_plain(path)
                 return path
         raise UsageError(f"{word} is not in this repository ({root})")
-    from runplan.plan.ids import find_plan, is_named
-
     store = _readable(at)
     plans = known_plans(at, store)
-    if os.path.isdir(named) and not any(is_named(word, plan) for plan in plans):  # noqa: PTH112
+    if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
     gone = [plan for plan in (store.plans() if store else []) if plan not in plans]
-    return find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
+    return names.find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
 
 
 def _checkout_top(at: RepositoryContext) -> Path:

@@ -178,11 +178,7 @@ def _paths(entries: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def read_execution(body: Body) -> tuple[str, str]:
-    """How the phase is worked (`worktree`, `direct` or `delegate …`), and the value if it is none of these."""
-    value = body.labels.get("execution", (-1, ""))[1].strip("`* \t")
-    word, _, rest = value.partition(" ")
-    word = word.strip("`*.,;:").lower()
-    if word not in ("worktree", "direct", "delegate"):
-        return "worktree", value
-    return f"delegate {rest.strip()}".strip() if word == "delegate" else word, ""
+def read_execution(body: Body) -> str:
+    """How the phase is to be worked: `worktree`, or another way, which is refused when its turn comes."""
+    value = body.labels.get("execution", (0, ""))[1].strip("`* \t.,;")
+    return value if value and value.lower() != "worktree" else "worktree"

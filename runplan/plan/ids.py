@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
-
-from runplan.errors import NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: The words that a heading may call its phase.
 UNITS = ("phase", "task", "stage", "step", "milestone", "part", "session", "sprint", "chunk", "issue", "iteration")
@@ -79,34 +72,3 @@ def _without_link(text: str) -> str:
 def key(id_: str) -> str:
     """The same for all spellings of an id: some file systems ignore case in branch names."""
     return id_.casefold()
-
-
-def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:
-    """The plan of `plans` (repository-relative paths) that `word` names; `place` is their directory.
-
-    Plans that are `gone`, but have runs, are found by path, or by part of it if no other plan matches.
-    """
-    for matches, among in ((_is_path, (*plans, *gone)), *((m, p) for p in (plans, gone) for m in (is_named, _is_part))):
-        found = [plan for plan in among if matches(word, plan)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise NotFound(f"{word} may be {', '.join(found[:-1])} or {found[-1]}; say which")
-    from difflib import get_close_matches  # only an error needs it
-
-    near = get_close_matches(PurePosixPath(word).name, [PurePosixPath(p).name for p in plans], n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
-    raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
-
-
-def _is_path(word: str, plan: str) -> bool:
-    return PurePosixPath(word) == PurePosixPath(plan)
-
-
-def is_named(word: str, plan: str) -> bool:
-    name = PurePosixPath(plan).name
-    return word.lower() in (name.lower(), name.removesuffix(".md").lower())
-
-
-def _is_part(word: str, plan: str) -> bool:
-    return word.lower() in plan.lower()

@@ -11,7 +11,7 @@ from msgspec import Struct
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
 from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths
-from runplan.plan.dependencies import Depends, Phases, Quote, read_depends
+from runplan.plan.dependencies import Depends, Phases, read_depends
 from runplan.plan.frontmatter import FrontMatter
 from runplan.plan.ids import key
 from runplan.plan.marks import Status, says_complete
@@ -79,13 +79,10 @@ def _parse(text: bytes, path: str) -> Plan:
     for name in ("status", "completed"):
         frontmatter.require_settable(front, name, path=path)
     lines, reading = lay_out(text, path)
-    drafts = list(_drafts(lines, reading))
-    phases = tuple(draft.phase for draft in drafts)
-    _refuse_unknown(drafts, path)
+    remarks = [*reading.remarks, *_about_text(lines), *_about_boxes(lines, reading), *_about_marks(reading)]
+    phases = tuple(_phases(lines, reading, path, remarks))
     _refuse_cycle(phases, path)
     status = (front.get("status") or "").strip().lower()
-    remarks = [*reading.remarks, *_about_text(lines), *_about_boxes(lines, reading), *_about_marks(reading)]
-    remarks += [remark for draft in drafts for remark in _about_draft(draft)]
     left = [phase for phase in phases if phase.status is not Status.DONE]
     if left and says_complete(status):
         ids = ", ".join(phase.id for phase in left)
@@ -118,25 +115,23 @@ def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
     return (reading, other) if other is not None else None
 
 
-class _Draft(Struct, frozen=True):
-    """A phase with the details of its text that only remarks need."""
-
-    phase: Phase
-    depends: Depends
-    execution: Quote | None  #: its line, if it has an unknown value
-
-
-def _drafts(lines: Lines, reading: Reading) -> Iterator[_Draft]:
+def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) -> Iterator[Phase]:
     known = {key(place.id): place.id for place in reading.places}
     for place in reading.places:
         body = body_of(lines, place.first, place.end)
         depends = read_depends(body, Phases(known, place.id, reading.unit))
+        if depends.unknown and place.mark.status is not Status.DONE:
+            quote, ids = depends.unknown[0], ", ".join(known.values())
+            raise PlanUnreadable(
+                f"{path}:{quote.line}: phase {place.id} depends on phase {quote.text}, which is not among {ids}; "
+                "correct it, or name the phases in a line 'Depends: …'"
+            )
+        remarks += _about_dependencies(place.id, depends)
         items, sign_off = read_items(body, title=place.title)
         if place.entries:
             named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))
             items = (*named, *(item for item in items if item.id.startswith("C")))
-        execution, unknown = read_execution(body)
-        phase = Phase(
+        yield Phase(
             id=place.id,
             title=place.title,
             status=place.mark.status,
@@ -148,12 +143,10 @@ def _drafts(lines: Lines, reading: Reading) -> Iterator[_Draft]:
             soft=depends.soft,
             touches=read_paths(body, "touches") or place.touches,
             allows=read_paths(body, "allows"),
-            execution=execution,
+            execution=read_execution(body),
             items=items,
             sign_off=sign_off,
         )
-        strange = Quote(body.labels["execution"][0] + 1, unknown) if unknown else None
-        yield _Draft(phase=phase, depends=depends, execution=strange)
 
 
 def _title(lines: Lines, path: str) -> str:
@@ -167,37 +160,22 @@ def _issues(front: FrontMatter) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(n) for n in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", n)))
 
 
-def _refuse_unknown(drafts: Sequence[_Draft], path: str) -> None:
-    ids = ", ".join(draft.phase.id for draft in drafts)
-    for draft in drafts:
-        if draft.depends.unknown and draft.phase.status is not Status.DONE:
-            quote = draft.depends.unknown[0]
-            raise PlanUnreadable(
-                f"{path}:{quote.line}: phase {draft.phase.id} depends on phase {quote.text}, which is not among {ids}; "
-                "correct it, or name the phases in a line 'Depends: …'"
-            )
-
-
 def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
     """Refuse phases that wait for each other; a phase that is done blocks nothing."""
     open_ = {phase.id: phase for phase in phases if phase.status is not Status.DONE}
-    free: set[str] = set()
-    for start in open_:
-        trail: dict[str, Iterator[str]] = {start: iter(open_[start].depends)}
-        while trail:
-            last = next(reversed(trail))
-            after = next((id_ for id_ in trail[last] if id_ in open_ and id_ not in free), None)
-            if after is None:
-                free.add(last)
-                del trail[last]
-            elif after in trail:
-                cycle = [*list(trail)[list(trail).index(after) :], after]
-                raise PlanUnreadable(
-                    f"{path}:{open_[after].heading_line}: the phases wait for each other: {' → '.join(cycle)}; "
-                    "break the cycle; a line 'Depends: …' in a phase overrides its prose"
-                )
-            else:
-                trail[after] = iter(open_[after].depends)
+    graph = {id_: [other for other in phase.depends if other in open_] for id_, phase in open_.items()}
+    if not any(graph.values()):
+        return
+    from graphlib import CycleError, TopologicalSorter
+
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        cycle = error.args[1][::-1]
+        raise PlanUnreadable(
+            f"{path}:{open_[cycle[0]].heading_line}: the phases wait for each other: {' → '.join(cycle)}; "
+            "break the cycle; a line 'Depends: …' in a phase overrides its prose"
+        ) from None
 
 
 # --- remarks ----------------------------------------------------------------------------------------------
@@ -237,13 +215,9 @@ def _about_marks(reading: Reading) -> Iterator[Remark]:
             yield Remark(line, f"the status of phase {id_} is unknown; it counts as todo")
 
 
-def _about_draft(draft: _Draft) -> Iterator[Remark]:
-    id_ = draft.phase.id
-    for quote in draft.depends.unread:
+def _about_dependencies(id_: str, depends: Depends) -> Iterator[Remark]:
+    for quote in depends.unread:
         what = f"phase {id_} does not wait for this, it names no phase: {quote.text}"
         yield Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'")
-    for quote in draft.depends.unknown:
+    for quote in depends.unknown:
         yield Remark(quote.line, f"phase {id_} depends on phase {quote.text}, which the plan does not have")
-    if draft.execution:
-        what = f"phase {id_}: unknown execution {draft.execution.text[:60]!r}"
-        yield Remark(draft.execution.line, f"{what}; worktree is used")

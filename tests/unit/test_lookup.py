@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.errors import NotFound
-from runplan.plan.ids import find_plan
+from runplan.names import find_plan
 
 PLANS = ("plans/Q2.md", "plans/deep/X.md", "plans/later.md")
 GONE = ("plans/P2.md", "plans/X.md", "plans/late.md")

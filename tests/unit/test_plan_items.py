@@ -78,14 +78,9 @@ def test_touched_paths_are_read(body: str, touches: tuple[str, ...]) -> None:
         pytest.param("### Execution: delegate /draft-plan x.md --fast", "delegate /draft-plan x.md --fast", id="D8"),
         pytest.param("### Execution: direct", "direct", id="direct"),
         pytest.param("**Execution:** `Worktree`", "worktree", id="label"),
+        pytest.param("Execution: on the moon", "on the moon", id="refused-later"),
         pytest.param("- `### Execution: direct` is recognised", "worktree", id="code"),
     ],
 )
 def test_execution_is_read(body: str, execution: str) -> None:
     assert phase(body).execution == execution
-
-
-def test_an_unknown_execution_is_remarked() -> None:
-    plan = parse(a_plan({"1": "⬚"}, {"1": "Execution: on the moon"}), path="p.md")
-    assert plan.phases[0].execution == "worktree"
-    assert [remark.text for remark in plan.remarks] == ["phase 1: unknown execution 'on the moon'; worktree is used"]

@@ -86,7 +86,7 @@ def test_a_dependency_cycle_is_refused_and_named() -> None:
     cells = dict.fromkeys("1234", "⬚")
     said = refusal(a_plan(cells, {"2": "Depends: 4", "3": "Depends: 2", "4": "Depends: 1, 3"}))
     assert said.startswith("plans/x.md:")
-    assert "the phases wait for each other: 2 → 4 → 3 → 2;" in said
+    assert "the phases wait for each other: 4 → 3 → 2 → 4;" in said
 
 
 def test_a_phase_that_waits_for_itself_is_refused() -> None:

@@ -1,7 +1,7 @@
 """Task headings: `### Task 1: Title`, Stage, Step, Milestone and the like, or `### 1. Title` above boxes.
 
-Superpowers, ralphex and Claude Code's plan mode write plans like this. The boxes below a heading are its items. OpenSpec
-writes groups `## 1. Group` with the boxes `- [ ] 1.1 Task`.
+Superpowers, ralphex and Claude Code's plan mode write plans like this. The boxes below a heading are its items.
+OpenSpec writes groups `## 1. Group` with the boxes `- [ ] 1.1 Task`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
 from runplan.plan.ids import UNITS, Named, key, read_name
@@ -23,7 +25,7 @@ from runplan.plan.reading import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from runplan.plan.scan import Lines
 
@@ -33,21 +35,10 @@ _COMMIT = ("commit", "commits", "hash", "sha")
 _NUMBER = ("#", "id", "no", "no.", "nr")
 
 
-class Cell(Struct, frozen=True):
-    """The columns of a cell in its line, blanks around its content included."""
-
-    begin: int
-    end: int
-
-    def of(self, text: str) -> str:
-        return text[self.begin : self.end].strip()
-
-
 class Row(Struct, frozen=True):
     at: int  #: line
     name: Named
-    status: Cell | None  #: None when the row is too short to have one
-    commit: Cell | None
+    cells: dict[Slot, tuple[int, int]]  #: columns of the status and the commit, blanks around them included
 
 
 class Table(Struct, frozen=True):
@@ -69,14 +60,11 @@ def read(lines: Lines, path: str) -> Reading | None:
     refuse_duplicates(((s.id, s.at) for s in own), "headings", path)
     refuse_difference([row.name.id for row in table.rows], [s.id for s in own], "tracker", f"{path}:{table.at + 1}")
     by_id = {key(section.id): section for section in own}
-    remarks = [
-        *(Remark(i + 1, "this tracker row does not begin with a phase id; it is ignored") for i in table.nameless),
-        *(
-            Remark(s.at + 1, f"the tracker does not list phase {s.id}; this heading is ignored")
-            for s in sections
-            if not s.strong and key(s.id) not in listed
-        ),
-    ]
+    remarks = [Remark(i + 1, "this tracker row does not begin with a phase id; it is ignored") for i in table.nameless]
+    for section in sections:
+        if key(section.id) not in listed:
+            what = f"the tracker does not list phase {section.id}; this heading is ignored"
+            remarks.append(Remark(section.at + 1, what))
     return Reading(
         format=Format.TRACKER,
         name="tracker table",
@@ -87,26 +75,25 @@ def read(lines: Lines, path: str) -> Reading | None:
 
 
 def _place(lines: Lines, row: Row, section: Section, path: str) -> Place:
-    text = lines.texts[row.at]
-    if row.status is None:
+    texts = {slot: lines.texts[row.at][slice(*columns)].strip() for slot, columns in row.cells.items()}
+    if Slot.CELL not in texts:
         raise PlanUnreadable(f"{path}:{row.at + 1}: the row of phase {row.name.id} has no Status cell; add one")
-    cells = [(Slot.CELL, row.status), *([(Slot.COMMIT, row.commit)] if row.commit else [])]
     return Place(
         id=row.name.id,
         title=section.title or row.name.title,
-        mark=read_mark(row.status.of(text)),
-        commit=next(filter(None, (read_commit(cell.of(text)) for _, cell in reversed(cells))), ""),
+        mark=read_mark(texts[Slot.CELL]),
+        commit=read_commit(texts.get(Slot.COMMIT, "")) or read_commit(texts[Slot.CELL]),
         at=row.at,
         first=section.at,
         end=section.end,
-        spots=tuple(Spot(slot, lines.offset(row.at, c.begin), lines.offset(row.at, c.end)) for slot, c in cells),
+        spots=tuple(Spot(slot, *(lines.offset(row.at, c) for c in cell)) for slot, cell in row.cells.items()),
     )
 
 
 def _find(lines: Lines, sections: Collection[Section]) -> Table | None:
     """The table with a Status column under a tracker's heading, else one outside of the sections that lists phases."""
     ids = {key(section.id) for section in sections}
-    headers = list(_headers(lines))
+    headers = [(i, names) for i in range(len(lines.texts)) if (names := _header(lines, i))]
     for i, names in headers:
         heading = lines.heading_above(i)
         if heading is not None and ("progress tracker" in heading.text.lower() or heading.text.lower() in _HEADINGS):
@@ -119,13 +106,13 @@ def _find(lines: Lines, sections: Collection[Section]) -> Table | None:
     return None
 
 
-def _headers(lines: Lines) -> Iterator[tuple[int, list[str]]]:
-    """The header rows that have a Status column, and the names of their columns."""
-    for i, text in enumerate(lines.texts):
-        if "|" in text and not lines.inert[i] and any(name in text.lower() for name in _STATUS):
-            names = [cell.of(text).strip("*_`").lower() for cell in _cells(text)]
-            if any(name in _STATUS for name in names):
-                yield i, names
+def _header(lines: Lines, index: int) -> list[str]:
+    """The names of the columns of a header row that has a Status column."""
+    text = lines.texts[index]
+    if "|" not in text or lines.inert[index] or not any(name in text.lower() for name in _STATUS):
+        return []
+    names = [text[slice(*cell)].strip().strip("*_`").lower() for cell in _cells(text)]
+    return names if any(name in _STATUS for name in names) else []
 
 
 def _table(lines: Lines, header: int, names: list[str]) -> Table:
@@ -139,28 +126,22 @@ def _table(lines: Lines, header: int, names: list[str]) -> Table:
         text = lines.texts[i]
         if lines.inert[i] or "|" not in text or text.startswith("#"):
             break
-        if not text.strip("|-: \t\r"):
-            continue
         cells = dict(enumerate(_cells(text)))
-        name = read_name(cells[ids].of(text)) if ids in cells else None
+        name = read_name(text[slice(*cells[ids])].strip()) if ids in cells else None
         if name is not None and ids != titles and titles in cells:
-            name = Named(name.id, cells[titles].of(text), strong=True, unit="")
+            name = replace(name, title=text[slice(*cells[titles])].strip())
         if name is not None:
-            rows.append(Row(i, name, cells.get(status), cells.get(commit)))
-        elif text.lstrip().startswith("|"):
+            found = {Slot.CELL: cells.get(status), Slot.COMMIT: cells.get(commit)}
+            rows.append(Row(i, name, {slot: cell for slot, cell in found.items() if cell}))
+        elif text.strip("|-: \t\r"):
             nameless.append(i)
-        else:
-            break
     return Table(header, tuple(rows), tuple(nameless))
 
 
-def _cells(text: str) -> list[Cell]:
-    """The cells of a table row; outer pipes are optional, an escaped pipe is content."""
-    bounds, escaped = [-1], False
-    for i, char in enumerate(text):
-        if char == "|" and not escaped:
-            bounds.append(i)
-        escaped = char == "\\" and not escaped
-    found = [Cell(a + 1, b) for a, b in zip(bounds, [*bounds[1:], len(text)], strict=True)]
-    first = int(len(found) > 1 and not found[0].of(text))
-    return found[first:-1] if len(found) > first + 1 and not found[-1].of(text) else found[first:]
+def _cells(text: str) -> list[tuple[int, int]]:
+    """The columns of the cells of a row; outer pipes are optional, an escaped pipe is content."""
+    pipes = [pipe.start() for pipe in re.finditer(r"(?<!\\)(?:\\\\)*\|", text)]
+    pipes = [text.index("|", at) for at in pipes]
+    found = list(zip([0, *(at + 1 for at in pipes)], [*pipes, len(text)], strict=True))
+    first = int(len(found) > 1 and not text[slice(*found[0])].strip())
+    return found[first:-1] if len(found) > first + 1 and not text[slice(*found[-1])].strip() else found[first:]
