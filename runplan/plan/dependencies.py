@@ -23,11 +23,11 @@ class Quote(Struct, frozen=True):
     text: str
 
 
-class Depends(Struct, frozen=True):
-    hard: tuple[str, ...] = ()
-    soft: tuple[str, ...] = ()
-    unknown: tuple[Quote, ...] = ()  #: ids of phases the plan does not have
-    unread: tuple[Quote, ...] = ()  #: sentences that name no phase of this plan
+class Depends(Struct):
+    hard: list[str] = []
+    soft: list[str] = []
+    unknown: list[Quote] = []  #: ids of phases the plan does not have
+    unread: list[Quote] = []  #: sentences that name no phase of this plan
 
 
 class Phases(Struct, frozen=True):
@@ -44,29 +44,14 @@ def _words(pattern: str) -> re.Pattern[str]:
 
 _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
+_LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
 _NONE = _words(r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)")
-_CODE = re.compile(r"`([^`]*)`")
-_LINKED = re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
+_CODE, _LINKED = re.compile(r"`([^`]*)`"), re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
 _ASIDE = re.compile(r" ?\(([^()]*)\)")
-_PLAN_NAME = re.compile(r"[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md")
+_OPTIONAL = "\x01"  #: stands for "(optional …)" right after a phase
+_OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)(?:'s)? ?\Z")
 _OF_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|another|[^ ]+\.md)")
-_SENTENCE = re.compile(r"[.!?](?= |\Z)|;")
-_EXPLAINED = re.compile(r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])")
-_APART = _words(
-    r"\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated)\b"
-    r"|(?:\bnot|n't|\bnever|\bno(?! dependenc\w+ (?:other|except|but|apart))) .{0,60}?"
-    r"\b(?:depend|requir|need|block|gate|prerequisite|wait)"
-)
-_SOFT = _words(r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b")
-_LANDED = _words(r"(?:already |has )?(?:landed|done|complete|completed|merged|shipped)\b")
-_OPTIONAL_ASIDE, _LANDED_ASIDE = "\x01", "\x02"  # stand for "(optional …)" and "(landed …)" right after a phase
-_NOT_BEFORE = _words(r"(?:not|never|n't) (?:[a-z]{1,20} ){0,3}before ")
-#: The phases after these words wait for this one.
-_ONWARD = _words(
-    r"\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?|prerequisite (?:for|of)"
-    r"|(?:consumed|used|needed|required) by)\b"
-)
 _EARLIER, _EACH = r"(?:previous|prior|earlier|preceding|above)", r"(?:all|every|each)(?: of)?(?: the)?"
 #: Phrases that stand for all phases before this one, the last one, the later ones, all others.
 _PHRASES = tuple(
@@ -79,58 +64,65 @@ _PHRASES = tuple(
         rf"{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))",
     )
 )
-_LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _MENTION = re.compile(rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth(?: of)?|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})")
 #: "1, 2a", "requires 1 and 2": a clause may begin with ids without the word Phase.
 _BARE = _words(
     rf"(?:(?:requires?|needs?|after|depends on|builds on|follows) )?({_LIST})"
-    r"(?=\Z| (?:must|has|have|is|are|should) |[\x01\x02])"
+    r"(?=\Z| (?:must|has|have|is|are|should) |\x01)"
 )
 _CLAUSE = _words(
-    r",? but (?!is |are |was |were |not )|,? while |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
+    r"[.!?](?= |\Z)|;|,? but (?!is |are |was |were |not )|,? while "
+    r"|, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
     r"|(?:, and |, | and )(?=phases? [^ ]{1,20}(?: (?:—|--|–) |: ))"
+)
+_EXPLAINED = re.compile(r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])")
+_APART = _words(
+    r"\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated)\b"
+    r"|(?:\bnot|n't|\bnever|\bno(?! dependenc\w+ (?:other|except|but|apart))) .{0,60}?"
+    r"\b(?:depend|requir|need|block|gate|prerequisite|wait)"
+)
+_SOFT = _words(r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b")
+_NOT_BEFORE = _words(r"(?:not|never|n't) (?:[a-z]{1,20} ){0,3}before ")
+#: The phases after these words wait for this one.
+_ONWARD = _words(
+    r"\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?|prerequisite (?:for|of)"
+    r"|(?:consumed|used|needed|required) by)\b"
 )
 #: "Phase 6 reads this file": the other phase is the one that waits.
 _WAITING = _words(r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) ")
 
 
 def read_depends(body: Body, phases: Phases) -> Depends:
+    found = Depends()
     for label in ("depends", "depends on"):
         if label in body.labels:
             index, value = body.labels[label]
-            return _from_line(value, index + 1, phases)
-    found = _Found([], [], [])
-    unknown, unread = list[Quote](), list[Quote]()
+            _read_line(value, index + 1, phases, found)
+            found.hard = list(dict.fromkeys(found.hard))
+            return found
     for index, text in _paragraphs(body):
         if _NONE.match(text):
-            if not found.hard and not unread:
-                return Depends()
-            continue
-        found.unknown, found.names_phases = [], False
-        _read_prose(text, phases, found)
-        unknown += [Quote(index + 1, id_) for id_ in found.unknown]
-        if not found.names_phases:
-            unread.append(Quote(index + 1, text[:200].rstrip(".")))
-    hard = tuple(id_ for id_ in dict.fromkeys(found.hard) if id_ != phases.own)
-    soft = tuple(id_ for id_ in dict.fromkeys(found.soft) if id_ not in (phases.own, *hard))
-    return Depends(hard, soft, tuple(unknown), tuple(unread))
+            if not found.hard and not found.unread:
+                return found
+        elif not _read_prose(text, index + 1, phases, found):
+            found.unread.append(Quote(index + 1, text[:200].rstrip(".")))
+    found.hard = [id_ for id_ in dict.fromkeys(found.hard) if id_ != phases.own]
+    found.soft = [id_ for id_ in dict.fromkeys(found.soft) if id_ not in (phases.own, *found.hard)]
+    return found
 
 
-def _from_line(value: str, line: int, phases: Phases) -> Depends:
+def _read_line(value: str, line: int, phases: Phases, found: Depends) -> None:
     """A `Depends:` line: a list of ids and ranges."""
     value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
     if _NONE.match(value) or not value:
-        return Depends()
+        return
     spelled = _spelled_out("all phases" if value.lower() == "all" else value, phases)
-    hard: list[str] = []
-    unknown: list[Quote] = []
     for entry in re.split(r"[,;]| and | & ", spelled):
         words = re.sub(r"(?i:phases? )", "", entry.partition("(")[0].strip(), count=1)
         ids, strangers = resolve(words, phases.known)
-        hard += ids if spelled == value else [id_ for id_ in ids if id_ != phases.own]
+        found.hard += ids if spelled == value else [id_ for id_ in ids if id_ != phases.own]
         if words and (strangers or not ids):
-            unknown.append(Quote(line, words[:80]))
-    return Depends(hard=tuple(dict.fromkeys(hard)), unknown=tuple(unknown))
+            found.unknown.append(Quote(line, words[:80]))
 
 
 def _spelled_out(text: str, phases: Phases) -> str:
@@ -142,8 +134,7 @@ def _spelled_out(text: str, phases: Phases) -> str:
         text = re.sub(rf"\b{phases.unit}(?=s?\b)", "Phase", text, flags=re.IGNORECASE)
     order = list(phases.known.values())
     before, after = order[: order.index(phases.own)], order[order.index(phases.own) + 1 :]
-    groups = (before, before[-1:], after, [*before, *after])
-    for phrase, ids in zip(_PHRASES, groups, strict=True):
+    for phrase, ids in zip(_PHRASES, (before, before[-1:], after, [*before, *after]), strict=True):
         text = phrase.sub(f"Phases {', '.join(ids or [phases.own])}", text)
     return text
 
@@ -190,74 +181,54 @@ def _between(first: str, last: str, known: Mapping[str, str]) -> list[str]:
 # --- prose ------------------------------------------------------------------------------------------------
 
 
-class _Found(Struct):
-    hard: list[str]
-    soft: list[str]
-    unknown: list[str]  #: ids the plan does not have
-    names_phases: bool = False  #: also to deny a dependency
-
-
-def _read_prose(text: str, phases: Phases, found: _Found) -> None:
+def _read_prose(text: str, line: int, phases: Phases, found: Depends) -> bool:
+    """Whether the text names phases of the plan, also to deny a dependency."""
+    is_read = False
     of_own = _words(rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phases.own)}(?![\w-]|\.\w)")
-    for sentence in _SENTENCE.split(_spelled_out(_plain(text, phases.known), phases)):
-        for clause in map(str.strip, _CLAUSE.split(sentence)):
-            if of_own.search(clause):
-                found.names_phases = True  # another phase waits for this one
-            else:
-                _read_clause(clause, phases, found)
-
-
-def _read_clause(clause: str, phases: Phases, found: _Found) -> None:
-    head, tail = _explained(clause, phases)
-    is_soft = (_SOFT.search(head) or _SOFT.match(tail)) is not None and "must" not in clause.lower()
-    is_apart = not is_soft and (_APART.search(head) or _APART.match(tail) or tail.lower().startswith("not"))
-    onward = None if _NOT_BEFORE.search(head) else _ONWARD.search(head)
-    for mention in _mentions(head, phases):
-        ids, strangers = resolve(mention[1], phases.known)
-        found.names_phases = found.names_phases or bool(ids or strangers)
-        is_waiting = ids != [phases.own] and _WAITING.match(head, mention.end()) is not None
-        if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
+    for clause in map(str.strip, _CLAUSE.split(_spelled_out(_plain(text, phases.known), phases))):
+        if of_own.search(clause):
+            is_read = True  # another phase waits for this one
             continue
-        aside = head[mention.end() : mention.end() + 1]
-        firm = 0 if is_soft else len(ids) - (aside == _OPTIONAL_ASIDE)
-        found.hard += ids[:firm]
-        found.soft += ids[firm:]
-        found.unknown += [] if is_soft or aside in (_OPTIONAL_ASIDE, _LANDED_ASIDE) else strangers
-
-
-def _explained(clause: str, phases: Phases) -> tuple[str, str]:
-    """A clause like "Phases 1, 2 — why" in two parts; the second is "" where no phase precedes the dash."""
-    marks = (mark for mark in _EXPLAINED.finditer(clause) if next(_mentions(clause[: mark.start()], phases), None))
-    mark = next(marks, None)
-    return (clause[: mark.start()], clause[mark.end() :]) if mark else (clause, "")
+        marks = (mark for mark in _EXPLAINED.finditer(clause) if any(_mentions(clause[: mark.start()], phases)))
+        mark = next(marks, None)  # "Phases 1, 2 — why"
+        head, tail = (clause[: mark.start()], clause[mark.end() :]) if mark else (clause, "")
+        is_soft = (_SOFT.search(head) or _SOFT.match(tail)) is not None and "must" not in clause.lower()
+        is_apart = not is_soft and (_APART.search(head) or _APART.match(tail) or tail.lower().startswith("not"))
+        onward = None if _NOT_BEFORE.search(head) else _ONWARD.search(head)
+        for mention in _mentions(head, phases):
+            ids, strangers = resolve(mention[1], phases.known)
+            is_read = is_read or bool(ids or strangers)
+            is_waiting = ids != [phases.own] and _WAITING.match(head, mention.end()) is not None
+            if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
+                continue
+            is_optional = head.startswith(_OPTIONAL, mention.end())
+            firm = 0 if is_soft else len(ids) - is_optional
+            found.hard += ids[:firm]
+            found.soft += ids[firm:]
+            found.unknown += [] if is_soft or is_optional else [Quote(line, id_) for id_ in strangers]
+    return is_read
 
 
 def _mentions(clause: str, phases: Phases) -> Iterator[re.Match[str]]:
     bare = _BARE.match(clause)
-    if bare is not None and _are_ids(bare[1], phases.known):
+    words = [word for word in re.findall(_ID, bare[1]) if word.lower() not in ("and", "or", *_RANGE)] if bare else []
+    is_strange = any(not _has_digit(word) and word not in phases.known.values() for word in words)
+    if bare is not None and not is_strange and resolve(bare[1], phases.known)[0]:
         yield bare
         return
     for mention in _MENTION.finditer(clause):
-        before = clause[: mention.start()].rstrip()[-80:].rpartition(" ")[2].removesuffix("'s")
-        if not (_PLAN_NAME.fullmatch(before) or _OF_PLAN.match(clause, mention.end())):
+        if not (_OTHER_PLAN.search(clause[: mention.start()][-80:]) or _OF_PLAN.match(clause, mention.end())):
             yield mention
-
-
-def _are_ids(listed: str, known: Mapping[str, str]) -> bool:
-    words = [word for word in re.findall(_ID, listed) if word.lower() not in ("and", "or", "to", "through")]
-    is_strange = any(not _has_digit(word) and word not in known.values() for word in words)
-    return not is_strange and bool(resolve(listed, known)[0])
 
 
 def _plain(text: str, known: Mapping[str, str]) -> str:
     """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
 
     def code(found: re.Match[str]) -> str:
-        return found[1] if key(found[1]) in known or _PLAN_NAME.fullmatch(found[1]) else ""
+        return found[1] if key(found[1]) in known or _OTHER_PLAN.fullmatch(found[1]) else ""
 
     def aside(found: re.Match[str]) -> str:
-        words = found[1].strip()
-        return _OPTIONAL_ASIDE if _SOFT.match(words) else _LANDED_ASIDE if _LANDED.match(words) else ""
+        return _OPTIONAL if _SOFT.match(found[1].strip()) else ""
 
     plain = _ASIDE.sub(aside, _ASIDE.sub(aside, _CODE.sub(code, _LINKED.sub(r"\1", text)).replace("*", "")))
     return " ".join(plain.partition("(")[0].split())

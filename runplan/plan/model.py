@@ -140,7 +140,7 @@ def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) ->
             line=place.at + 1,
             heading_line=place.first + 1,
             depends=tuple(dict.fromkeys((*depends.hard, *place.depends))),
-            soft=depends.soft,
+            soft=tuple(depends.soft),
             touches=read_paths(body, "touches") or place.touches,
             allows=read_paths(body, "allows"),
             execution=read_execution(body),

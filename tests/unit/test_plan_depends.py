@@ -157,10 +157,6 @@ def test_a_phase_number_stands_for_its_parts() -> None:
     assert last(waiting("Phase 1 must be complete.", others="1A 1B 2")).depends == ("1A", "1B")
 
 
-def test_a_dependency_on_a_landed_phase_outside_the_plan_is_met() -> None:
-    assert last(waiting("Phase 7 (LANDED — schema). Phase 1.")).depends == ("1",)
-
-
 def test_ranges_follow_the_tracker() -> None:
     assert last(waiting("Phases 2–4", others="3 2 P1.A 4 1")).depends == ("2", "P1.A", "4")
 
