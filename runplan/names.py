@@ -17,8 +17,9 @@ DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
 REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not completed
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
-_NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")
+# Compiled on first use, which most commands do not make.
+_NOT_IN_REF = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"
+_NOT_UTF8 = "[\ud800-\udfff]"
 _LONGEST = 128  # bytes; a file name may have 255, and names are put together
 _LONGEST_SLUG = 80
 
@@ -50,7 +51,7 @@ def shown(path: str) -> str:
 
 def as_utf8(text: str) -> str:
     """The text with bytes that are not UTF-8 escaped: `a\\xff`."""
-    return _NOT_UTF8.sub(lambda found: _escaped(found.group()), text)
+    return re.sub(_NOT_UTF8, lambda found: _escaped(found.group()), text)
 
 
 def _escaped(char: str) -> str:
@@ -166,7 +167,7 @@ def valid_ref(name: str) -> bool:
     """Whether `name` is a valid branch name (git check-ref-format --branch)."""
     parts = name.split("/")
     return (
-        not _NOT_IN_REF.search(name)
+        not re.search(_NOT_IN_REF, name)
         and all(part and not part.startswith(".") and not part.endswith(".lock") for part in parts)
         and not name.startswith("-")
         and not name.endswith(".")

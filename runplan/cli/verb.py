@@ -17,6 +17,10 @@ def plan_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
 
 
+def optional_plan_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
+
+
 def json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -10,7 +10,6 @@ import fcntl
 import functools
 import os
 import select
-import shutil
 import signal
 import subprocess
 import threading
@@ -77,7 +76,9 @@ def configured(*settings: str) -> dict[str, str]:
 @functools.cache
 def _program(path: str | None) -> str:
     """Looked up once: the system would try every directory of PATH for every command."""
-    return shutil.which("git", path=path) or "git"
+    # Not shutil.which: shutil imports lzma and bz2, which takes 3 ms of every command.
+    places = (os.path.join(folder, "git") for folder in os.get_exec_path({"PATH": path} if path else None))
+    return next((place for place in places if os.access(place, os.X_OK)), "git")
 
 
 class LongCalls:

@@ -56,6 +56,7 @@ SLOW_TO_IMPORT = (
     "logging",
     "runplan.agents.clis",
     "runplan.run.events",
+    "lzma",
 )
 
 

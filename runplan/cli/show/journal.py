@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import BOLD, DIM, Style, warn
-from runplan.cli.verb import Verb, no_arguments
+from runplan.cli.verb import Verb, no_arguments, optional_plan_argument
 from runplan.errors import Exit, NotFound
 from runplan.text import clock, escaped, localized, plain
 
@@ -75,7 +75,7 @@ def words(event: str) -> str:
 
 
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
+    optional_plan_argument(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--agent", action="store_true", help="the transcript of the running agent, or of the last one")
@@ -224,7 +224,7 @@ def _event_text(event: AgentEvent) -> str:
 
 
 def _explain_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
+    optional_plan_argument(parser)
     parser.add_argument("phase", nargs="?", metavar="PHASE", help="only the steps of this phase")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

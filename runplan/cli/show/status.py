@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from runplan import __version__
 from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, warn
-from runplan.cli.verb import Verb, json_argument
+from runplan.cli.verb import Verb, json_argument, optional_plan_argument
 from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
 from runplan.run.rows import UNFINISHED
 from runplan.text import clock, command, escaped, in_words, plain
@@ -40,7 +40,7 @@ STANDS_STILL = "Stands still: the daemon cannot work in this repository for now.
 
 
 def _status_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
+    optional_plan_argument(parser)
     parser.add_argument("--all", action="store_true", help="show finished plans as well")
     parser.add_argument("--watch", action="store_true", help="refresh every 2 seconds, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print JSON; with --watch, one line each time")
@@ -93,7 +93,8 @@ def _output(args: argparse.Namespace) -> str:
     finished = [] if args.all or args.plan is not None else [view["plan"] for view in views if _is_finished(view)]
     if len(finished) == len(views) <= FEW:
         finished = []
-    blocks = [page.block(view) for view in views if view["plan"] not in finished]
+    folded = set(finished)
+    blocks = [page.block(view) for view in views if view["plan"] not in folded]
     blocks += [page.folded(finished)] if finished else []
     blocks += [page.daemon(daemon)] if daemon else []
     return "\n\n".join(blocks) or "No plans yet. Write one under plans/ and commit it."
