@@ -36,10 +36,6 @@ def price_of(table: AgentTable, *, guess: Price) -> Price:
     return guess if found == Price() else found
 
 
-def unwatched_remedy(name: str) -> str:
-    return f"set usd_per_mtok_in and usd_per_mtok_out under [agents.{name}], or limit tokens instead of dollars"
-
-
 def used_by(launch: Launch, tally: Tally, *, sure: bool) -> Usage:
     """The usage of a process; `sure`: to end it by, so that no price is guessed."""
     price = Price(sent=launch.usd_in, answered=launch.usd_out, guessed=launch.usd_guessed)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from runplan.agents import sandbox as sandboxes
 from runplan.agents.adapter import Task, first_set
-from runplan.agents.budgets import Price, price_of, unwatched_remedy
+from runplan.agents.budgets import Price, price_of
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import Profile
 from runplan.agents.environment import agent_environment, allowed, task_environment
@@ -153,10 +153,6 @@ class Agents:
         return redacted(text, self._secrets)
 
 
-def model_remedy(agent: str) -> str:
-    return f'set model = "..." under [agents.{agent}] in runplan.toml'
-
-
 def keys_of(table: AgentTable) -> tuple[str, ...]:
     """The variables with keys that this agent can use: its own, or those of its model's provider."""
     return agent_of(table.kind).keys_for(table.model)
@@ -255,8 +251,10 @@ def require_agent(
     table: AgentTable, role: str, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False
 ) -> None:
     if in_dollars and unwatched(table):
-        remedy = unwatched_remedy(table.name)
-        raise RefusedEarly(f"agents.{role}: {table.name} reports no dollars, and [limits] are in dollars; {remedy}")
+        raise RefusedEarly(
+            f"agents.{role}: {table.name} reports no dollars, and [limits] are in dollars; set usd_per_mtok_in and "
+            f"usd_per_mtok_out under [agents.{table.name}], or limit tokens instead of dollars"
+        )
     another = "name another agent under [agents] in runplan.toml"
     if (file := own_file(table)) and not (root / file).is_file():
         raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {file}; write it, or {another}")
@@ -273,7 +271,8 @@ def require_agent(
         )
     account = account_of(table, caller)
     if account and account.lacks:
-        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}; {account.remedy or model_remedy(table.name)}")
+        remedy = account.remedy or f'set model = "..." under [agents.{table.name}] in runplan.toml'
+        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}; {remedy}")
 
 
 def program_of(table: AgentTable) -> str:
