@@ -19,6 +19,7 @@ from tests.support.documents import DOCUMENTS, anchors, commands, fences, links,
 from tests.support.github.server import on_github
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PHASES = ("1", "2", "4b")
@@ -68,48 +69,54 @@ def test_a_reading_command_succeeds(ended: Project, line: str) -> None:
     assert code == 0, printed
 
 
-def scheduled(place: Path) -> Project:
-    project = a_project(place, *PHASES)
+def at_home(home: Path | None, place: Path, *phases: str) -> Project:
+    project = a_project(place, *phases)
+    project.home = home or project.home
+    return project
+
+
+def scheduled(place: Path, home: Path | None) -> Project:
+    project = at_home(home, place, *PHASES)
     assert project.runplan("start", "X", "every", "4h").code == 0
     return project
 
 
-def waiting(place: Path) -> Project:
+def waiting(place: Path, home: Path | None) -> Project:
     """A project whose phase 2 needs approval."""
-    project = a_project(place, "2")
+    project = at_home(home, place, "2")
     assert project.start().code == 4
     return project
 
 
-def failed(place: Path) -> Project:
-    project = a_project(place, "4b")
+def failed(place: Path, home: Path | None) -> Project:
+    project = at_home(home, place, "4b")
     project.agent("")
     assert project.start("auto").code == 1
     project.agent(writes("4b"))
     return project
 
 
-def landed(place: Path) -> Project:
-    project = a_project(place, "3")
+def landed(place: Path, home: Path | None) -> Project:
+    project = at_home(home, place, "3")
     assert project.start("auto").code == 0
     return project
 
 
-def with_origin(place: Path) -> Project:
-    project = a_project(place, *PHASES)
+def with_origin(place: Path, home: Path | None) -> Project:
+    project = at_home(home, place, *PHASES)
     project.commit_file("specs/001-login/tasks.md", "# Tasks: Login\n\n## Phase 1: Form\n\n- [ ] T001 Draw it\n")
     with_remote(project, place / "origin.git")
     return project
 
 
-def without_settings(place: Path) -> Project:
-    project = a_project(place, *PHASES)
+def without_settings(place: Path, home: Path | None) -> Project:
+    project = at_home(home, place, *PHASES)
     (project.path / "runplan.toml").unlink()
     return project
 
 
-def with_manager(place: Path) -> Project:
-    project = a_project(place)
+def with_manager(place: Path, home: Path | None) -> Project:
+    project = at_home(home, place)
     project.extra["PATH"] = f"{a_manager(place / 'bin')}:{project.env['PATH']}"
     return project
 
@@ -131,14 +138,24 @@ def expected_code(line: str) -> int:
     return 4 if asks else 0
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The home of a user whose daemon serves the repositories of all these commands."""
+    place = tmp_path_factory.mktemp("home")
+    yield place
+    end_processes_of(place)
+
+
 @pytest.mark.parametrize("line", [line for line in SHOWN if verb_of(line) in PROJECTS])
-def test_a_changing_command_ends_as_expected(tmp_path: Path, line: str) -> None:
-    project = PROJECTS[verb_of(line)](tmp_path)
-    try:
-        with on_github(project, tmp_path) if line.endswith(" pr") else contextlib.nullcontext():
-            code, printed = play(project, line)
-    finally:
-        end_processes_of(project.home)
+def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: str) -> None:
+    own = line.endswith(" pr") or verb_of(line) == "service"  # another environment of the daemon
+    with contextlib.ExitStack() as stack:
+        project = PROJECTS[verb_of(line)](tmp_path, None if own else home)
+        if own:
+            stack.callback(end_processes_of, project.home)
+        if line.endswith(" pr"):
+            stack.enter_context(on_github(project, tmp_path))
+        code, printed = play(project, line)
     assert code == expected_code(line), printed
 
 

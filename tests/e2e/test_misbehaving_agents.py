@@ -160,15 +160,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
     repo.git("stash")
     for key, value in (("required", "true"), ("clean", "sh -c '! grep bad'"), ("smudge", "cat")):
         repo.git("config", f"filter.f.{key}", value)
-    return Project(repo=repo, home=place / "home")
+    made = Project(repo=repo, home=place / "home")
+    with_remote(made, place / "origin.git")
+    theirs = repo.git("commit-tree", "-p", "main", "-m", "Theirs", "main^{tree}")
+    repo.git("push", "-q", "origin", f"{theirs}:refs/heads/main")
+    return made
 
 
 @pytest.fixture
 def project(model: Project, tmp_path: Path) -> Iterator[Project]:
     made = copied(model, tmp_path)
-    with_remote(made, tmp_path / "origin.git")
-    theirs = made.repo.git("commit-tree", "-p", "main", "-m", "Theirs", "main^{tree}")
-    made.repo.git("push", "-q", "origin", f"{theirs}:refs/heads/main")
     yield made
     end_processes_of(made.home)
 
@@ -206,7 +207,8 @@ def test_a_misbehaving_agent_has_a_named_outcome_and_the_repository_stays_as_it_
     assert agent.says in shown
     assert TOKEN not in shown
     assert len(shown) < 100_000
-    shown += project.runplan("logs", "X").out + project.runplan("explain", "X").out
+    if "prints" in name:
+        shown += project.runplan("logs", "X").out + project.runplan("explain", "X").out
     assert not any(code in shown for code in TERMINAL_CODES)
     until(lambda: processes_of(project.home) == [])
     after = standing(project)
