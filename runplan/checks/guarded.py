@@ -34,15 +34,8 @@ _PACKAGERS = ("npm", "yarn", "pnpm", "bun")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in make's order
 #: Names that change what every recipe does.
 _SPECIAL = (
-    "SHELL",
-    ".SHELLFLAGS",
-    "MAKEFLAGS",
-    "GNUMAKEFLAGS",
-    "MAKE",
-    ".RECIPEPREFIX",
-    ".ONESHELL",
-    ".IGNORE",
-    ".PHONY",
+    *("SHELL", ".SHELLFLAGS", "MAKEFLAGS", "GNUMAKEFLAGS", "MAKE"),
+    *(".RECIPEPREFIX", ".ONESHELL", ".IGNORE", ".PHONY", ".DEFAULT_GOAL"),
 )
 _DEFINITION = re.compile(r"(?:\w+ )*define (\S+)")
 _VARIABLE = re.compile(r"(?:(?:export|override|private) )*([^\s:#=+?!]+) ?(?:[+?!]|:{1,3})?=")
@@ -130,6 +123,7 @@ class _Collector:
     def __init__(self, read: Read) -> None:
         self._read = read
         self._parts: dict[Key, Part] = {}
+        self._made: set[tuple[str, ...]] = set()  #: Makefiles with their goals
 
     def collect(self, command: str) -> dict[Key, Part]:
         self._text(command, "", 0)
@@ -140,7 +134,8 @@ class _Collector:
         if depth > _DEEPEST:
             return
         joined = text.replace("\\\n", " ").replace("$(MAKE)", "make").replace("${MAKE}", "make")
-        for simple in _SEPARATORS.split("\n".join(joined.splitlines()[:_MOST_LINES]), maxsplit=_MOST_COMMANDS):
+        lines = [line for line in joined.splitlines() if not line.lstrip().startswith("#")]
+        for simple in _SEPARATORS.split("\n".join(lines[:_MOST_LINES]), maxsplit=_MOST_COMMANDS):
             words = _WORD.findall(simple)[:_MOST_WORDS]
             program = ""  #: the last word that is no option
             for at, word in enumerate(words):
@@ -169,7 +164,8 @@ class _Collector:
         if testfiles.is_test(path) and testcode.parse(text, path).cases:
             return  # the rules for tests guard it
         self._parts[path, "file", ""] = Part("the script", _numbered(text))
-        if "\0" not in text and (_SHEBANG.match(text) or not (text.startswith("#!") or _is_other(path))):
+        is_shell = not has_extension or path.endswith("sh")
+        if "\0" not in text and (_SHEBANG.match(text) if text.startswith("#!") else is_shell):
             self._text(text, folder, depth + 1)
 
     def _package(self, arguments: Sequence[str], folder: str, depth: int) -> None:
@@ -194,13 +190,14 @@ class _Collector:
         folder = _join(folder, folders[-1]) if folders else folder
         names = [_join(folder, name) for name in files or _MAKEFILES]
         path = next((name for name in names if self._read(name) is not None), "")
-        entries = list(self._entries(path, folder, 0)) if path else []
+        entries = list(self._entries(path, folder, 0))
         targets = [name for entry in entries if entry.is_rule for name in entry.names]
         goals = [goal for goal in goals if "=" not in goal and not goal.isdigit()]
-        if goals and not any(goal in targets for goal in goals):
+        if (path, *goals) in self._made or (goals and not any(goal in targets for goal in goals)):
             return
+        self._made.add((path, *goals))
         waiting = goals or [name for name in targets if name[0] != "." and "%" not in name][:1]
-        waiting += (*_SPECIAL, ".DEFAULT_GOAL", *(entry.text for entry in entries if not entry.names))
+        waiting += (*_SPECIAL, *(entry.text for entry in entries if not entry.names))
         by_name: dict[str, list[_Entry]] = {}
         for entry in entries:
             for name in entry.names or (entry.text,):
@@ -252,11 +249,6 @@ def _entry(path: str, number: int, text: str) -> _Entry:
     rule = None if definition or variable else _RULE.match(text)
     names = tuple(rule[1].split()) if rule else tuple(found[1] for found in (definition or variable,) if found)
     return _Entry(path, text, names, rule is not None, definition is not None, [(number, text)])
-
-
-def _is_other(path: str) -> bool:
-    """Whether it is a script of another language than the shell's."""
-    return _SCRIPT.search(path) is not None and not path.endswith(("sh",))
 
 
 def _numbered(text: str) -> tuple[tuple[int, str], ...]:

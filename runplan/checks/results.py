@@ -52,10 +52,6 @@ class Results(Struct, frozen=True, kw_only=True):
         return not self.unfinished
 
     @property
-    def total(self) -> int | None:
-        return None if self.passed is None or self.failed is None else self.passed + self.failed
-
-    @property
     def red(self) -> bool:
         return self.exit_code != 0 or bool(self.failed)
 

@@ -96,29 +96,6 @@ def judge(ret: ReadReturn, message: str, items: Sequence[str], *, gates_red: boo
     return Verdict(answers, why)
 
 
-def combine(verdicts: Sequence[tuple[str, Verdict | NoVerdict]]) -> Verdict | NoVerdict:
-    """The verdict of several verifiers, each with its name: all must pass every item."""
-    if len(verdicts) == 1:
-        return verdicts[0][1]
-    given: list[tuple[str, Verdict]] = []
-    for name, one in verdicts:
-        if isinstance(one, NoVerdict):
-            return NoVerdict(why=f"{name}: {one.why}")
-        given.append((name, one))
-    answers: dict[str, list[tuple[str, ItemResult]]] = {}
-    for name, verdict in given:
-        for result in verdict.items:
-            answers.setdefault(result.item, []).append((name, result))
-    why = "; ".join(f"{name}: {verdict.why}" for name, verdict in given if not verdict.passed)
-    return Verdict(tuple(_joint(item, mine) for item, mine in answers.items()), why)
-
-
-def _joint(item: str, answers: Sequence[tuple[str, ItemResult]]) -> ItemResult:
-    against = [(name, result) for name, result in answers if not result.passed]
-    evidence = "; ".join(f"{name}: {result.evidence}" for name, result in against or answers)
-    return ItemResult(item=item, passed=not against, evidence=evidence)
-
-
 def unfit_reply(message: str, *, structured: bool) -> str:
     """Why the message cannot belong to a finished verification; empty when it can."""
     if not structured and len(message.strip().encode("utf-8", "replace")) < SHORTEST_REPLY:

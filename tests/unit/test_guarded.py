@@ -206,6 +206,11 @@ def test_a_file_behind_other_files_is_guarded(command: str, tree: dict[str, str]
     assert (one.path, one.line) == (behind, 1)
 
 
+def test_makefiles_that_call_make_often_are_read_once() -> None:
+    made = {"Makefile": "test:\n" + "\t$(MAKE) -C sub all\n" * 50, "sub/Makefile": "all:\n" + "\tmake -C ..\n" * 50}
+    assert weakened("make test", made.get, made.get) == ()
+
+
 def test_scripts_that_run_each_other_are_read_once() -> None:
     tree = {"a.sh": "sh b.sh\nsh b.sh\n" * 50, "b.sh": "sh a.sh\nsh a.sh\n" * 50}
     assert weakened("sh a.sh", tree.get, tree.get) == ()

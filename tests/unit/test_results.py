@@ -218,7 +218,7 @@ def test_a_green_run_has_a_one_line_summary(output: str, runner: str, line: str)
 def test_lines_that_say_pass_are_never_counted() -> None:
     """N10"""
     results = read("PASS: a test\n" * 3313 + "3311/3313\n")
-    assert (results.passed, results.failed, results.total) == (3311, 2, 3313)
+    assert (results.passed, results.failed) == (3311, 2)
     assert compare(read("3313/3313\n"), results).kind is GateKind.REGRESSED
 
 

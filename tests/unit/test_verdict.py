@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.checks.returns import Unusable
-from runplan.checks.verdict import STALLED, NoVerdict, Verdict, combine, judge, unfit_reply
+from runplan.checks.verdict import STALLED, NoVerdict, Verdict, judge, unfit_reply
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 LONG = "I read the diff and the tests, and compared each item with the files it names. " * 5
@@ -91,20 +91,6 @@ def test_an_unproven_item_is_a_fail(items: list[ItemResult], expected: list[str]
 )
 def test_evidence_names_a_file_a_test_or_a_command(evidence: str) -> None:
     assert passes(judge(returned(stated("W1", evidence)), LONG, ["W1"], gates_red=False))
-
-
-def test_several_verifiers_must_all_pass_every_item() -> None:
-    good = Verdict((stated("W1", "a.py:1"), stated("C1", "b.py:1")))
-    bad = Verdict((stated("W1", "a.py:1"), stated("C1", "b.py is a stub", passed=False)), "not proven: C1")
-    assert combine([("codex", good)]) == good
-    assert combine([("codex", good), ("gemini", good)]) == Verdict(
-        (stated("W1", "codex: a.py:1; gemini: a.py:1"), stated("C1", "codex: b.py:1; gemini: b.py:1"))
-    )
-    assert combine([("codex", good), ("gemini", bad)]) == Verdict(
-        (stated("W1", "codex: a.py:1; gemini: a.py:1"), stated("C1", "gemini: b.py is a stub", passed=False)),
-        "gemini: not proven: C1",
-    )
-    assert combine([("codex", good), ("gemini", NoVerdict(why="no return"))]) == NoVerdict(why="gemini: no return")
 
 
 def test_a_failed_item_keeps_the_evidence_against_it() -> None:
