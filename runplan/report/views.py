@@ -148,7 +148,7 @@ def _run(run: RunRow, seen: Seen, now: datetime) -> dict[str, Any]:
 def _daemon_wait(run: RunRow, seen: Seen) -> dict[str, str | None]:
     """The wait of the daemon for a run that does not wait itself."""
     wait = seen.wait
-    if wait is None or wait.kind not in ("claim", "dependency") or not seen.is_active or run.waiting_for is not None:
+    if wait is None or not seen.is_active or run.waiting_for is not None:
         return {}
     return {"waiting_for": wait.kind, "about": wait.about, "wake": wait.wake}
 

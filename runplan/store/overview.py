@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from runplan.errors import RunplanError
 from runplan.run.rows import RunRow
 from runplan.store.schedules import Schedules, Waits
-from runplan.store.sqlite import RUN_COLUMNS, Store
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from runplan.run.rows import ScheduleRow, WaitRow
 
 _NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
-_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE number IN ({_NEWEST})"
 _PLACES = (
     "SELECT runs.plan, json_extract(body, '$.landing'), json_extract(body, '$.target'), json_extract(body, '$.remote')"
     f" FROM runs JOIN events ON events.run=runs.id AND events.type='RunStarted' WHERE number IN ({_NEWEST})"
@@ -28,7 +27,6 @@ _REFUSED = (
     "SELECT plan, at, json_extract(answer, '$.error') FROM commands WHERE seq IN"
     " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') AND ?1 IN ('', plan) GROUP BY plan)"
 )
-_SUMMARIES = "SELECT kind, plan, stamp, value FROM summaries WHERE ?1 IN ('', plan)"
 
 
 class Summary(Struct, frozen=True):
@@ -55,19 +53,15 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 def read_overview(store: Store, plan: str = "") -> Overview:
     """The facts about one plan, or about all."""
-    newest = [RunRow(**dict(zip(RUN_COLUMNS, row, strict=True))) for row in store.query(_RUNS, plan)]
     return Overview(
-        newest={row.plan: row for row in newest},
+        newest={row.plan: row for row in store.rows(RunRow, f"runs WHERE number IN ({_NEWEST})", plan)},
         places={plan: (landing, target, remote) for plan, landing, target, remote in store.query(_PLACES, plan)},
         owners={plan: owner for plan, (_, owner, _) in store.claims("plan").items()},
         schedules={row.plan: row for row in Schedules(store).all()},
         queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
         refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},
-        waits={row.plan: row for row in Waits(store).all()},
-        summaries={
-            (kind, plan): Summary(kind, plan, stamp, value)
-            for kind, plan, stamp, value in store.query(_SUMMARIES, plan)
-        },
+        waits={row.plan: row for row in Waits(store).all() if row.kind in ("claim", "dependency")},
+        summaries={(row.kind, row.plan): row for row in store.rows(Summary, "summaries WHERE ? IN ('', plan)", plan)},
     )
 
 
@@ -75,5 +69,4 @@ def keep_summaries(directory: Path, summaries: Sequence[Summary]) -> None:
     """Store the summaries for the next reader; one that cannot be stored is computed again."""
     with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(directory)) as store, store.transaction():
         for one in summaries:
-            values = (one.kind, one.plan, one.stamp, one.value)
-            store.run("INSERT OR REPLACE INTO summaries (kind, plan, stamp, value) VALUES (?,?,?,?)", *values)
+            store.put("summaries", one)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan.run.rows import FiringRow, ScheduleRow, WaitRow
 
 if TYPE_CHECKING:
     from runplan.store.sqlite import Store
 
-_SCHEDULE = ScheduleRow.__struct_fields__
 _FIRING = FiringRow.__struct_fields__
 _INSERT_FIRING = f"INTO firings ({', '.join(_FIRING)}) VALUES (?,?,?,?,?)"
 
@@ -21,18 +22,15 @@ class Schedules:
         self._store = store
 
     def all(self) -> list[ScheduleRow]:
-        rows = self._store.query(f"SELECT {', '.join(_SCHEDULE)} FROM schedules ORDER BY plan")
-        return [ScheduleRow(**dict(zip(_SCHEDULE, row, strict=True))) for row in rows]
+        return self._store.rows(ScheduleRow, "schedules ORDER BY plan")
 
     def get(self, plan: str) -> ScheduleRow | None:
         return next((row for row in self.all() if row.plan == plan), None)
 
     def put(self, row: ScheduleRow) -> None:
         """Make or replace the schedule of a plan; its next slot is recorded by `arm`."""
-        names = [name for name in _SCHEDULE if name != "next"]
-        marks = ",".join("?" for _ in names)
-        query = f"INSERT OR REPLACE INTO schedules ({', '.join(names)}) VALUES ({marks})"
-        self._change(query, *(getattr(row, name) for name in names))
+        with self._store.transaction():
+            self._store.put("schedules", replace(row, next=None))
 
     def arm(self, plan: str, following: str) -> None:
         """Record the next slot of a schedule, for `status` and `next`."""
@@ -71,11 +69,7 @@ class Schedules:
 
     def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
         """The newest first."""
-        query = f"SELECT {', '.join(_FIRING)} FROM firings WHERE plan=? ORDER BY rowid DESC LIMIT ?"
-        return [FiringRow(**dict(zip(_FIRING, row, strict=True))) for row in self._store.query(query, plan, limit)]
-
-
-_WAIT = WaitRow.__struct_fields__
+        return self._store.rows(FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
 
 
 class Waits:
@@ -85,14 +79,11 @@ class Waits:
         self._store = store
 
     def all(self) -> list[WaitRow]:
-        found = self._store.query(f"SELECT {', '.join(_WAIT)} FROM waits ORDER BY plan, kind")
-        return [WaitRow(**dict(zip(_WAIT, row, strict=True))) for row in found]
+        return self._store.rows(WaitRow, "waits ORDER BY plan, kind")
 
     def put(self, row: WaitRow) -> None:
-        marks = ",".join("?" for _ in _WAIT)
         with self._store.transaction():
-            query = f"INSERT OR REPLACE INTO waits ({', '.join(_WAIT)}) VALUES ({marks})"
-            self._store.run(query, *(getattr(row, name) for name in _WAIT))
+            self._store.put("waits", row)
 
     def drop(self, kind: str, plan: str) -> None:
         with self._store.transaction():

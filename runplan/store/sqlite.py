@@ -20,10 +20,12 @@ from runplan.store.files import Anchor, make_below
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-    from typing import Any
+    from typing import Any, TypeVar
 
     from runplan.run.events import E, Recorded
     from runplan.run.progress import Work
+
+    R = TypeVar("R", bound=Struct)
 
 SCHEMA_VERSION = 8
 SCHEMA = """
@@ -72,7 +74,6 @@ CREATE TABLE summaries (
 );
 """
 RUN_COLUMNS = RunRow.__struct_fields__
-_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"
 _EVENTS = "SELECT seq, run, at, type, body, json_valid(body) FROM events"
 _SAVE_RUN = (
     f"INSERT INTO runs (id, number, {', '.join(RUN_COLUMNS[1:])})"
@@ -215,6 +216,19 @@ class Store:
         with self._translated_errors():
             return self._db.execute(sql, values).fetchall()
 
+    def rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
+        """The rows of a table whose columns are the fields of `kind`."""
+        names = kind.__struct_fields__
+        found = self.query(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
+        return [kind(**dict(zip(names, row, strict=True))) for row in found]
+
+    def put(self, table: str, row: Struct) -> None:
+        """Insert the row, or replace the one with the same key; inside a transaction."""
+        names = row.__struct_fields__
+        marks = ",".join("?" for _ in names)
+        query = f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})"
+        self.run(query, *(getattr(row, name) for name in names))
+
     def run(self, sql: str, *values: object) -> int:
         """Execute one statement inside a transaction; the number of changed rows."""
         return self._db.execute(sql, values).rowcount
@@ -287,14 +301,14 @@ class Store:
 
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
-        where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])
-        return [_run(found) for found in self.query(f"{_RUNS} {where} ORDER BY number DESC LIMIT ?", *values, limit)]
+        where = "WHERE plan=?1" if plan is not None else ""
+        return self.rows(RunRow, f"runs {where} ORDER BY number DESC LIMIT ?2", plan, limit)
 
     def row(self, run: str) -> RunRow | None:
-        return next((_run(found) for found in self.query(f"{_RUNS} WHERE id=?", run)), None)
+        return next(iter(self.rows(RunRow, "runs WHERE id=?", run)), None)
 
     def newest(self, plan: str) -> RunRow | None:
-        return next(iter(self.runs(plan, limit=1)), None)
+        return next(iter(self.rows(RunRow, "runs WHERE plan=? ORDER BY number DESC LIMIT 1", plan)), None)
 
     def plans(self) -> list[str]:
         """Every plan that was ever run."""
@@ -314,7 +328,7 @@ class Store:
 
     def unfinished(self) -> list[RunRow]:
         marks = ",".join("?" for _ in UNFINISHED)
-        return [_run(found) for found in self.query(f"{_RUNS} WHERE state IN ({marks}) ORDER BY number", *UNFINISHED)]
+        return self.rows(RunRow, f"runs WHERE state IN ({marks}) ORDER BY number", *UNFINISHED)
 
     def sign_offs(self) -> list[tuple[str, str]]:
         """(plan, phase) of the runs that wait for a person's approval or sign-off."""
@@ -399,7 +413,3 @@ class Store:
     def keep_baseline(self, key: str, results: str, *, at: str) -> None:
         with self.transaction():
             self.run("INSERT OR REPLACE INTO baselines VALUES (?,?,?)", key, results, at)
-
-
-def _run(found: Sequence[Any]) -> RunRow:
-    return RunRow(**dict(zip(RUN_COLUMNS, found, strict=True)))
