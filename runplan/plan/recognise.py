@@ -9,7 +9,7 @@ from runplan.plan.formats import checklist, headings, kiro, sections, speckit, t
 from runplan.plan.reading import Format, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from runplan.plan.scan import Lines
 
@@ -24,14 +24,6 @@ RECOGNISERS: dict[Format, Callable[[Lines, str], Reading | None]] = {
     Format.HEADINGS: headings.read,
     Format.TODO: checklist.read_todo,
     Format.CHECKLIST: checklist.read,
-}
-#: Formats whose evidence another reading may have too.
-_RIVALS = {
-    Format.SECTIONS: (Format.HEADINGS,),
-    Format.HUMANLAYER: (Format.HEADINGS,),
-    Format.HEADINGS: (Format.HEADINGS,),
-    Format.TODO: (Format.CHECKLIST,),
-    Format.CHECKLIST: (Format.TODO,),
 }
 
 
@@ -56,16 +48,10 @@ def recognise(lines: Lines, path: str, *, wanted: str = "") -> Reading:
 
 def other_reading(lines: Lines, path: str, chosen: Reading) -> Reading | None:
     """Another reading that the same evidence allows; None for a plan that is not ambiguous."""
-    ids = [place.first for place in chosen.places]
-    for found in _rivals(lines, path, chosen):
-        if [place.first for place in found.places] != ids:
-            return found
-    return None
-
-
-def _rivals(lines: Lines, path: str, chosen: Reading) -> Iterator[Reading]:
-    for format_ in _RIVALS.get(chosen.format, ()):
-        if format_ is Format.HEADINGS:
-            yield from headings.readings(lines, path)
-        elif (found := RECOGNISERS[format_](lines, path)) is not None:
-            yield found
+    rivals: list[Reading | None] = []
+    if chosen.format in (Format.SECTIONS, Format.HUMANLAYER, Format.HEADINGS):
+        rivals += headings.readings(lines, path)
+    elif chosen.format in (Format.TODO, Format.CHECKLIST):
+        rivals += [checklist.read(lines, path), checklist.read_todo(lines, path)]
+    firsts = [place.first for place in chosen.places]
+    return next((found for found in rivals if found and [place.first for place in found.places] != firsts), None)

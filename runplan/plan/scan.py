@@ -10,6 +10,7 @@ import re
 from bisect import bisect, bisect_left
 from functools import lru_cache
 from itertools import accumulate
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -51,6 +52,9 @@ class Entry(Struct, frozen=True):
         return self.sign in ("x", "X")
 
 
+T = TypeVar("T", Heading, Entry)
+
+
 class Lines(Struct, frozen=True, kw_only=True):
     """A plan's text by lines; indexes count from 0, the line numbers for people from 1."""
 
@@ -80,14 +84,13 @@ class Lines(Struct, frozen=True, kw_only=True):
 
     def boxes_in(self, first: int, end: int) -> list[Entry]:
         """The boxes of lines first to end - 1."""
-        return self.boxes[bisect_left(self.boxes, first, key=_at) : bisect_left(self.boxes, end, key=_at)]
+        return _within(self.boxes, range(first, end))
 
     def entries_in(self, part: range) -> list[Entry]:
-        first, end = (bisect_left(self.entries, at, key=_at) for at in (part.start, part.stop))
-        return self.entries[first:end]
+        return _within(self.entries, part)
 
     def parts_in(self, part: range) -> list[Heading]:
-        return self.parts[bisect_left(self.parts, part.start, key=_at) : bisect_left(self.parts, part.stop, key=_at)]
+        return _within(self.parts, part)
 
     def between(self, first: int, end: int) -> str:
         """The text of lines first to end - 1, byte for byte."""
@@ -96,6 +99,10 @@ class Lines(Struct, frozen=True, kw_only=True):
 
 def _at(mark: Heading | Entry) -> int:
     return mark.at
+
+
+def _within(marks: list[T], part: range) -> list[T]:
+    return marks[bisect_left(marks, part.start, key=_at) : bisect_left(marks, part.stop, key=_at)]
 
 
 def scan(raw: bytes, *, path: str) -> Lines:

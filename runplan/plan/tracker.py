@@ -11,7 +11,7 @@ from runplan.plan import frontmatter
 from runplan.plan.ids import key
 from runplan.plan.marks import WRITTEN, Status, says_complete
 from runplan.plan.model import lay_out
-from runplan.plan.reading import Format, Slot, Spot, WithoutStatuses, find_sections
+from runplan.plan.reading import Format, Slot, WithoutStatuses, find_sections
 from runplan.plan.scan import scan
 from runplan.text import command
 
@@ -32,44 +32,38 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
         ids = ", ".join(place.id for place in reading.places)
         raise PlanUnreadable(f"{path}:1: there is no phase {phase}; the phases are {ids}")
     slots = {spot.slot for spot in place.spots}
-    keeps_commit = slots != {Slot.BOX}
-    if place.mark.known and place.mark.status is status and (commit in ("", place.commit) or not keeps_commit):
+    is_same = place.mark.known and place.mark.status is status
+    if is_same and (commit in ("", place.commit) or slots == {Slot.BOX}):
         return text
     words = WRITTEN[status]
     if commit and Slot.COMMIT not in slots:
         words = f"{words} (`{commit}`)" if Slot.CELL in slots else f"{words} ({commit})"
     for spot in sorted(place.spots, key=lambda spot: spot.end, reverse=True):
+        old, above = text[spot.begin : spot.end], text[: spot.begin]
         match spot.slot:
             case Slot.CELL:
-                edit = _cell(text, spot, words)
+                new = _cell(old, words)
             case Slot.COMMIT:
-                edit = _cell(text, spot, f"`{commit}`" if commit else "") if commit or place.commit else text
+                new = _cell(old, f"`{commit}`" if commit else "") if commit or place.commit else old
             case Slot.LINE:
-                gap = b"" if text[spot.begin - 1 : spot.begin] in (b" ", b"\t") else b" "
-                edit = _spliced(text, spot.begin, spot.end, gap + words.encode())
+                new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
             case Slot.NEW_LINE:
-                added = f"**Status:** {words}".encode()
-                has_end = text[: spot.begin].endswith(b"\n")
-                edit = _spliced(text, spot.begin, spot.end, added + lines.eol if has_end else lines.eol + added)
+                line = f"**Status:** {words}".encode()
+                new = line + lines.eol if above.endswith(b"\n") else lines.eol + line
             case Slot.BOX:
-                edit = _spliced(text, spot.begin, spot.end, b"x" if status is Status.DONE else b" ")
-        text = edit
+                new = b"x" if status is Status.DONE else b" "
+        text = above + new + text[spot.end :]
     return text
 
 
-def _spliced(text: bytes, begin: int, end: int, words: bytes) -> bytes:
-    return text[:begin] + words + text[end:]
-
-
-def _cell(text: bytes, spot: Spot, words: str) -> bytes:
-    """Replaces a cell's content and keeps the blanks around it; an empty cell gets one on each side."""
-    content = text[spot.begin : spot.end]
-    if not content.strip():
-        return _spliced(text, spot.begin, spot.end, f" {words} ".encode())
-    if not words and content == b" " + content.strip() + b" ":
-        return _spliced(text, spot.begin, spot.end, b" ")  # as people write an empty cell
-    begin = spot.begin + len(content) - len(content.lstrip())
-    return _spliced(text, begin, begin + len(content.strip()), words.encode())
+def _cell(old: bytes, words: str) -> bytes:
+    """A cell with other content and the blanks around it; an empty one gets a blank on each side."""
+    content = old.strip()
+    if not content:
+        return f" {words} ".encode()
+    if not words and old == b" " + content + b" ":
+        return b" "  # as people write an empty cell
+    return old.replace(content, words.encode())
 
 
 def complete(text: bytes, *, path: str, completed: str) -> bytes:

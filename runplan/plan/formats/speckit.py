@@ -16,9 +16,16 @@ if TYPE_CHECKING:
 
 _TASK = re.compile(r"\**(T[0-9]{3,4}[a-z]?)\**(?=[ \t:]|\Z)")
 _STORY = re.compile(r"(?:user story|US)[ \t]*([0-9]{1,3})", re.IGNORECASE)
-_AFTER = re.compile(r"(?i:depends on|after|requires|needs|blocked by)((?:[ ,&]|and|T[0-9]{3,4}[a-z]?)+)")
-_STORY_AFTER = re.compile(r"depends on[^.;]{0,40}?(?:user story|US)[ \t]*([0-9]{1,3})", re.IGNORECASE)
-_PATH = re.compile(r"(?<![\w/:.-])((?:[\w.@-]{1,60}/){1,12}[\w.@-]*|[\w-]{1,60}\.[a-z]{1,5}(?![\w.]))")
+_AFTER = re.compile(r"(?i:depends on|after|requires|needs|blocked by)((?:[ ,&–-]|and|T[0-9]{3,4}[a-z]?)+)")
+_STORY_LINK = re.compile(
+    r"^[ \t]*[-*] .{0,9}user story ([0-9]{1,3})\b.{0,60}?depends on[^.;]{0,40}?(?:user story|US)[ \t]*([0-9]{1,3})",
+    re.IGNORECASE,
+)
+#: A path ends with a slash or an extension; "cause/effect" is none, and "Node.js" is one in back-ticks only.
+_PATH = re.compile(
+    r"(?<![\w/:.-])((?:[\w.@-]{1,60}/){1,12}(?:[\w@-]{1,60}(?:\.\w{1,12}){1,3}|(?![\w.@-]))"
+    r"|(?<=`)[\w-]{1,60}\.\w{1,12}(?=`))"
+)
 
 
 def read(lines: Lines, path: str) -> Reading | None:
@@ -59,25 +66,17 @@ def _with_tasks(lines: Lines, place: Place, phase_of: Mapping[str, str]) -> Plac
 
 
 def _in_order(lines: Lines, places: Sequence[Place]) -> tuple[Place, ...]:
-    """The phases in the order of the template: a story waits for the phases before the first story, others for all."""
+    """The phases in the order of the template: a story waits for the phases before the first story, others for all.
+
+    A line like `- **User Story 2 (P2)**: Depends on User Story 1` has a story wait for another one.
+    """
     stories = {place.id: story[1] for place in places if (story := _STORY.search(place.title))}
     first = next((n for n, place in enumerate(places) if place.id in stories), len(places))
-    between = _between_stories(lines)
+    linked = {(link[1], link[2]) for text in lines.texts if (link := _STORY_LINK.search(text))}
     ordered = []
     for number, place in enumerate(places):
         before = [other.id for other in places[: first if place.id in stories else number]]
-        named = [id_ for id_, story in stories.items() if (stories.get(place.id), story) in between]
+        named = [id_ for id_, story in stories.items() if (stories.get(place.id), story) in linked]
         waits = dict.fromkeys((*before, *named, *place.depends))
         ordered.append(replace(place, depends=tuple(id_ for id_ in waits if id_ != place.id)))
     return tuple(ordered)
-
-
-def _between_stories(lines: Lines) -> set[tuple[str | None, str]]:
-    """The pairs of stories in lines like `- **User Story 2 (P2)**: Depends on User Story 1`."""
-    found: set[tuple[str | None, str]] = set()
-    for heading in lines.headings:
-        if heading.text.lower().startswith("user story dependencies"):
-            for text in lines.texts[heading.at + 1 : heading.end]:
-                story, after = _STORY.search(text), _STORY_AFTER.search(text)
-                found |= {(story[1], after[1])} if story and after else set()
-    return found
