@@ -18,6 +18,8 @@ from runplan.agents.clis import agent_of
 from runplan.processes import MARK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runplan.run.dispatch import Launch
     from runplan.supervise.cgroups import Cgroup
 
@@ -35,11 +37,15 @@ class Child(Struct, frozen=True, kw_only=True):
 
 def start(launch: Launch, group: Cgroup | None) -> Child:
     """Start the process in a session of its own and, where possible, in its control group."""
+    writer = None
     with contextlib.ExitStack() as stack:
         if launch.takes_messages:
+            prompt = Path(launch.stdin).read_text(encoding="utf-8", errors="replace")
             stdin, to_it = os.pipe()
+            writer = StdinWriter(to_it, agent_of(launch.reader).message)
+            writer.send(prompt)
         else:
-            stdin, to_it = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC), None
+            stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         (out, out_end), (err, err_end) = _pipe(), _pipe()
         for descriptor in (stdin, out_end, err_end):
             stack.callback(os.close, descriptor)
@@ -55,7 +61,7 @@ def start(launch: Launch, group: Cgroup | None) -> Child:
             start_new_session=True,
         )
     agent.returncode = 0  # the shim waits for every child itself; Popen must not
-    return Child(pid=agent.pid, stdin=StdinWriter(to_it, launch) if to_it is not None else None, out=out, err=err)
+    return Child(pid=agent.pid, stdin=writer, out=out, err=err)
 
 
 def _pipe() -> tuple[int, int]:
@@ -67,16 +73,15 @@ def _pipe() -> tuple[int, int]:
 
 
 class StdinWriter:
-    """Writes messages to an agent, the prompt first. A thread does it, because an agent may not read them."""
+    """Writes messages to an agent. A thread does it, because an agent may not read them."""
 
-    def __init__(self, pipe: int, launch: Launch) -> None:
-        self._format = agent_of(launch.reader).message
+    def __init__(self, pipe: int, form: Callable[[str], bytes]) -> None:
+        self._form = form
         self._messages: SimpleQueue[bytes] = SimpleQueue()
-        self.send(Path(launch.stdin).read_text(encoding="utf-8", errors="replace"))
         threading.Thread(target=self._write, args=(pipe,), daemon=True).start()
 
     def send(self, text: str) -> None:
-        self._messages.put(self._format(text))
+        self._messages.put(self._form(text))
 
     def close(self) -> None:
         """Close the pipe after the messages that were sent."""

@@ -211,8 +211,8 @@ def test_an_interrupt_reaches_the_agents_own_session_and_the_rest_is_ended_after
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-I", "-S", "-c", {child!r}])
 while not os.path.exists("ready"): time.sleep(0.005)
-print(child.pid, file=open("child", "w"))
 try:
+    print(child.pid, file=open("child", "w"))
     while True: time.sleep(0.01)
 except KeyboardInterrupt:
     sys.exit(7)
