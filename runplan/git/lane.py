@@ -234,9 +234,9 @@ class Lane:
         return tip
 
     def compare_with(self, commit: Oid) -> None:
-        """Compare the files with `commit` from now on; the files stay as they are."""
+        """Compare the files with `commit` from now on; the files stay as they are. The next status looks at them."""
         self._unlock()
-        self._git.run("reset", "-q", "--mixed", commit)
+        self._git.run("reset", "-q", "--mixed", "--no-refresh", commit)
 
     def state(self) -> WorktreeState:
         """The differences from the commit it stands on; one scan of the files."""

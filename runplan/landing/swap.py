@@ -50,7 +50,8 @@ Signature = tuple[int, int, int, int] | None  #: inode, size, mtime and mode of 
 #: The ref is on the disk before the landing is recorded; git waits so many milliseconds for a locked ref.
 _SETTINGS = ("-c", "core.fsync=committed,loose-object,reference", "-c", "core.filesRefLockTimeout=500")
 _STATUS = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
-_MOST_LOOKED_FOR = 100  #: ids in the index; beyond that `git status` is quicker
+_MOST_LOOKED_FOR = 100  #: ids in the index, or paths; beyond that git looks at all files
+_LARGE = 200_000  #: bytes of the index of some 2,000 files
 
 
 class Hold(Exception):
@@ -278,6 +279,7 @@ class Swap:
                 self._lock(landing, seen)
                 self._point("land.prepared")
                 self._swap(changes, plan)
+                self._refresh(list(plan.staged))
                 self._install_index(seen)
                 self._point("land.swapped")
                 commit()
@@ -421,9 +423,15 @@ class Swap:
     def _edited(self, name: str) -> Hold:
         return Hold(f"{name} was edited just now in {self._root}; commit that change or undo it")
 
+    def _refresh(self, paths: Sequence[str]) -> None:
+        """Note the new files' times in the index, so that git need not read them again. A failure is harmless."""
+        if self._box.index.stat().st_size < _LARGE or len(paths) > _MOST_LOOKED_FOR:
+            self._try("update-index", "-q", "--refresh")
+        elif paths:  # only these: in a large repository that takes a quarter of the time
+            env = {"GIT_LITERAL_PATHSPECS": "1", "GIT_OPTIONAL_LOCKS": "1"}
+            self._try("status", *_STATUS, "--", *paths, env=env)
+
     def _install_index(self, seen: Signature) -> None:
-        # Without the refresh git would read each new file again. A failure is harmless.
-        self._try("update-index", "-q", "--refresh")
         os.link(self._box.index, self._box.installed)
         if seen:
             os.link(self._index, self._box.old_index)

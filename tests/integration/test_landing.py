@@ -54,6 +54,15 @@ def test_a_clean_checkout_follows_its_branch(repo: Repo) -> None:
     assert leftovers(repo) == ()
 
 
+@pytest.mark.parametrize("count", [1, 3000], ids=["small", "large"])
+def test_plumbing_sees_no_change_after_a_landing(repo: Repo, count: int) -> None:
+    """Scripts call `git diff-files` without a refresh, so the index knows the times of the new files."""
+    repo.commit("Many", **{f"many/{number}.txt": "m\n" for number in range(count)})
+    land(repo, candidate(repo, {"a.txt": "a2\n", "[b].txt": "new\n"}))
+    assert repo.git("diff-files", "--name-only") == ""
+    assert repo.git("diff-index", "--cached", "--name-only", "HEAD") == ""
+
+
 def test_the_reflogs_of_branch_and_head_say_who_moved_them(repo: Repo) -> None:
     land(repo, candidate(repo, {"a.txt": "a2\n"}))
     assert repo.git("reflog", "-1", "--format=%gs", "main") == "runplan: land L1"
