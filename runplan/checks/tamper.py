@@ -214,12 +214,16 @@ class _TestWork:
     def __init__(self, changes: Sequence[FileChange]) -> None:
         self._before = {c.path: testcode.parse(c.before or "", c.path) for c in changes}
         self._after = {c.path: testcode.parse(c.after or "", c.path) for c in changes}
-        self._names_before = frozenset[str]().union(*(source.names for source in self._before.values()))
-        collected = [case for path, one in self._after.items() if testfiles.is_collected(path) for case in one.cases]
-        self._collected_now = testcode.by_name(collected)
-        self._now = testcode.by_name(case for source in self._after.values() for case in source.cases)
-        every = (case for source in self._after.values() for case in source.cases)
-        self._renamed = Counter(_body(case) for case in every if case.name not in self._names_before)
+        self._was = {path: testcode.by_name(source.cases) for path, source in self._before.items()}
+        self._now = {path: testcode.by_name(source.cases) for path, source in self._after.items()}
+        self._names_before = frozenset[str]().union(*self._was.values())
+        self._arrived: dict[str, list[tuple[str, testcode.TestCase]]] = {}  #: new to a path, by name and by body
+        for path, cases in self._now.items():
+            for case in (case for name, case in cases.items() if name not in self._was[path]):
+                keys = (case.name,) if case.name in self._names_before else (case.name, _body(case))
+                for key in keys:
+                    self._arrived.setdefault(key, []).append((path, case))
+        self._taken: set[tuple[str, str]] = set()
         self._helpers_before = _all_helpers(self._before.values())
         self._helpers_now = _all_helpers(self._after.values())
         assertions = Counter[str]()
@@ -233,34 +237,33 @@ class _TestWork:
         path = change.path
         if path not in self._before:
             return
-        before, after = self._before[path], self._after[path]
-        now = self._collected_now if testfiles.is_collected(path) else self._now
-        if gone := [case for case in before.cases if case.name not in now and not self._is_renamed(case)]:
-            names = _listed(sorted({case.name for case in gone}))
+        gone: list[testcode.TestCase] = []
+        for name, was in self._was[path].items():
+            now = self._now[path].get(name) or self._take_arrival(was, is_collected=testfiles.is_collected(path))
+            if now is None:
+                gone.append(was)
+            elif why := self._weaker(was, now):
+                yield Tampering(TamperKind.WEAKENED_TEST, path, f"{name} {why}", now.line)
+        if gone:
+            names = _listed(sorted(case.name for case in gone))
             yield Tampering(TamperKind.REMOVED_TEST, path, f"tests removed: {names}", gone[0].line)
-        if not before.cases and testfiles.is_test(path) and not path.endswith("__init__.py"):
-            yield from _nameless(change, before, after)
-        own = testcode.by_name(after.cases)
-        for name, was in testcode.by_name(before.cases).items():
-            case = own.get(name) or now.get(name)
-            if case and (why := self._weaker(was, case)):
-                yield Tampering(TamperKind.WEAKENED_TEST, path, f"{name} {why}", case.line)
+        if not self._was[path] and testfiles.is_test(path) and not path.endswith("__init__.py"):
+            yield from _nameless(change, self._before[path], self._after[path])
         yield from self._new_skips(change)
 
-    def _is_renamed(self, case: testcode.TestCase) -> bool:
-        """Whether a new test has the same body."""
-        body = _body(case)
-        self._renamed[body] -= 1
-        return self._renamed[body] >= 0
+    def _take_arrival(self, was: testcode.TestCase, *, is_collected: bool) -> testcode.TestCase | None:
+        """The test in its new file, or under a new name with the same body."""
+        for key in (was.name, _body(was)):
+            for path, case in self._arrived.get(key, ()):
+                if (path, case.name) not in self._taken and (testfiles.is_collected(path) or not is_collected):
+                    self._taken.add((path, case.name))
+                    return case
+        return None
 
     def _weaker(self, was: testcode.TestCase, now: testcode.TestCase) -> str:
-        return testcode.weaker(
-            was,
-            now,
-            before=testcode.strength(was.body, self._helpers_before),
-            after=testcode.strength(now.body, self._helpers_now),
-            lost=self._lost_assertions,
-        )
+        before = testcode.strength(was.body, self._helpers_before)
+        after = testcode.strength(now.body, self._helpers_now)
+        return testcode.weaker(was, now, before=before, after=after, lost=self._lost_assertions)
 
     def _new_skips(self, change: FileChange) -> Iterator[Tampering]:
         for skip in testcode.skips(self._after[change.path]):
