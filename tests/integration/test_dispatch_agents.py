@@ -16,7 +16,7 @@ from runplan.run.usage import Tally
 from runplan.settings.load import Layer
 from tests.support import samples
 from tests.support.builders import settle
-from tests.support.dispatching import Stage, stage
+from tests.support.dispatching import Stage, shared_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def on(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path) as made:
+    with shared_stage(tmp_path) as made:
         yield made
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from runplan import processes
 from runplan.run.dispatch import Ending, Outcome, Running
-from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until
+from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, shared_stage, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def on(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path) as made:
+    with shared_stage(tmp_path) as made:
         yield made
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.run.dispatch import Ending
-from tests.support.dispatching import Stage, stage
+from tests.support.dispatching import Stage, shared_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def on(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path) as made:
+    with shared_stage(tmp_path) as made:
         yield made
 
 

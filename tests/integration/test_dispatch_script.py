@@ -19,7 +19,7 @@ from runplan.agents.environment import agent_environment, task_environment
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Ending, Outcome, Role, ToolUsed
 from runplan.settings.schema import AgentTable
-from tests.support.dispatching import Stage, stage, until
+from tests.support.dispatching import Stage, shared_stage, until
 from tests.support.repos import isolated_env
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Theatre:
 
 @pytest.fixture
 def theatre(tmp_path: Path) -> Iterator[Theatre]:
-    with stage(tmp_path) as on:
+    with shared_stage(tmp_path) as on:
         yield Theatre(on)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import processes
@@ -17,7 +22,6 @@ from runplan.supervise.dispatches import Dispatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 PATIENCE_S = 30.0
 
@@ -26,8 +30,8 @@ import os, sys, time
 from pathlib import Path
 from runplan.supervise.dispatches import Dispatches
 from runplan.run.dispatch import Launch
-dispatches = Dispatches(Path(sys.argv[1]) / "dispatch")
-dispatches.start(Launch(id=sys.argv[2], argv=("sh", "-c", sys.argv[3]), cwd=sys.argv[1], env=dict(os.environ),
+dispatches = Dispatches(Path(sys.argv[1]))
+dispatches.start(Launch(id=sys.argv[2], argv=("sh", "-c", sys.argv[3]), cwd=sys.argv[4], env=dict(os.environ),
                         stdin="", reader="command", wall_s=30, silence_s=0))
 print("started", flush=True)
 time.sleep(30)
@@ -101,11 +105,31 @@ def stage(path: Path, *, wakeup: int | None = None) -> Iterator[Stage]:
             dispatches.end(made.ids, grace_s=0)
 
 
+@contextmanager
+def shared_stage(path: Path) -> Iterator[Stage]:
+    """The same with the spawner and the directory of dispatches that all tests of this process share."""
+    made = Stage(_shared_dispatches(), path)
+    try:
+        yield made
+    finally:
+        made.dispatches.end(made.ids, grace_s=0)
+
+
+@cache
+def _shared_dispatches() -> Dispatches:
+    place = tempfile.mkdtemp(prefix="runplan-tests-dispatches-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    made = Dispatches(Path(place))
+    atexit.register(made.close)
+    return made
+
+
 def with_killed_runner(on: Stage, text: str) -> str:
     """Let another runner start a dispatch, whose agent finds its own directory in $D, and kill it."""
     dispatch = on.launch("unused").id
     words = f"D='{on.dispatches.directory(dispatch)}'\n{text}"
-    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(on.path), dispatch, words], stdout=subprocess.PIPE)
+    places = (str(on.dispatches.directory(dispatch).parent), dispatch, words, str(on.path))
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, *places], stdout=subprocess.PIPE)
     with runner:
         assert runner.stdout is not None
         assert runner.stdout.readline() == b"started\n"
