@@ -19,6 +19,7 @@ from runplan.plan.specs import PLAN_FILE
 from runplan.settings.load import environment, load, load_committed, load_lenient, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -203,7 +204,8 @@ def newest_run(at: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
     store = at.store()
     found = store.runs(path, limit=1) if store is not None else []
     if store is None or not found:
-        raise NotFound(f"no run of {path or 'any plan'} is recorded here")
+        start = command("runplan", "start", path or "PLAN")
+        raise NotFound(f"no run of {path or 'any plan'} is recorded here; start one: {start}")
     return store, found[0]
 
 

@@ -89,7 +89,7 @@ def _run_now(args: argparse.Namespace) -> Exit:
 
 def _stop_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", nargs="?", help="a plan; without it, all of this repository")
-    force = "do not wait for a run of another terminal to end by itself"
+    force = "kill a run of another terminal at once instead of asking it to end"
     parser.add_argument("--force", action="store_true", help=force)
 
 

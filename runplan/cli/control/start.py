@@ -47,7 +47,7 @@ START_EXAMPLES = """\
 
 def _start_arguments(parser: argparse.ArgumentParser) -> None:
     plan_argument(parser)
-    words = "a phase id or `finish`; `auto`; cherry-pick or direct; every SCHEDULE; now"
+    words = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
     parser.add_argument("words", nargs="*", default=[], metavar="WORD", help=words)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--foreground", action="store_true", help="run here and exit with the outcome")

@@ -17,7 +17,7 @@ EXAMPLES = """\
 
 #: Words that a verb takes besides its options.
 WORDS = {
-    "start": ("finish", "auto", "cherry-pick", "direct", "every", "now"),
+    "start": ("finish", "auto", "cherry-pick", "pr", "direct", "every", "now"),
     "completion": ("bash", "zsh", "fish"),
     "service": ("install", "uninstall"),
 }

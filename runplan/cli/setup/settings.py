@@ -101,7 +101,7 @@ def _summary(facts: Facts, path: Path) -> str:
         ("target", facts.default_branch or "no branch yet"),
         ("identity", identity or "git has no user.name and user.email"),
         ("tests", facts.tests.command or "no test command found; set tests.command"),
-        ("agents", agents or "none of the known agents is installed; see [agents] in the file for any command"),
+        ("agents", agents or "none of the known agents is installed; name any command under [agents] in the file"),
         *_specs(facts),
         ("wrote", str(path)),
     )
