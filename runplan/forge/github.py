@@ -372,7 +372,10 @@ def open_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> GitHub:
     """The repository of a remote, with the token of this environment; refused when there is none."""
     from github import Auth
 
-    url = git.text("remote", "get-url", "--push", "--", remote)
+    found = git.run("remote", "get-url", "--push", "--", remote, ok=ANY)
+    if found.code:
+        raise RefusedEarly(f"there is no remote {remote} here to push to; run: git remote add {remote} URL")
+    url = found.text
     address = parse_remote(url, resolve=lambda host: _ssh_host(host, env))
     if address is None:
         public = re.sub(r"//[^/@]*@", "//", url)

@@ -243,7 +243,7 @@ WORDS = {
     "no plan": Bad(
         words=("start",), says="start: the following arguments are required: PLAN; see: runplan start --help"
     ),
-    "pr": Bad(words=start("X", "pr"), says="landing by pr is not in this version of runplan; use cherry-pick"),
+    "pr": Bad(words=start("X", "pr"), says="there is no remote origin here to push to; run: git remote add"),
     "every": Bad(
         words=start("X", "every", "4h"),
         says="schedules need the daemon; leave out --foreground",

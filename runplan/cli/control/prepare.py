@@ -137,6 +137,7 @@ def with_target_settings(
 
 def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> RunRequest | str:
     """The request with resolved options; a sentence when there is nothing to do."""
+    at.tip()  # a repository without a commit has no plan either
     path = contexts.plan_path(at, plan_word)
     if modes.concludes(at.settings.run.landing):  # the plan is read from its own branch
         slug = contexts.slug_of(at, path)
