@@ -70,10 +70,6 @@ def read_answer(text: str) -> Answer:
     return convert(json.loads(text), Answer)
 
 
-def read_answer_fields(fields: Mapping[str, Any]) -> Answer:
-    return convert(fields, Answer)
-
-
 def start_arguments(request: RunRequest, timing: Timing | None = None) -> dict[str, Any]:
     """The arguments of the `start` command for this run."""
     arguments: dict[str, Any] = {"started": to_json(request.started), "again": request.again}

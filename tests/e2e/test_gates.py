@@ -135,3 +135,38 @@ def test_the_failure_report_shows_each_fix_cycle(project: Project) -> None:
     report = project.runplan("report", "X").out
     assert "Fix cycle 1: the checks failed" in report
     assert "Fix cycle 2: the checks failed" in report
+
+
+JUNIT = """\
+mkdir -p out; tests='<testcase classname="t" name="one"/>'
+test -e 1.txt || tests="$tests<testcase classname=\\"t\\" name=\\"two\\"/>"
+echo "<testsuite>$tests</testsuite>" >out/a.xml; echo 'Everything is fine.'
+"""
+
+
+def test_a_test_that_is_missing_in_the_junit_file_fails_by_name(project: Project) -> None:
+    """Its exit code is 0, and its output says nothing."""
+    project.repo.commit("A check", **{"check.sh": JUNIT, ".gitignore": "out/\n"})
+    project.settings('[run]\nmax_fix_cycles = 0\n[tests]\ncommand = "sh check.sh"\njunit = ["out/*.xml"]\n')
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: tests-failed", ran.err
+    assert "1 test does not run any more: t" in ran.err
+    assert gates(project)[-1]["differences"][0][:2] == ["missing", 1]
+
+
+def test_a_junit_file_of_an_earlier_run_does_not_count(project: Project) -> None:
+    check = "test -e 1.txt || { mkdir -p out; echo '<testsuite><testcase name=\"a\"/></testsuite>' >out/a.xml; }"
+    project.repo.commit("A check", **{"check.sh": f"{check}\n", ".gitignore": "out/\n"})
+    project.settings(
+        '[run]\nclean = "untracked"\nmax_fix_cycles = 0\n[tests]\ncommand = "sh check.sh"\njunit = ["out/*.xml"]\n'
+    )
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: tests-unfinished", ran.err
+    assert "no file matches tests.junit" in ran.err
+
+
+def test_a_gate_that_runs_longer_than_its_time_limit_has_not_finished(project: Project) -> None:
+    project.settings('[gates.slow]\ncommand = "test ! -e 1.txt || sleep 60"\ntimeout = "1s"\n')
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: tests-unfinished", ran.err
+    assert "slow: the command did not end by itself" in ran.err
