@@ -105,7 +105,7 @@ CASES = {
         ),
         step="implement",
         says="plans/X.md: belongs to runplan; an agent may not change it",
-        also=(".github/workflows/ci.yml: the CI was changed", "runplan.toml: belongs to runplan"),
+        also=(".github/workflows/ci.yml: a file of the CI or a hook was changed", "runplan.toml: belongs to runplan"),
     ),
     "report and secret left lying": Case(
         reason="tampered",
