@@ -220,16 +220,10 @@ def test_an_undo_in_a_fresh_clone_keeps_the_report(landed: Project, tmp_path: Pa
     assert landed.repo.git("-C", str(fresh), "show", "main:reports/plan-x.md") == before
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("grep.patternType", "fixed"),
-        ("i18n.logOutputEncoding", "UTF-16"),
-        ("color.ui", "always"),
-    ],
-)
-def test_an_undo_finds_the_landing_under_any_git_configuration(landed: Project, key: str, value: str) -> None:
-    landed.repo.git("config", key, value)
+def test_an_undo_finds_the_landing_under_any_git_configuration(landed: Project) -> None:
+    settings = {"grep.patternType": "fixed", "i18n.logOutputEncoding": "UTF-16", "color.ui": "always"}
+    for key, value in settings.items():
+        landed.repo.git("config", key, value)
     assert landed.runplan("undo", "X", "2").code == 0
 
 

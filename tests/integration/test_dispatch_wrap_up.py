@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from runplan.agents.context import WRAP_UP
 from runplan.run.dispatch import Ending, Outcome, Running
-from tests.support.dispatching import Stage, gone, pid_in, stage, until
+from tests.support.dispatching import Stage, gone, pid_in, shared_stage, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ WATCHED = {"reader": "claude", "hand_over_at": 60, "window": 200_000}
 
 @pytest.fixture
 def on(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path) as made:
+    with shared_stage(tmp_path) as made:
         (tmp_path / "prompt.md").write_text("Do ä.", encoding="utf-8")
         yield made
 
@@ -165,7 +165,7 @@ from pathlib import Path
 from runplan.supervise.dispatches import Dispatches
 from runplan.run.dispatch import Launch
 reported = json.loads(sys.argv[2])
-dispatches = Dispatches(Path(sys.argv[1]) / "dispatch")
+dispatches = Dispatches(Path(sys.argv[1]))
 dispatches.start(Launch(**{**reported, "argv": tuple(reported["argv"]), "files": ()}))
 print("started", flush=True)
 time.sleep(30)
@@ -179,9 +179,8 @@ def test_the_shim_asks_its_agent_to_wrap_up_without_a_runner(on: Stage) -> None:
         sys.executable, "-I", "-S", "-c", text, **WATCHED, takes_messages=True, stdin=str(on.path / "prompt.md")
     )
     asked = to_builtins(launch)
-    with subprocess.Popen(
-        [sys.executable, "-c", RUNNER, str(on.path), json.dumps(asked)], stdout=subprocess.PIPE
-    ) as runner:
+    root = str(on.dispatches.directory(launch.id).parent)
+    with subprocess.Popen([sys.executable, "-c", RUNNER, root, json.dumps(asked)], stdout=subprocess.PIPE) as runner:
         assert runner.stdout is not None
         assert runner.stdout.readline() == b"started\n"
         runner.kill()
