@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.support.cli import Project, a_plan
+from tests.support.github.hub import Hub
+from tests.support.github.server import StandIn, environment
 from tests.support.repos import Repo, init_repo
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 # --- ways of landing ------------------------------------------------------------------------------------
 
 MAIN = "refs/heads/main"
+MOST_SERVERS = 20
 BY_A_PERSON = "begun\nby a person\n"
 SUBJECT = "Change all.txt"
 
@@ -75,6 +78,26 @@ def _push(place: Path, repo: Repo) -> None:
     remote.git("update-ref", MAIN, new, old)
 
 
+SERVERS: dict[Path, StandIn] = {}  #: the newest few, by place
+
+
+def _serve(place: Path, repo: Repo) -> None:
+    """Serve the remote as GitHub does; every push of a plan's branch starts a check that passes."""
+    hub = Hub(_bare(place))
+    hub.git("config", "http.receivepack", "true")
+    hub.on_push = lambda branch, sha: hub.check(sha) if branch.endswith("/pr") else None
+    while len(SERVERS) > MOST_SERVERS:
+        SERVERS.pop(next(iter(SERVERS))).__exit__()
+    SERVERS[place] = StandIn(hub).__enter__()
+    repo.git("remote", "set-url", "origin", SERVERS[place].remote)
+    repo.env.update(environment(SERVERS[place]))
+
+
+def pull_requests(place: Path) -> Hub | None:
+    """The forge at this place; None for ways that use none."""
+    return SERVERS[place].hub if place in SERVERS else None
+
+
 WAYS = (
     Way(
         name="cherry-pick",
@@ -84,6 +107,7 @@ WAYS = (
         person=_commit_here,
     ),
     Way(name="direct", set_up=_add_remote, moved=_follow_remote, target=_bare, person=_push),
+    Way(name="pr", set_up=_add_remote, moved=_serve, target=_bare, person=_push),
 )
 WAY_BY_NAME = {way.name: way for way in WAYS}
 

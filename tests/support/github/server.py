@@ -531,10 +531,15 @@ def on_github(project: Project, place: Path) -> Iterator[StandIn]:
             project.repo.git("remote", "add", "origin", running.remote)
         project.repo.git("remote", "set-url", "origin", running.remote)
         project.repo.git("fetch", "-q", "origin")
-        project.extra |= {
-            "GITHUB_API_URL": running.api,
-            "GH_ENTERPRISE_TOKEN": "t0ken",
-            "RUNPLAN_PULL_REQUEST_POLL": "1s",
-            "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "1s",
-        }
+        project.extra |= environment(running)
         yield running
+
+
+def environment(server: StandIn) -> dict[str, str]:
+    """The variables of a caller who uses this server."""
+    return {
+        "GITHUB_API_URL": server.api,
+        "GH_ENTERPRISE_TOKEN": "t0ken",
+        "RUNPLAN_PULL_REQUEST_POLL": "1s",
+        "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "1s",
+    }
