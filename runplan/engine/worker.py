@@ -241,7 +241,7 @@ class ForegroundWorker(RepositoryWorker):
         with stop.at_once():
             if decision.waiting in ANSWERED and (answer := self._ask(state)) is not None:
                 return runs.record(self._plan, answer)
-            if not decision.wake:
+            if not decision.wake or decision.waiting == "review":  # a person is needed
                 return False
             repository.clock.sleep_until(parse_iso(decision.wake))
             return True

@@ -155,8 +155,10 @@ class PullRequestLander:
             drop = command("git", "push", self._remote.name, "--delete", self._remote.branch)
             kept = f"its commits are kept at {self._park(tip)}"
             return Failed(Reason.PR_CLOSED, f"{_name(pull)} was closed; {kept}; to start the plan over: {drop}")
-        checks = self._checks(pull, now) if self._is_ours(pull.head) else None
-        step = next_step(pull, checks, progress)
+        if not self._is_ours(pull.head):
+            why = f"{_name(pull)} has commits that runplan did not push; review and merge it: {pull.url}"
+            return Waiting(kind="review", why=why)
+        step = next_step(pull, self._checks(pull, now), progress)
         if isinstance(step, NeedsRepair) and not step.merge:
             step = NeedsRepair(
                 title=step.title, complaint=f"{step.complaint}\n\n{forge.failure_log(pull.head)}".strip()
@@ -260,7 +262,7 @@ def _update(pull: PullRequest) -> NeedsRepair:
 def next_step(pull: PullRequest, checks: tuple[Check, ...] | None, progress: Progress) -> Conclusion | None:
     """What hinders the merge of an open pull request; None when nothing does.
 
-    `checks` is None when the newest commit is not runplan's, or its first check has not started.
+    `checks` is None while the first check is waited for.
     """
     name = _name(pull)
     if pull.state in ("dirty", "behind"):
@@ -279,7 +281,7 @@ def next_step(pull: PullRequest, checks: tuple[Check, ...] | None, progress: Pro
     if pull.draft:
         return Waiting(kind="review", why=f"{name} is a draft; mark it as ready: {pull.url}")
     if not progress.may_merge:
-        return Waiting(kind="merge", why=f"{name} is ready; merge it: {pull.url}")
+        return Waiting(kind="review", why=f"{name} passed its checks; review and merge it: {pull.url}")
     if pull.mergeable is None:
         return Waiting(kind="merge", why=f"GitHub computes whether {name} can be merged")
     if pull.auto_merge:

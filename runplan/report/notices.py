@@ -9,7 +9,7 @@ from msgspec import Struct, to_builtins
 
 from runplan.agents.environment import describe_missing
 from runplan.run.reasons import Reason, next_action
-from runplan.run.state import awaiting, failure as failure_of
+from runplan.run.state import REPEATED_WAITS, awaiting, failure as failure_of
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -112,13 +112,13 @@ def of_stopped_owner(owner: str, *, repository: str, plan: str, run: str) -> Not
 
 def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
     """The notice of a run that waits for a person; None for other waits."""
-    verb = {"approval": "diff", "sign-off": "diff", "checkout": "explain"}.get(decision.waiting)
-    if verb is None or (decision.waiting == "checkout" and state.waits > 1):
-        return None  # one notice is enough for a checkout that is looked at again and again
+    verb = {"approval": "diff", "sign-off": "diff", "checkout": "explain", "review": "status"}.get(decision.waiting)
+    if verb is None or (decision.waiting in REPEATED_WAITS and state.waits > 1):
+        return None  # one notice is enough for something that is looked at again and again
     waits = awaiting(state)
-    phase = waits.read.phase if waits else ""
+    phase = waits.read.phase if waits and decision.waiting != "review" else ""
     approve, reject = command("runplan", "approve", plan, phase), command("runplan", "reject", plan)
-    answers = "" if decision.waiting == "checkout" else f" Land it: {approve}; reject it: {reject} -m REASON."
+    answers = "" if decision.waiting in REPEATED_WAITS else f" Land it: {approve}; reject it: {reject} -m REASON."
     return Notice(
         kind="waiting",
         repository=repository,
@@ -126,7 +126,7 @@ def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: st
         run=run,
         phase=phase,
         reason=decision.waiting,
-        title=f"{plan}: phase {phase} waits for you ({decision.waiting})",
+        title=f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({decision.waiting})",
         text=f"{decision.about or decision.why}.{answers}",
         command=command("runplan", verb, plan),
     )

@@ -172,7 +172,7 @@ MANY_RETRIES = 2  #: nor are this many retries
 QUIET_S = 5 * 60.0  #: an agent without output for this long is slow
 SILENT_S = 15 * 60.0  #: and a person should look at it after this long
 OVERSLEPT_S = 5 * 60.0  #: a wait that ends this late has failed to end
-PERSONS = ("approval", "sign-off", "checkout", "paused", "key")  #: waits that only a person can end
+PERSONS = ("approval", "sign-off", "checkout", "review", "paused", "key")  #: waits that only a person can end
 
 
 class Doing(Struct, frozen=True, kw_only=True):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-#: Waits for the forge; the lander looks again after each.
-FORGE_WAITS = ("checks", "review", "merge")
+#: Waits after which the same thing is looked at again.
+REPEATED_WAITS = ("checkout", "unreachable", "parent", "checks", "review", "merge")
 
 
 class PhaseRun(Struct, frozen=True, kw_only=True):
@@ -225,6 +225,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     leased: bool = False  #: the run has a worktree
     tidy: bool = False  #: the worktree holds only files that git knows
     pause: e.Paused | None = None
+    waited: str = ""  #: the kind of the last wait
     waits: int = 0  #: waits for the same thing in a row
     queued: bool = False
     halted: str = ""  #: who paused the run
@@ -393,8 +394,8 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.Continued():
             return replace(state, halted="", missing=())
         case e.Paused():
-            before = state.waits if event.kind in ("checkout", "unreachable", "parent", *FORGE_WAITS) else 0
-            return replace(state, pause=event, waits=before + 1)
+            is_again = event.kind in REPEATED_WAITS and event.kind == state.waited
+            return replace(state, pause=event, waited=event.kind, waits=state.waits + 1 if is_again else 1)
         case e.IssueShared():
             return replace(state, warnings=(*state.warnings, event.words))
         case e.RunEnded():

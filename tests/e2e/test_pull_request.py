@@ -177,17 +177,22 @@ def test_a_base_that_was_modified_during_the_merge_is_tried_again(project: Proje
 # --- rules of the repository ------------------------------------------------------------------------------
 
 
-def test_a_required_review_is_waited_for(project: Project, server: StandIn, hub: Hub) -> None:
+def test_a_required_review_is_waited_for(project: Project, hub: Hub) -> None:
     hub.reviews, hub.allow_auto_merge = 1, False
-
-    def approve(call: str) -> None:
-        if server.requests.count("PUT /pulls/1/merge") == 2:
-            hub.pulls[1].approvals = 1
-
-    server.on_request = approve
+    ran = project.start("finish", "auto", "pr")
+    assert ran.code == 4, ran.err
+    assert "At least 1 approving review is required" in ran.err
+    hub.pulls[1].approvals = 1
     finished(project, hub)
-    waits = {body["kind"] for kind, body in project.events() if kind == "Paused"}
-    assert "review" in waits
+
+
+def test_a_draft_is_not_merged(project: Project, server: StandIn, hub: Hub) -> None:
+    server.on_request = lambda _: hub.set_draft(is_draft=True)
+    ran = project.start("finish", "auto", "pr")
+    assert ran.code == 4, ran.err
+    assert "mark it as ready" in ran.err
+    server.on_request = lambda _: hub.set_draft(is_draft=False)
+    finished(project, hub)
 
 
 def test_auto_merge_is_asked_for_where_rules_are_not_met_yet(project: Project, server: StandIn, hub: Hub) -> None:
@@ -215,12 +220,11 @@ def test_a_method_that_the_repository_allows_is_used(project: Project, hub: Hub,
 
 
 def test_without_auto_a_person_merges(project: Project, server: StandIn, hub: Hub) -> None:
-    def merge(call: str) -> None:
-        if call.endswith("/status") and hub.pulls[1].state == "open" and server.requests.count(call) == 2:
-            hub.do_merge(hub.pulls[1], "merge")
-
-    server.on_request = merge
     ran = project.start("finish", "pr")
+    assert ran.code == 4, ran.err
+    assert "review and merge it: https://github.test/acme/app/pull/1" in ran.err
+    hub.do_merge(hub.pulls[1], "merge")
+    ran = project.go_on(ran)
     assert ran.code == 0, ran.err
     assert "PUT /pulls/1/merge" not in server.requests
 
@@ -249,14 +253,11 @@ def test_a_branch_that_the_server_deletes_is_no_failure(project: Project, hub: H
 
 def test_commits_of_a_person_are_not_merged_by_runplan(project: Project, server: StandIn, hub: Hub) -> None:
     once(hub, lambda: hub.commit(BRANCH, {"theirs.txt": "theirs\n"}))
-
-    def merge(call: str) -> None:
-        if server.requests.count("GET /pulls/1") >= 4:
-            hub.do_merge(hub.pulls[1], "merge")
-
-    server.on_request = merge
     ran = project.start("finish", "auto", "pr")
-    assert ran.code == 0, ran.err
+    assert ran.code == 4, ran.err
+    assert "commits that runplan did not push" in ran.err
+    hub.do_merge(hub.pulls[1], "merge")
+    assert project.go_on(ran).code == 0
     assert "PUT /pulls/1/merge" not in server.requests
     assert hub.git("show", "main:theirs.txt") == "theirs"
 

@@ -167,6 +167,10 @@ class Hub:
         self.pulls[number] = pull
         return pull
 
+    def set_draft(self, *, is_draft: bool) -> None:
+        for pull in self.pulls.values():
+            pull.draft = is_draft
+
     def conflicts(self, pull: Pull) -> bool:
         merged = subprocess.run(
             ["git", "--git-dir", str(self.bare), "merge-tree", "--write-tree", f"refs/heads/{pull.base}", pull.sha],

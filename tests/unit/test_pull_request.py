@@ -1,0 +1,100 @@
+"""What hinders the merge of a pull request, and its description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runplan.forge.model import Check, PullRequest
+from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
+from runplan.landing.pull_request import BEGIN, END, body_of, next_step, title_of
+from runplan.plan.model import parse
+from tests.support.builders import a_plan
+
+PASSED, PENDING, RED = (Check(name="ci", state=state) for state in ("passed", "pending", "failed"))
+
+
+def pull(**fields: Any) -> PullRequest:
+    usual: dict[str, Any] = {
+        "number": 1,
+        "url": "https://github.test/1",
+        "node": "PR_1",
+        "is_open": True,
+        "is_merged": False,
+        "head": "a" * 40,
+        "branch": "runplan/x/pr",
+        "base": "main",
+        "title": "X",
+        "body": "",
+        "draft": False,
+        "mergeable": True,
+        "state": "clean",
+        "merge_commit": "",
+        "auto_merge": False,
+    }
+    return PullRequest(**usual | fields)
+
+
+def progress(**fields: Any) -> Progress:
+    return Progress(**{"may_merge": True, "repairs": 0, "max_repairs": 2, "updates": 0} | fields)
+
+
+@pytest.mark.parametrize(
+    ("pull", "checks", "progress", "expected"),
+    [
+        (pull(), (PASSED,), progress(), None),
+        (pull(), (), progress(), None),
+        (pull(state="unstable"), (PASSED,), progress(), None),
+        (pull(), None, progress(), "checks"),
+        (pull(), (PASSED, PENDING), progress(), "checks"),
+        (pull(), (PENDING, RED), progress(), "fix"),
+        (pull(), (RED,), progress(repairs=2), "ci-failed"),
+        (pull(), (RED,), progress(max_repairs=0), "ci-failed"),
+        (pull(state="behind"), (PASSED,), progress(), "merge"),
+        (pull(state="dirty", mergeable=False), None, progress(updates=4), "merge"),
+        (pull(state="dirty", mergeable=False), (PASSED,), progress(updates=5), "conflict"),
+        (pull(state="behind"), (PASSED,), progress(updates=5), "target-moving"),
+        (pull(draft=True, state="draft"), (PASSED,), progress(), "review"),
+        (pull(), (PASSED,), progress(may_merge=False), "review"),
+        (pull(mergeable=None, state="unknown"), (PASSED,), progress(), "wait"),
+        (pull(auto_merge=True, state="blocked"), (PASSED,), progress(), "wait"),
+        (pull(state="blocked"), (PASSED,), progress(), None),
+    ],
+)
+def test_what_hinders_a_merge(
+    pull: PullRequest, checks: tuple[Check, ...] | None, progress: Progress, expected: str | None
+) -> None:
+    match next_step(pull, checks, progress):
+        case None:
+            found = None
+        case NeedsRepair(merge=merge):
+            found = "merge" if merge else "fix"
+        case Failed(reason=reason):
+            found = str(reason)
+        case Waiting(kind=kind):
+            found = "wait" if kind == "merge" else kind
+    assert found == expected
+
+
+PLAN = parse(a_plan({"1": "✅ Done", "2": "⬚"}), path="plans/X.md")
+
+
+def test_the_description_lists_the_phases_and_closes_the_issues() -> None:
+    text = body_of("", PLAN, report="reports/plan-x.md", fixes=(7,))
+    assert "- [x] 1" in text
+    assert "- [ ] 2" in text
+    assert text.endswith("Fixes #7")
+
+
+def test_only_the_marked_block_is_replaced() -> None:
+    before = f"Above\n{BEGIN}\nold\n{END}\nBelow"
+    text = body_of(before, PLAN, report="reports/plan-x.md", fixes=(7,))
+    assert text.startswith("Above\n")
+    assert text.endswith("\nBelow")
+    assert "old" not in text
+    assert body_of(text, PLAN, report="reports/plan-x.md", fixes=(7,)) == text
+
+
+def test_a_title_is_not_too_long() -> None:
+    assert len(title_of("x" * 200, PLAN)) == 120
