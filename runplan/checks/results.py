@@ -174,10 +174,6 @@ class Comparison(Struct, frozen=True, kw_only=True):
     new: tuple[str, ...] = ()
 
     @property
-    def passed(self) -> bool:
-        return self.kind in (GateKind.GREEN, GateKind.PRE_EXISTING)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The tests that decide."""
         return self.regressed or self.missing or self.pre_existing
@@ -236,11 +232,6 @@ def compare(
         fixed=tuple(sorted(before - now.failures - set(missing))),
         new=tuple(sorted(now.ran - baseline.ran)) if known and baseline else (),
     )
-
-
-def flaky(first: Results, again: Results) -> tuple[str, ...]:
-    """The tests that failed and passed when they ran again."""
-    return tuple(sorted(first.failures - again.failures)) if again.finished else ()
 
 
 def _judge(
@@ -319,9 +310,17 @@ _MOST_AGAIN = 20  #: with more failed tests, all run again
 
 
 def rerun_command(command: str, results: Results) -> str:
-    """The command that runs only the failed tests again; "" where the runner cannot, or hides behind a script."""
+    """The command that runs only the failed tests again; "" where the runner cannot, or hides behind a script.
+
+    After a suite that stopped early, all tests have to run again.
+    """
     names = sorted(results.failures)
-    if not names or len(names) > _MOST_AGAIN or not all(_ALONE.fullmatch(word) for word in command.split()):
+    if (
+        results.unfinished
+        or not names
+        or len(names) > _MOST_AGAIN
+        or not all(_ALONE.fullmatch(word) for word in command.split())
+    ):
         return ""
     words = command.split()
     quoted = " ".join(shlex.quote(name) for name in names)

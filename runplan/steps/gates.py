@@ -64,9 +64,9 @@ def _rerun(name: str, phase: PhaseRun) -> str:
 
 
 def _rerun_command(name: str, now: results.Results, judged: results.Comparison, context: RunContext) -> str:
-    """How to run only the failed tests again; all run again when tests are missing or a failure has no name."""
+    """How to run only the failed tests again; all run again when tests did not run or a failure has no name."""
     tests, failed = context.settings.tests, judged.regressed
-    if name != TESTS or judged.missing or not failed or len(now.failures) < (now.failed or 0):
+    if name != TESTS or now.unfinished or judged.missing or not failed or len(now.failures) < (now.failed or 0):
         return ""
     if tests.rerun:
         return tests.rerun.replace("{tests}", join(failed))

@@ -12,9 +12,9 @@ from runplan.checks.results import (
     Results,
     baseline_fault,
     compare,
-    flaky,
     from_text,
     read_results,
+    rerun_command,
     to_text,
 )
 from runplan.errors import SettingsError
@@ -52,15 +52,10 @@ READ: tuple[tuple[str, tuple[int | None, int, int], set[str], str], ...] = (
     ("go/failing.2", (None, 3, 0), GO, ALL),
     ("go/failing-verbose.2", (8, 3, 2), GO, ALL),
     ("go/failing-json.2", (8, 3, 2), GO, ALL),
-    ("go/crashed.1", (None, 1, 0), {"example.com/m/other.TestPanics"}, ALL),
-    ("go/crashed-json.1", (8, 1, 2), {"example.com/m/other.TestPanics"}, ALL),
-    ("go/exited.1", (8, 1, 2), {"example.com/m/other"}, ALL),
     ("go/empty.0", (0, 0, 0), set(), ""),
     ("cargo/passing.0", (3, 0, 1), set(), ALL),
     ("cargo/quiet.0", (3, 0, 1), set(), ""),
-    ("cargo/failing.101", (2, 1, 1), {"tests/api.rs::wrong"}, ALL),
     ("cargo/failing-all.101", (3, 1, 1), {"tests/api.rs::wrong"}, ALL),
-    ("cargo/coloured.101", (2, 1, 1), {"tests/api.rs::wrong"}, ALL),
     ("cargo/empty.0", (0, 0, 0), set(), ""),
     ("jest/passing.0", (6, 0, 2), set(), ""),
     ("jest/verbose.0", (6, 0, 2), set(), ALL),
@@ -92,6 +87,11 @@ STOPPED = {
     "pytest/stopped.1": "stopping after 1 failures",
     "pytest/interrupted.2": "Interrupted: 1 error during collection",
     "unittest/crashed.3": "no closing summary of unittest",
+    "go/crashed.1": "a test ended its package early",
+    "go/crashed-json.1": "a test ended its package early",
+    "go/exited.1": "a test ended its package early",
+    "cargo/failing.101": "cargo did not run every test binary; use --no-fail-fast",
+    "cargo/coloured.101": "cargo did not run every test binary; use --no-fail-fast",
     "cargo/crashed.101": "no closing summary of cargo",
     "jest/crashed.3": "no closing summary of jest",
     "jest/stopped.1": "jest did not run every test file",
@@ -398,6 +398,12 @@ def test_tests_that_ran_before_are_missing_by_name(now: Results, allows: str, mi
     assert (found.kind is GateKind.MISSING) is bool(missing)
 
 
+def test_a_failure_counts_although_the_suite_stopped_there() -> None:
+    for name in ("go/crashed.1", "go/crashed-json.1", "go/exited.1", "cargo/failing.101", "cargo/coloured.101"):
+        assert sample(name).failures, name
+        assert compare(sample(f"{name.partition('/')[0]}/passing.0"), sample(name)).kind is GateKind.REGRESSED
+
+
 def test_a_package_of_go_that_fails_is_not_missing() -> None:
     before, now = sample("go/passing.0"), sample("go/failing.2")
     assert compare(before, now).missing == ()
@@ -427,9 +433,21 @@ def test_a_suite_that_stops_at_a_new_failure_has_regressed() -> None:
     assert compare(known, now).kind is GateKind.UNFINISHED
 
 
-def test_a_test_that_passes_when_it_runs_again_is_flaky() -> None:
-    assert flaky(results("a", "b", exit_code=1), results("b", exit_code=1)) == ("a",)
-    assert flaky(RED, read("", exit_code=None)) == ()
+@pytest.mark.parametrize(
+    ("command", "name", "expected"),
+    [
+        ("pytest -q", "pytest/failing.1", f"pytest -q {ERROR} {WRONG}"),
+        ("python3 -m pytest", "pytest/failing.1", f"python3 -m pytest {ERROR} {WRONG}"),
+        ("ctest --test-dir build", "ctest/failing.8", "ctest --test-dir build --rerun-failed"),
+        ("pytest tests/unit", "pytest/failing.1", ""),
+        ("make test", "pytest/failing.1", ""),
+        ("pytest && true", "pytest/failing.1", ""),
+        ("pytest", "pytest/stopped.1", ""),
+        ("pytest", "pytest/passing.0", ""),
+    ],
+)
+def test_only_the_failed_tests_run_again_where_that_is_possible(command: str, name: str, expected: str) -> None:
+    assert rerun_command(command, sample(name)) == expected
 
 
 def test_results_survive_as_text() -> None:

@@ -9,6 +9,7 @@ from runplan.checks.runners.output import Report, Runner, TestState, last, named
 _CLOSING = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed; (\d{1,9}) ignored;")
 _BINARY = re.compile(r"^ +(?:Running (?:unittests )?(\S+) \(|Doc-tests (\S+)$)")
 _TEST = re.compile(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, .*)?(?: <[\d.]+s>)?$")
+_STOPPED = re.compile(r"^error: test failed, to rerun pass ")
 _LIST = re.compile(r"^failures:$")
 _LISTED = re.compile(r"^    (\S.*)$")
 _PLACE = re.compile(r" \(line \d+\)")  # of a documentation test; it moves with every edit
@@ -34,6 +35,7 @@ def read(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
         failed=failed,
         skipped=sum(int(one[3]) for one in results),
         tests=tests,
+        stopped="cargo did not run every test binary; use --no-fail-fast" if last(lines[at:], _STOPPED) else "",
     )
 
 

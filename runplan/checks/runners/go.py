@@ -39,7 +39,16 @@ def read(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
         skipped=states.count(TestState.SKIPPED),
         tests=tests,
         is_named=True,
+        stopped="a test ended its package early" if _has_died(lines[: at + 1], tests) else "",
     )
+
+
+def _has_died(lines: list[str], tests: dict[str, TestState]) -> bool:
+    """Whether a test panicked or exited, so that the tests after it did not run."""
+    if any(line.startswith("panic: ") or '"Output":"panic: ' in line for line in lines):
+        return True
+    packages = (found for line in lines if (found := _PACKAGE.match(line)) and found[1] == "FAIL")
+    return any(found[2] in tests and not found[3].startswith("[") for found in packages)
 
 
 def _package(found: re.Match[str], tests: dict[str, TestState]) -> dict[str, TestState]:
