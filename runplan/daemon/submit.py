@@ -137,19 +137,20 @@ def newest_event(at: RepositoryContext) -> int:
     return int(store.query("SELECT coalesce(max(seq), 0) FROM events")[0][0]) if store is not None else 0
 
 
-def follow(at: RepositoryContext, run: str, *, after: int) -> Iterator[Fact]:
-    """The events of the run after this number, until it ends or waits for a person."""
+def follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Iterator[Fact]:
+    """The events of that run of the plan after this number, until it ends or waits for a person."""
     with closing(Store(at.state, writable=False)) as store:
         while True:
-            row = store.row(run)  # before the events, so that none is missed
+            # In this order: a run that ends has no owner any more, and no event after its end.
+            owner, row = living_owner(store, plan), store.row(run)
             for event in store.events(run, after=after):
                 after = event.seq
                 if (fact := recorded_as(event.type, event.body)) is not None:
                     yield fact
             if row is None or row.state not in UNFINISHED or (row.state == "waiting" and needs_person(row)):
                 return
-            if not living_owner(store, row.plan):
-                status = command("runplan", "status", row.plan)
+            if not owner:
+                status = command("runplan", "status", plan)
                 raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
             time.sleep(FOLLOW_S)
 

@@ -95,7 +95,7 @@ def _follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
     try:
         with progress.live():
-            for event in queue.follow(at, run, after=after):
+            for event in queue.follow(at, plan, run, after=after):
                 progress.show(event)
     except KeyboardInterrupt:
         again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
