@@ -32,7 +32,7 @@ _LINES_CLOSING = 20_000  # a summary is looked for in these
 _LONGEST_LINE = 10_000  # characters; no summary is longer
 # Coverage tables follow the summary of some runners and may be long.
 _TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
-_MOST_NAMES = 50_000  # with more tests, only their counts are compared
+_MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
 MOST_NOTED = 20  #: names of one kind that an event carries
 
@@ -94,7 +94,8 @@ def read_results(
     `summary_pattern` is tests.summary, which a complete output contains. `junit` are the texts of the files that
     tests.junit names; None if it is not set. The caller removes these files before the command runs.
     """
-    lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in output.splitlines()[-_LINES_READ:]]
+    printed = output.splitlines()
+    lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in printed[-_LINES_READ:]]
     name, report, unfinished = _report(lines, summary_pattern, junit)
     if exit_code is None or exit_code < 0:
         unfinished = "the command did not end by itself"
@@ -103,7 +104,7 @@ def read_results(
             exit_code=exit_code, runner="", passed=None, failed=None, failures=frozenset(), unfinished=unfinished
         )
     passes = _names(report, TestState.PASSED)
-    is_named = report.is_named or len(passes) == report.passed
+    is_named = (report.is_named and len(printed) <= _LINES_READ) or len(passes) == report.passed
     return Results(
         exit_code=exit_code,
         runner=name,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from runplan.steps.context import RunContext
 
 
-OUTPUT_READ = 1024 * 1024  #: bytes at the end of a check's output that are read
+OUTPUT_READ = 16 * 1024 * 1024  #: bytes at the end of a check's output that are read; a log is not longer
 OUTPUT_SENT = 6000  #: characters of it that the fixer gets
 JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
 JUNIT_FILES = 500
