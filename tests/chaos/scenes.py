@@ -37,6 +37,7 @@ class Way:
     moved: Callable[[Path, Repo], None]  #: after the template was copied to this directory
     target: Callable[[Path], Path]  #: the repository whose main is the target
     person: Callable[[Path, Repo], None]  #: another person changes all.txt on the target
+    scenes: tuple[str, ...] = ()  #: names of those that suit it; all for ()
 
 
 def _nothing(place: Path, repo: Repo) -> None:
@@ -107,7 +108,7 @@ WAYS = (
         person=_commit_here,
     ),
     Way(name="direct", set_up=_add_remote, moved=_follow_remote, target=_bare, person=_push),
-    Way(name="pr", set_up=_add_remote, moved=_serve, target=_bare, person=_push),
+    Way(name="pr", set_up=_add_remote, moved=_serve, target=_bare, person=_push, scenes=("two", "checked", "failing")),
 )
 WAY_BY_NAME = {way.name: way for way in WAYS}
 
