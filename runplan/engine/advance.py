@@ -13,7 +13,7 @@ from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
-from runplan.steps import budget, conclude, finish, gates, judge, land, read_plan, start, undo, watch, work
+from runplan.steps import budget, conclude, finish, gates, land, read_plan, start, undo, verify, watch, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ STEPS: dict[type[a.Action], Step] = {
     a.TakeWork: Step(act=work.take_work),
     a.JudgeBaseline: Step(act=gates.judge_baseline),
     a.JudgeGate: Step(act=gates.judge_gate),
-    a.JudgeVerdict: Step(act=judge.judge_verdict),
+    a.JudgeVerdict: Step(act=verify.judge_verdict),
     a.BuildCandidate: Step(act=land.build_candidate),
     a.BuildUndo: Step(act=undo.build_undo),
     a.RebuildBranch: Step(act=work.rebuild_branch),

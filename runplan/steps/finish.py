@@ -12,7 +12,7 @@ from runplan.run.events import CleanedUp, HandedOver, PhaseFailed, RunEnded, Wor
 from runplan.run.reasons import Reason
 from runplan.steps.account import evidence
 from runplan.steps.context import phase_of
-from runplan.steps.judge import return_text
+from runplan.steps.verify import return_text
 from runplan.steps.work import commit_leftovers
 from runplan.text import plain
 

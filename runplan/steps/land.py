@@ -22,7 +22,7 @@ from runplan.run.reasons import Reason
 from runplan.steps.account import phase_section, undo_section
 from runplan.steps.context import phase_of
 from runplan.steps.drift import corrected
-from runplan.steps.final import audited, before_the_end, is_complete_with
+from runplan.steps.verify import audited, before_the_end, is_complete_with
 from runplan.text import command
 from runplan.times import iso
 

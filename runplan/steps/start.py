@@ -16,8 +16,8 @@ from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, L
 from runplan.run.events import DispatchEnded, DispatchStarted, Landed, PhaseFailed
 from runplan.steps.budget import Chosen, choose
 from runplan.steps.context import phase_of
-from runplan.steps.final import EVERY_PHASE, final_brief, final_changes, plan_base
 from runplan.steps.gates import already_known, command_line
+from runplan.steps.verify import EVERY_PHASE, final_brief, final_changes, plan_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

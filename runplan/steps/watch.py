@@ -30,8 +30,8 @@ from runplan.run.events import DispatchEnded, GuardFound, Landed, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.steps.budget import name_limit, pause_after
 from runplan.steps.context import phase_of
-from runplan.steps.judge import return_text
 from runplan.steps.start import AGENT_ROLES, FINGERPRINT, still_running
+from runplan.steps.verify import return_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
