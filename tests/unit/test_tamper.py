@@ -29,8 +29,6 @@ def test_two():
 """
 
 WEAKER = TEST.replace("    assert add(0, 0) == 0\n", "")
-EMPTIER = TEST.replace("add(2, 2) == 4", "True")
-GO_TEST = "func TestA(t *testing.T) {"
 
 
 def changed(path: str, before: str = "", after: str = "") -> FileChange:
@@ -77,33 +75,15 @@ def test_a_blocking_file_may_be_removed_and_a_similar_name_may_stay() -> None:
     assert kinds(deleted("reports", ""), added("reports.txt"), added("report"), added("config")) == []
 
 
-def test_ordinary_work_is_left_alone() -> None:
-    more = TEST + "\ndef test_three():\n    assert add(1, 1) == 2\n"
-    assert kinds(changed("src/sums.py"), added("src/new.py"), changed("tests/test_sums.py", TEST, more)) == []
-
-
 @pytest.mark.parametrize(
     ("path", "before", "after", "expected"),
     [
         pytest.param("tests/test_a.py", TEST, WEAKER, "weakened-test", id="fewer"),
-        pytest.param("tests/test_a.py", TEST, EMPTIER, "weakened-test", id="assert True"),
         pytest.param("tests/test_a.py", TEST, TEST.replace("test_two", "check_two"), "removed-test", id="renamed away"),
-        pytest.param("tests/test_a.py", TEST, "", "removed-test", id="emptied"),
         pytest.param("tests/test_a.py", TEST, "@pytest.mark.skip\n" + TEST, "new-skip", id="pytest skip"),
-        pytest.param("tests/test_a.py", TEST, "@pytest.mark.xfail\n" + TEST, "new-skip", id="pytest xfail"),
-        pytest.param("a.test.ts", "it('a', f)", "it.skip('a', f)", "new-skip", id="it.skip"),
-        pytest.param("a.test.ts", "it('a', f)", "it.only('a', f)", "new-skip", id="it.only"),
-        pytest.param("a_test.go", GO_TEST, GO_TEST + "\nt.Skip()", "new-skip", id="go"),
         pytest.param("ATest.java", "@Test void a()", "@Ignore @Test void a()", "new-skip", id="java"),
-        pytest.param("src/l.rs", "#[test]\nfn a() {", "#[test]\n#[ignore]\nfn a() {", "new-skip", id="rust"),
-        pytest.param("src/l.rs", "#[test]\nfn a() {", "fn a() {", "removed-test", id="rust removed"),
-        pytest.param("a_test.go", "func TestA(t *testing.T) {}", "", "removed-test", id="go removed"),
-        pytest.param("a.spec.js", "test('a b', f)", "", "removed-test", id="js removed"),
         pytest.param("t/x.bats", '@test "adds" {', "", "removed-test", id="bats removed"),
-        pytest.param("pyproject.toml", "fail_under = 90", "fail_under = 80", "lowered-threshold", id="coverage sunk"),
-        pytest.param("pyproject.toml", "fail_under = 90", "", "lowered-threshold", id="coverage gone"),
         pytest.param("Makefile", "--cov-fail-under=90", "--cov-fail-under=9", "lowered-threshold", id="coverage flag"),
-        pytest.param("package.json", '"branches": 80', '"branches": 8', "lowered-threshold", id="jest coverage"),
         pytest.param("pytest.ini", "timeout = 10", "timeout = 1000", "lowered-threshold", id="time limit"),
         pytest.param("tox.ini", "pytest", "pytest --deselect tests/test_a.py::b", "lowered-threshold", id="deselected"),
         pytest.param(".github/workflows/ci.yml", "a", "b", "changed-ci", id="github"),
@@ -122,29 +102,6 @@ def test_weakened_checks_are_found_unless_the_phase_allows_it(
     assert kinds(change, permit=a_permit("Anything.", path)) == named
     assert kinds(change, permit=a_permit(allows=(path,))) == []
     assert kinds(change, permit=a_permit(allows=("other/**",))) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("fail_under = 90", "fail_under = 95"),
-        ("fail_under = 90", 'fail_under = 90\nname = "x"'),
-        ("timeout = 10", "timeout = 10\n"),
-    ],
-)
-def test_thresholds_that_rise_or_stay_are_fine(before: str, after: str) -> None:
-    assert kinds(changed("pyproject.toml", before, after)) == []
-
-
-def test_a_test_emptied_behind_new_assertions_is_found() -> None:
-    busy = EMPTIER.replace("    assert add(0, 0) == 0\n", "    assert add(0, 0) == 0\n    assert add(0, 1) == 1\n")
-    (finding,) = examine([changed("tests/test_a.py", TEST, busy)], a_permit())
-    assert finding.detail == "test_two asserts nothing any more"
-
-
-def test_words_that_only_look_like_skips_are_fine() -> None:
-    innocent = "\nmodel.fit(x)\nsys.exit(1)\nstream.skip(3)\nsubmit.only(2)\nskipped = 1\n"
-    assert kinds(changed("tests/test_a.py", TEST, TEST + innocent)) == []
 
 
 def test_a_removed_test_file_is_found_and_a_moved_one_is_not() -> None:
