@@ -60,17 +60,16 @@ def _entry(lines: Lines, i: int, found: re.Match[str], end: int) -> Entry:
     return Entry(key=found[1], value=value, at=i, span=span, end=i + 1 if not below else end)
 
 
-def put(raw: bytes, *, path: str, key: str, value: str, after: str = "") -> bytes:
-    """The text with one key set; a new key goes below the entry `after`, else to the end of the block."""
+def put(raw: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:
+    """The text with one key set to a plain value, or without it; a new key goes below the entry `after`."""
     lines = scan(raw, path=path)
     front = read(lines)
     if front is None:
         raise PlanUnreadable(f"{path}:1: there is no front matter to set {key} in; begin the file with ---")
-    if not re.fullmatch(r"[A-Za-z0-9_./+][\w./+:-]*", value):
-        value = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    entry = front.entry(key)
+    entry, above = front.entry(key), front.entry(after)
+    if value is None:
+        return raw if entry is None else raw[: lines.start(entry.at)] + raw[lines.start(entry.end) :]
     if entry is None:
-        above = front.entry(after)
         at = lines.start(above.end if above else lines.front)
         return raw[:at] + f"{key}: {value}".encode() + lines.eol + raw[at:]
     require_settable(front, key, path=path)
@@ -87,11 +86,3 @@ def require_settable(front: FrontMatter, key: str, *, path: str) -> None:
             f"{path}:{entry.at + 1}: {key} has a block as its value, which runplan cannot change; "
             f"write {key} and its value on one line"
         )
-
-
-def drop(raw: bytes, *, path: str, key: str) -> bytes:
-    """The text without one key and the lines below it; unchanged when the key is absent."""
-    lines = scan(raw, path=path)
-    front = read(lines)
-    entry = front.entry(key) if front else None
-    return raw if entry is None else raw[: lines.start(entry.at)] + raw[lines.start(entry.end) :]

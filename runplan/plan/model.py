@@ -43,10 +43,6 @@ class Phase(Struct, frozen=True):
     items: tuple[Item, ...]
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
 
-    @property
-    def needs_sign_off(self) -> bool:
-        return bool(self.sign_off)
-
 
 class Plan(Struct, frozen=True, kw_only=True):
     path: str

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
 from runplan.plan.ids import key
@@ -121,20 +122,19 @@ def section_places(lines: Lines, sections: Sequence[Section]) -> tuple[Place, ..
 
 def section_place(lines: Lines, *, id_: str, title: str, first: int, end: int) -> Place:
     """A phase that is a section: its status line decides, else its heading, else its boxes."""
+    below = lines.start(first + 1)
+    new = Spot(Slot.NEW_LINE, below, below)
+    place = Place(id=id_, title=title, mark=Mark(Status.TODO), first=first, end=end, at=first, spots=(new,))
     if (found := _status_line(lines, first, end)) is not None:
         at, columns = found
         value = lines.texts[at][slice(*columns)].strip()
         spot = Spot(Slot.LINE, *(lines.offset(at, column) for column in columns))
-        mark, commit = read_mark(value), read_commit(value)
-        return Place(id=id_, title=title, mark=mark, commit=commit, first=first, end=end, at=at, spots=(spot,))
+        return replace(place, mark=read_mark(value), commit=read_commit(value), at=at, spots=(spot,))
+    if title_says_done(title):
+        return replace(place, mark=Mark(Status.DONE))
     boxes = [box for box in lines.boxes_in(first, end) if not box.optional]
-    if boxes and not title_says_done(title):
-        spots = tuple(box_spot(lines, box) for box in boxes)
-        return Place(id=id_, title=title, mark=mark_of(boxes), first=first, end=end, at=boxes[0].at, spots=spots)
-    below = lines.start(first + 1)
-    mark = Mark(Status.DONE if title_says_done(title) else Status.TODO)
-    new = Spot(Slot.NEW_LINE, below, below)
-    return Place(id=id_, title=title, mark=mark, first=first, end=end, at=first, spots=(new,))
+    spots = tuple(box_spot(lines, box) for box in boxes)
+    return replace(place, mark=mark_of(boxes), at=boxes[0].at, spots=spots) if boxes else place
 
 
 def _status_line(lines: Lines, first: int, end: int) -> tuple[int, tuple[int, int]] | None:

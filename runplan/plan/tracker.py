@@ -81,7 +81,7 @@ def reopen(text: bytes, *, path: str) -> bytes:
     if front is None or not says_complete(front.get("status") or ""):
         return text
     text = frontmatter.put(text, path=path, key="status", value="active")
-    return frontmatter.drop(text, path=path, key="completed")
+    return frontmatter.put(text, path=path, key="completed", value=None)
 
 
 class NoPhase(Struct, frozen=True):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.plan.ids import key, read_name
 from runplan.plan.marks import read_commit
@@ -34,21 +32,12 @@ _NOT_WORK = re.compile(
 )
 
 
-class Listed(Struct, frozen=True):
-    """A box that is a phase."""
-
-    id: str
-    title: str
-    box: Entry
-
-    @property
-    def at(self) -> int:
-        return self.box.at
+Listed: TypeAlias = tuple[str, str, "Entry"]  #: the id, title and box of a phase
 
 
 def read(lines: Lines, path: str) -> Reading | None:
     listed = named(lines) or _numbered(work(lines))
-    return reading(lines, listed, [(one.at, _end(lines, one.box)) for one in listed], path) if listed else None
+    return reading(lines, listed, [(box.at, _end(lines, box)) for _, _, box in listed], path) if listed else None
 
 
 def named(lines: Lines, outside: Sequence[Section] = ()) -> list[Listed]:
@@ -58,7 +47,7 @@ def named(lines: Lines, outside: Sequence[Section] = ()) -> list[Listed]:
         name = read_name(box.text) if "phase" in box.text[:20].lower() else None
         is_outside = box.indent <= 3 and not any(section.at <= box.at < section.end for section in outside)
         if name is not None and name.unit == "phase" and is_outside:
-            found.append(Listed(name.id, name.title, box))
+            found.append((name.id, name.title, box))
     return found
 
 
@@ -79,8 +68,8 @@ def _numbered(boxes: Sequence[Entry]) -> list[Listed]:
     """The boxes with their own ids where all have one, else by their number."""
     own = [name for box in boxes if (name := read_name(box.text)) is not None and name.strong]
     if len(own) == len(boxes) == len({key(name.id) for name in own}):
-        return [Listed(name.id, name.title, box) for name, box in zip(own, boxes, strict=True)]
-    return [Listed(str(number), box.text, box) for number, box in enumerate(boxes, 1)]
+        return [(name.id, name.title, box) for name, box in zip(own, boxes, strict=True)]
+    return [(str(number), box.text, box) for number, box in enumerate(boxes, 1)]
 
 
 def _end(lines: Lines, box: Entry) -> int:
@@ -96,29 +85,22 @@ def _end(lines: Lines, box: Entry) -> int:
 
 
 def reading(lines: Lines, listed: Sequence[Listed], spans: Sequence[tuple[int, int]], path: str) -> Reading:
-    refuse_duplicates(((one.id, one.at) for one in listed), "items", path)
-    places = tuple(
-        Place(
-            id=one.id,
-            title=one.title,
-            mark=mark_of([one.box]),
-            commit=read_commit(one.box.text),
-            first=first,
-            end=end,
-            at=one.at,
-            spots=(box_spot(lines, one.box),),
+    refuse_duplicates(((id_, box.at) for id_, _, box in listed), "items", path)
+    places, remarks = [], []
+    for (id_, title, box), (first, end) in zip(listed, spans, strict=True):
+        commit, spots = read_commit(box.text), (box_spot(lines, box),)
+        mark = mark_of([box])
+        places.append(
+            Place(id=id_, title=title, mark=mark, commit=commit, first=first, end=end, at=box.at, spots=spots)
         )
-        for one, (first, end) in zip(listed, spans, strict=True)
-    )
-    remarks = [
-        Remark(one.at + 1, f"item {name.id!r} is called phase {one.id}: not all boxes have an id of their own")
-        for one in listed
-        if (name := read_name(one.box.text)) and name.strong and key(name.id) != key(one.id)
-    ]
+        if (name := read_name(box.text)) and name.strong and key(name.id) != key(id_):
+            what = f"item {name.id!r} is called phase {id_}: not all boxes have an id of their own"
+            remarks.append(Remark(box.at + 1, what))
+    decided_by = listed[0][2].at
     if len(listed) > MOST:
-        remarks.append(Remark(listed[0].at + 1, too_many(len(listed))))
+        remarks.append(Remark(decided_by + 1, too_many(len(listed))))
     return Reading(
-        format=Format.CHECKLIST, name="checklist", places=places, decided_by=listed[0].at, remarks=tuple(remarks)
+        format=Format.CHECKLIST, name="checklist", places=tuple(places), decided_by=decided_by, remarks=tuple(remarks)
     )
 
 

@@ -49,9 +49,10 @@ def read(lines: Lines, path: str) -> Reading | None:
     places = section_places(lines, sections)
     has_line = any(place.spots[0].slot is Slot.LINE for place in places)
     if not has_line and (boxes := checklist.named(lines, outside=sections)):
-        refuse_difference([box.id for box in boxes], [s.id for s in sections], "checklist", f"{path}:{boxes[0].at + 1}")
+        where = f"{path}:{boxes[0][2].at + 1}"
+        refuse_difference([box[0] for box in boxes], [s.id for s in sections], "checklist", where)
         by_id = {key(section.id): (section.at, section.end) for section in sections}
-        return checklist.reading(lines, boxes, [by_id[key(box.id)] for box in boxes], path)
+        return checklist.reading(lines, boxes, [by_id[key(box[0])] for box in boxes], path)
     if all(place.is_bare for place in places):
         ids = ", ".join(section.id for section in sections)
         raise WithoutStatuses(
