@@ -229,7 +229,8 @@ class PullRequestLander:
             said = f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
             forge.comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
             forge.close_issue(issue)
-        return Landed(tip=pull.merge_commit, note=note)
+        merged = f"{_name(pull)} is merged: {pull.url}"
+        return Landed(tip=pull.merge_commit, note=f"{merged}; {note}" if note else merged)
 
     def _follow(self) -> str:
         tip, here = self._target.tip(), self._target.local_tip()

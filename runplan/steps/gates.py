@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from runplan.checks import results
 from runplan.checks.results import MOST_NOTED
+from runplan.report.sections import NO_TESTS
 from runplan.run.dispatch import OWN
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
 from runplan.run.reasons import Reason
@@ -33,7 +34,6 @@ OUTPUT_SENT = 6000  #: characters of it that the fixer gets
 JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
 JUNIT_FILES = 500
 NAMED = 3  #: failing tests named in one line
-SKIPPED = "Tests: skipped — no test infrastructure"
 
 _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
 
@@ -157,7 +157,7 @@ def judge_baseline(action: JudgeBaseline, state: RunState, context: RunContext) 
 def judge_gate(action: JudgeGate, state: RunState, context: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
     if phase.ended is None:
-        yield GateJudged(tree=action.tree, answer="skipped", code=None, line=SKIPPED, time=1)
+        yield GateJudged(tree=action.tree, answer="skipped", code=None, line=NO_TESTS, time=1)
         return
     for name, ran in _ran(phase, context):
         partly = bool(_rerun(name, phase))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_project, fix, set_up, work
+from tests.support.cli import a_project, end_processes_of, fix, set_up, work
 from tests.support.github.server import Fault, on_github
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def finished(project: Project, hub: Hub) -> Ran:
 
 
 def test_a_plan_ends_with_a_merged_pull_request(project: Project, hub: Hub) -> None:
-    finished(project, hub)
+    ran = finished(project, hub)
+    assert "pull request #1 is merged: https://github.test/acme/app/pull/1" in ran.err
     body = hub.pulls[1].body
     assert "- [x] 1" in body
     assert "- [x] 2" in body
@@ -74,6 +75,16 @@ def test_words_of_a_reviewer_in_the_description_stay(project: Project, hub: Hub)
     assert hub.pulls[1].body.startswith("Please look at 1.")
     assert hub.pulls[1].body.endswith("Thanks")
     assert "- [x] 2" in hub.pulls[1].body
+
+
+def test_the_daemon_merges_a_pull_request(project: Project, hub: Hub) -> None:
+    try:
+        ran = project.runplan("start", "X", "finish", "auto", "pr", "--wait")
+    finally:
+        end_processes_of(project.home)
+    assert ran.code == 0, ran.err
+    assert hub.merges == 1
+    assert project.leftovers() == []
 
 
 # --- checks ------------------------------------------------------------------------------------------------

@@ -144,6 +144,8 @@ def sentence(event: e.Event) -> str:
             return f"\nphase {phase}  {title}"
         case e.PlanRead(choice="undo", phase=phase, title=title):
             return f"\nundo phase {phase}  {title}"
+        case e.PlanRead(choice="repair", title=title):
+            return f"\n{title}"
         case e.PlanRead(choice="all-done"):
             return "\nevery phase is done; the plan is marked complete"
         case e.LanesChosen(lanes=lanes) if lanes:
@@ -207,6 +209,8 @@ def _ending(event: e.Event) -> str:
             return f"  landing    refused: {why}"
         case e.Landed(tip=tip, note=note):
             return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
+        case e.Concluded(note=note):
+            return f"  merged     {note}" if note else ""
         case e.PhaseFailed(reason=reason, detail=detail):
             return f"  failed     {reason}: {detail}"
         case _:
