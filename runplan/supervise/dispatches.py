@@ -149,8 +149,11 @@ class Dispatches:
         forget = self._close_idle if self._idle else self._close_spawner
         with contextlib.ExitStack() as on_failure, contextlib.suppress(OSError, struct.error):
             on_failure.callback(forget)
-            link = on_failure.enter_context(self._idle.pop() if self._idle else self._new_shim(launch.reader))
+            is_idle = bool(self._idle)
+            link = on_failure.enter_context(self._idle.pop() if is_idle else self._new_shim(launch.reader))
             link.settimeout(ANSWER_S)
+            if is_idle:
+                link.recv(1)  # its word that the last dispatch has ended
             socket.send_fds(link, [_HEADER.pack(len(text))], [lock])
             link.sendall(text)
             (pid,) = _HEADER.unpack(link.recv(_HEADER.size))
@@ -244,9 +247,10 @@ class Dispatches:
         """Whether the shim that was started here or adopted works on the dispatch."""
         known, link = self._shims.get(dispatch), self._links.get(dispatch)
         if known is None or link is None:
-            return known is not None and processes.lives(known)
+            return known is not None and processes.lives(known) and not self._files(dispatch).released()
         try:
-            ended = link.recv(1)
+            # It stays in the socket until the shim is reused: another thread may wait for it.
+            ended = link.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
         except OSError:

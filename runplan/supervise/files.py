@@ -77,6 +77,10 @@ class DispatchFiles:
     def locked(self) -> bool:
         return is_held(self.lock)
 
+    def released(self) -> bool:
+        """Whether the lock is there and free; unlike `not locked()` false while the repository is missing."""
+        return self.lock.exists() and not is_held(self.lock)
+
     def shim(self) -> ShimRecord:
         """The shim's record; an empty one before it is written."""
         return _read(self._shim, ShimRecord) or ShimRecord()
