@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -217,7 +218,8 @@ def other_reading(lines: Lines, path: str, chosen: Reading) -> Reading | None:
     if chosen.format in (Format.SECTIONS, Format.HUMANLAYER, Format.HEADINGS):
         rivals += headings.readings(lines, path)
     elif chosen.format in (Format.TODO, Format.CHECKLIST):
-        rivals += [checklist.read(lines, path), checklist.read_todo(lines, path)]
+        with contextlib.suppress(PlanUnreadable):
+            rivals += [checklist.read(lines, path), checklist.read_todo(lines, path)]
     firsts = [place.first for place in chosen.places]
     return next((found for found in rivals if found and [place.first for place in found.places] != firsts), None)
 

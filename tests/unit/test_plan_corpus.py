@@ -166,6 +166,14 @@ def test_an_ambiguous_plan_has_two_readings_and_a_line_that_decides() -> None:
     assert other_way((PLANS / "kiro" / "02-subtasks.md").read_bytes(), path="p.md") is None
 
 
+def test_boxes_that_say_phase_are_the_phases_also_under_several_headings() -> None:
+    plan = read("## Early\n\n- [x] Phase 1 — a\n\n## Late\n\n- [ ] Phase 2 — b\n".encode())
+    assert [(phase.id, phase.title, str(phase.status)) for phase in plan.phases] == [
+        ("1", "a", "done"),
+        ("2", "b", "todo"),
+    ]
+
+
 def test_more_than_forty_phases_from_boxes_alone_are_a_warning() -> None:
     remarks = [read(b"- [ ] do it\n" * count).remarks for count in (40, 41)]
     assert [[remark.line for remark in found] for found in remarks] == [[], [1]]

@@ -112,7 +112,7 @@ def read_todo(lines: Lines, path: str) -> Reading | None:  # noqa: ARG001 - all 
     """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked."""
     above = (lines.heading_above(box.at) for box in work(lines))
     headings = list(dict.fromkeys(heading for heading in above if heading is not None and heading.level > 1))
-    if len(headings) < 2:
+    if len(headings) < 2 or named(lines):
         return None
     names = [heading.name for heading in headings if heading.name is not None and heading.name.strong]
     has_ids = len(names) == len(headings) == len({key(name.id) for name in names})
