@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.support.cli import SETTINGS, Project, a_plan, a_project, fix, set_up, steps, work, writes
+from tests.support.cli import SETTINGS, Project, a_plan, fix, set_up, steps, work, writes
 from tests.support.daemons import until_runs_are
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EVERY = "all"  #: the phase of a verifier that judges all of them
 SECOND = """\
@@ -18,11 +15,6 @@ SECOND = """\
 kind = "script"
 script = "second.toml"
 """
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1", "2")
 
 
 def given(project: Project, kind: str) -> list[dict[str, Any]]:
