@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from runplan.errors import PlanUnreadable
 from runplan.git.candidate import Built, Conflicted, NothingLeft
 from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
+from runplan.landing import modes
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse
@@ -161,6 +162,8 @@ def _files(context: RunContext, onto: str, title: str, text: bytes, sections: li
         context.report: (old, report.prepend(old, plan_title=title, sections=sections)),
         context.index: (listed, index.updated(listed, landed, today=context.clock.now().date(), waiting=waiting)),
     }
+    if modes.concludes(context.settings.run.landing):
+        del new[context.index]  # the branches of two pull requests would conflict in it
     written = {path: after for path, (before, after) in new.items() if after != before}
     return {**{path: after.encode("utf-8", "surrogateescape") for path, after in written.items()}, context.plan: text}
 

@@ -54,6 +54,7 @@ def test_a_plan_ends_with_a_merged_pull_request(project: Project, hub: Hub) -> N
     assert "- [x] 1" in body
     assert "- [x] 2" in body
     assert project.landed() == ["1", "2"]
+    assert hub.git("ls-tree", "--name-only", "main:reports") == "plan-x.md"
     assert project.repo.head("main") == hub.tip("main")
     assert project.repo.status() == ""
 
