@@ -8,10 +8,10 @@ from runplan.report import sections
 from runplan.run.reasons import Reason
 from runplan.settings.schema import FILES
 from runplan.steps.context import phase_of
+from runplan.steps.gates import content, log_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
@@ -70,20 +70,18 @@ def evidence(reason: str, state: RunState, context: RunContext) -> str:
     match reason:
         case Reason.VERIFICATION_FAILED | Reason.NO_PROGRESS if phase.verdict is not None:
             lines = [f"{item}: {found}" for item, passed, found in phase.verdict.items if not passed]
-        case Reason.NO_PROGRESS if phase.gates:
-            lines = phase.gates[-1].output.splitlines()[-LINES_SHOWN:]
+        case Reason.NO_PROGRESS | Reason.TESTS_FAILED | Reason.TESTS_UNFINISHED if phase.gates:
+            red = (gate.output for gate in phase.judged.values() if gate.answer != "passed")
+            lines = [line for output in red for line in _end_of(output)]
         case Reason.GUARD_VIOLATED:
             lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
-        case Reason.TESTS_FAILED | Reason.TESTS_UNFINISHED | Reason.BASELINE_RED | Reason.SETUP_FAILED:
-            lines = _last_lines(context.dispatches.directory(f"{context.mark}.{state.dispatches}") / "out.log")
+        case Reason.BASELINE_RED | Reason.SETUP_FAILED if phase.newest is not None:
+            lines = [line for path in log_files(phase.newest, context).values() for line in _end_of(content(path))]
         case _:
             lines = []
     return context.agents.redacted("\n".join(lines))
 
 
-def _last_lines(log: Path) -> list[str]:
-    try:
-        text = log.read_bytes()[-OUTPUT_READ:].decode("utf-8", "replace")
-    except FileNotFoundError:
-        return []
+def _end_of(output: str | bytes) -> list[str]:
+    text = output if isinstance(output, str) else output[-OUTPUT_READ:].decode("utf-8", "replace")
     return [line[:LONGEST_LINE] for line in text.splitlines()[-LINES_SHOWN:]]

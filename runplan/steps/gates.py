@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.run.actions import JudgeBaseline, JudgeGate, Start
-    from runplan.run.events import Event
+    from runplan.run.events import DispatchStarted, Event
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
@@ -228,13 +228,12 @@ def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, Ran]]:
     assert started is not None
     directory = context.dispatches.directory(ended.id)
     alone = len(started.gates) == 1
-    printed = dict(_EXIT.findall(_content(directory / "out.log").decode("utf-8", "replace")))
-    for name in started.gates:
-        path = directory / "out.log" if alone else directory / OWN / f"{name}.log"
+    printed = dict(_EXIT.findall(content(directory / "out.log").decode("utf-8", "replace")))
+    for name, path in log_files(started, context).items():
         own = ended.code if ended.ending == "exited" else None
         code = own if alone else int(printed[name]) if name in printed else None
-        content = _content(path)
-        output = content[-OUTPUT_READ:].decode("utf-8", "replace")
+        whole = content(path)
+        output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
         yield (
             name,
             Ran(
@@ -245,10 +244,18 @@ def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, Ran]]:
                     environment=started.environment,
                     seconds=ended.seconds,
                     file=path.relative_to(directory.parent.parent).as_posix(),
-                    sha256=sha256(content).hexdigest(),
+                    sha256=sha256(whole).hexdigest(),
                 ),
             ),
         )
+
+
+def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
+    """The file with the output of each command of a dispatch."""
+    directory = context.dispatches.directory(started.id)
+    if len(started.gates) <= 1:
+        return dict.fromkeys(started.gates or ("",), directory / "out.log")
+    return {name: directory / OWN / f"{name}.log" for name in started.gates}
 
 
 def _results(name: str, output: str, code: int | None, phase: PhaseRun, context: RunContext) -> results.Results:
@@ -263,10 +270,10 @@ def _junit(phase: PhaseRun, context: RunContext) -> list[str]:
     assert phase.lease is not None
     worktree = context.worktrees.path(phase.lease.worktree)
     files = sorted(path for pattern in context.settings.tests.junit for path in worktree.glob(pattern))
-    return [_content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files[:JUNIT_FILES]]
+    return [content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files[:JUNIT_FILES]]
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:  # a check may have removed its own output
