@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:]{2,}):(?!//)(?P<path>.+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+_LOOPBACK = ("localhost", "127.0.0.1")  #: a token reaches them without TLS, and no other host
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -23,6 +25,7 @@ class Address(Struct, frozen=True, kw_only=True):
     owner: str
     repository: str
     password: str = ""  #: from an https URL that holds one
+    web: str = ""  #: scheme and host to which a token may be sent, such as https://github.com; "" for ssh
 
     @property
     def full_name(self) -> str:
@@ -42,7 +45,7 @@ class Address(Struct, frozen=True, kw_only=True):
 
 def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host) -> Address | None:
     """The repository that a remote's URL names; None for a path. `resolve` maps an ssh alias to its host name."""
-    password, is_ssh = "", False
+    password, web, is_ssh = "", "", False
     if "://" in url:
         parts = urlsplit(url)
         if parts.scheme not in ("https", "http", "ssh", "git+ssh") or not parts.hostname:
@@ -51,6 +54,8 @@ def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host)
         password = "" if is_ssh else unquote(parts.password or "")
         if not is_ssh and parts.port:
             host = f"{host}:{parts.port}"
+        if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+            web = f"{parts.scheme}://{host}"
     elif (short := _SCP.fullmatch(url)) is not None:
         host, path, is_ssh = short["host"], short["path"], True
     else:
@@ -60,12 +65,28 @@ def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host)
         return None
     host = (resolve(host) if is_ssh else host).lower()
     host = "github.com" if host in ("ssh.github.com", "www.github.com") else host
-    return Address(host=host, owner=names[0], repository=names[1], password=password)
+    return Address(host=host, owner=names[0], repository=names[1], password=password, web=web)
 
 
 class Token(Struct, frozen=True, kw_only=True):
     value: str
     source: str  #: for messages: the variable or program that gave it
+    is_gits: bool = False  #: git finds it by itself
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """A repository on a forge, and the token for it."""
+
+    address: Address
+    token: Token
+
+    @property
+    def git_settings(self) -> tuple[str, ...]:
+        """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
+        if self.token.is_gits or not self.address.web:
+            return ()
+        basic = b64encode(f"x-access-token:{self.token.value}".encode()).decode()
+        return (f"http.{self.address.web}/.extraHeader=Authorization: Basic {basic}",)
 
 
 def find_token(address: Address, env: Mapping[str, str], ask: Ask) -> Token | None:
@@ -77,7 +98,7 @@ def find_token(address: Address, env: Mapping[str, str], ask: Ask) -> Token | No
     if value := ask(("gh", "auth", "token", "--hostname", address.host), "").strip():
         return Token(value=value, source="gh auth token")
     if address.password:
-        return Token(value=address.password, source="the remote's URL")
+        return Token(value=address.password, source="the remote's URL", is_gits=True)
     answer = ask(("git", "credential", "fill"), f"protocol=https\nhost={address.host}\n\n")
     found = re.search(r"^password=(.+)$", answer, re.MULTILINE)
-    return Token(value=found[1], source="git credential") if found else None
+    return Token(value=found[1], source="git credential", is_gits=True) if found else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.errors import RefusedEarly
 from runplan.forge import model as m
-from runplan.forge.address import find_token, parse_remote
+from runplan.forge.address import Access, find_token, parse_remote
 from runplan.forge.retry import Calls, describe
 from runplan.git.command import ANY
 
@@ -78,6 +78,7 @@ class GitHub:
                 methods=tuple(name for name, is_allowed in allowed.items() if is_allowed),
                 auto_merge=bool(repo.allow_auto_merge),
                 deletes_branch=bool(repo.delete_branch_on_merge),
+                scopes=tuple(filter(None, self._client.oauth_scopes or ())),
             )
 
         return self._calls.read("read the repository", facts)
@@ -368,10 +369,8 @@ def _not_merged(error: GithubException) -> m.NotMerged:
     return m.NotMerged(hindrance=next(found, "refused"), said=said)
 
 
-def open_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> GitHub:
+def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
     """The repository of a remote, with the token of this environment; refused when there is none."""
-    from github import Auth
-
     found = git.run("remote", "get-url", "--push", "--", remote, ok=ANY)
     if found.code:
         raise RefusedEarly(f"there is no remote {remote} here to push to; run: git remote add {remote} URL")
@@ -390,7 +389,13 @@ def open_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> GitHub:
     if token is None:
         name = "GH_TOKEN" if address.is_cloud else "GH_ENTERPRISE_TOKEN"
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
-    return GitHub(address, Auth.Token(token.value), api=env.get("GITHUB_API_URL", ""))
+    return Access(address=address, token=token)
+
+
+def open_forge(access: Access, env: Mapping[str, str]) -> GitHub:
+    from github import Auth
+
+    return GitHub(access.address, Auth.Token(access.token.value), api=env.get("GITHUB_API_URL", ""))
 
 
 def _ssh_host(alias: str, env: Mapping[str, str]) -> str:

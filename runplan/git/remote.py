@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +65,8 @@ class Uncertain(Struct, frozen=True, kw_only=True):
 
 
 PushAnswer: TypeAlias = Taken | Declined | Uncertain
+#: Settings with which git signs in to the remote, where it has no credentials of its own.
+SignIn: TypeAlias = Callable[[], tuple[str, ...]]
 
 
 class Remote:
@@ -77,6 +80,7 @@ class Remote:
         branch: str,
         common_dir: Path,
         caller: Mapping[str, str],
+        sign_in: SignIn | None = None,
         timeout_s: float = NETWORK_S,
     ) -> None:
         self._git = git
@@ -85,6 +89,7 @@ class Remote:
         self.ref = f"refs/remotes/{name}/{branch}"  #: the tracking ref
         self.common_dir = common_dir
         self._caller = caller
+        self._sign_in = sign_in
         self._timeout_s = timeout_s
 
     def fetch(self) -> Oid | None:
@@ -161,7 +166,8 @@ class Remote:
             env["GIT_SSH_COMMAND"] = SSH
         files = (f"include.path={file}" for file in included)
         # With mirror on, git would push every ref by force.
-        return env | configured(*files, *_SETTINGS, f"remote.{self.name}.mirror=false")
+        sign_in = self._sign_in() if self._sign_in else ()
+        return env | configured(*files, *_SETTINGS, f"remote.{self.name}.mirror=false", *sign_in)
 
 
 # --- the answer to a push -------------------------------------------------------------------------------
@@ -220,10 +226,20 @@ def words(err: str) -> str:
 # --- before a direct landing ----------------------------------------------------------------------------
 
 
-def require(git: Git, *, remote: str, branch: str, caller: Mapping[str, str], timeout_s: float = NETWORK_S) -> Oid:
+def require(
+    git: Git,
+    *,
+    remote: str,
+    branch: str,
+    caller: Mapping[str, str],
+    sign_in: SignIn | None = None,
+    timeout_s: float = NETWORK_S,
+) -> Oid:
     """Refuse, before any work, a remote on which a direct landing could not succeed; else the tip of its branch."""
     common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
-    there = Remote(git, name=remote, branch=branch, common_dir=common, caller=caller, timeout_s=timeout_s)
+    there = Remote(
+        git, name=remote, branch=branch, common_dir=common, caller=caller, sign_in=sign_in, timeout_s=timeout_s
+    )
     _require_configured(there)
     _require_one_address(git, remote)
     tip = there.fetch()

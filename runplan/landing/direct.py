@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.git.command import Git
+    from runplan.git.remote import SignIn
     from runplan.gitfacts import Oid
     from runplan.landing.lander import LandingAnswer
 
@@ -56,12 +57,19 @@ class Direct:
         common_dir: Path,
         tool: Path,
         caller: Mapping[str, str],
+        sign_in: SignIn | None = None,
         point: Callable[[str], None] = do_nothing,
         timeout_s: float = NETWORK_S,
     ) -> None:
         self._git = git
         self._remote = Remote(
-            git, name=remote, branch=branch, common_dir=common_dir, caller=caller, timeout_s=timeout_s
+            git,
+            name=remote,
+            branch=branch,
+            common_dir=common_dir,
+            caller=caller,
+            sign_in=sign_in,
+            timeout_s=timeout_s,
         )
         self._local = CherryPick(git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, point=point)
         self._tool = tool  #: the repository that holds the candidate

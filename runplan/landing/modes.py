@@ -12,9 +12,12 @@ from runplan import names
 from runplan.errors import RefusedEarly
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from runplan.forge.address import Access
+    from runplan.forge.model import Repository
     from runplan.git.command import Git
+    from runplan.git.remote import SignIn
     from runplan.landing.direct import Direct
     from runplan.landing.lander import Lander
     from runplan.landing.pull_request import PlanPlace
@@ -45,7 +48,7 @@ def open_lander(at: Place, settings: Settings) -> Lander:
             return _pull_request(at, settings)
 
 
-def _direct(at: Place, run: RunSettings) -> Direct:
+def _direct(at: Place, run: RunSettings, sign_in: SignIn | None = None) -> Direct:
     from runplan.landing.direct import Direct
 
     return Direct(
@@ -56,6 +59,7 @@ def _direct(at: Place, run: RunSettings) -> Direct:
         common_dir=at.common_dir,
         tool=at.tool,
         caller=at.env,
+        sign_in=sign_in,
     )
 
 
@@ -66,15 +70,28 @@ def _pull_request(at: Place, settings: Settings) -> Lander:
 
     run = settings.run
     branch = names.pull_branch(run.branch_prefix, at.plan.slug)
+    access = _access(at.git, run, at.env)
+    sign_in = _sign_in(access)
     return PullRequestLander(
         at.git,
-        remote=Remote(at.git, name=run.remote, branch=branch, common_dir=at.common_dir, caller=at.env),
-        target=_direct(at, run),
+        remote=Remote(at.git, name=run.remote, branch=branch, common_dir=at.common_dir, caller=at.env, sign_in=sign_in),
+        target=_direct(at, run, sign_in),
         tool=at.tool,
         plan=at.plan,
         settings=settings.pull_request,
-        forge=functools.cache(lambda: open_forge(at.git, remote=run.remote, env=at.env)),
+        forge=functools.cache(lambda: open_forge(access(), at.env)),
     )
+
+
+def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Access]:
+    """The token for the forge; looked for when it is needed, once."""
+    from runplan.forge.github import find_access
+
+    return functools.cache(lambda: find_access(git, remote=run.remote, env=env))
+
+
+def _sign_in(access: Callable[[], Access]) -> Callable[[], tuple[str, ...]]:
+    return lambda: access().git_settings
 
 
 def require_allowed(mode: str, run: RunSettings) -> None:
@@ -92,13 +109,18 @@ def require_ready(git: Git, run: RunSettings, env: Mapping[str, str]) -> None:
         return
     from runplan.git import remote
 
-    forge = None
-    if concludes(run.landing):
-        from runplan.forge.github import open_forge
+    if not concludes(run.landing):
+        remote.require(git, remote=run.remote, branch=run.target, caller=env)
+        return
+    from runplan.forge.github import open_forge
 
-        forge = open_forge(git, remote=run.remote, env=env)
-    remote.require(git, remote=run.remote, branch=run.target, caller=env)
-    if forge is not None and not (there := forge.repository()).can_push:
+    access = _access(git, run, env)
+    require_writable(open_forge(access(), env).repository())
+    remote.require(git, remote=run.remote, branch=run.target, caller=env, sign_in=_sign_in(access))
+
+
+def require_writable(there: Repository) -> None:
+    if not there.can_push:
         raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
 
 
@@ -108,7 +130,8 @@ def fetch_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) 
 
     branch = names.pull_branch(run.branch_prefix, slug)
     common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
-    there = Remote(git, name=run.remote, branch=branch, common_dir=common, caller=env)
+    sign_in = _sign_in(_access(git, run, env))
+    there = Remote(git, name=run.remote, branch=branch, common_dir=common, caller=env, sign_in=sign_in)
     if there.fetch() is None and git.tip(there.ref) is not None:
         git.run("update-ref", "-d", there.ref)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from base64 import b64encode
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.forge.address import Access, Token, parse_remote
 from tests.support.cli import a_project, end_processes_of, fix, set_up, work
 from tests.support.github.server import Fault, on_github
 
@@ -335,6 +338,68 @@ def test_a_token_that_expires_is_named_and_the_run_continues_later(project: Proj
 def test_a_renamed_repository_is_followed(project: Project, hub: Hub) -> None:
     hub.renamed_from, hub.name = hub.name, "product"
     finished(project, hub)
+
+
+# --- the token -------------------------------------------------------------------------------------------
+
+
+def test_git_signs_in_with_the_token_which_no_argument_log_or_check_has(
+    project: Project, hub: Hub, tmp_path: Path
+) -> None:
+    arguments, program = tmp_path / "arguments", tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >>{arguments}\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    project.extra["PATH"] = f"{program.parent}:{project.env['PATH']}"
+    set_up(project, settings='[tests]\ncommand = "env && git config --list"\n')
+    hub.mirror(project.path)
+    finished(project, hub)
+    kept = [path for path in (project.path / ".git/runplan").rglob("*") if path.is_file()]
+    assert any(b"RUNPLAN_PHASE" in path.read_bytes() for path in kept)  # the output of the check
+    assert "push" in arguments.read_text()
+    for secret in (b"t0ken", b64encode(b"x-access-token:t0ken")):
+        assert [path for path in (*kept, arguments) if secret in path.read_bytes()] == []
+
+
+def test_a_token_reaches_git_only_for_its_host_and_where_git_has_none() -> None:
+    def settings(remote: str, *, is_gits: bool = False) -> tuple[str, ...]:
+        address = parse_remote(remote)
+        assert address is not None
+        return Access(address=address, token=Token(value="s3cret", source="$GH_TOKEN", is_gits=is_gits)).git_settings
+
+    basic = b64encode(b"x-access-token:s3cret").decode()
+    header = f"http.https://github.com/.extraHeader=Authorization: Basic {basic}"
+    assert settings("https://github.com/acme/app.git") == (header,)
+    assert settings("https://github.com/acme/app.git", is_gits=True) == ()
+    assert settings("git@github.com:acme/app.git") == ()
+    assert settings("http://ghe.corp/acme/app.git") == ()  # a network could read it
+
+
+# --- doctor ----------------------------------------------------------------------------------------------
+
+
+def rows(project: Project, code: int) -> dict[str, str]:
+    ran = project.runplan("doctor", "--json", RUNPLAN_RUN_LANDING="pr")
+    assert ran.code == code, ran.out
+    assert "t0ken" not in ran.out
+    return {row["name"]: row["detail"] + (row["remedy"] and f"; {row['remedy']}") for row in ran.json}
+
+
+def test_the_doctor_shows_the_token_and_how_a_pull_request_is_merged(project: Project, hub: Hub) -> None:
+    hub.scopes, hub.methods, hub.required, hub.reviews = "repo, workflow", {"squash"}, ["ci", "lint"], 1
+    found = rows(project, 0)
+    assert found["github"] == "acme/app; token from $GH_ENTERPRISE_TOKEN (scopes repo, workflow) may push"
+    assert found["merge"] == "squash, because merge is not allowed; auto-merge is allowed"
+    assert found["rules"] == "main requires checks ci, lint, 1 approving review"
+
+
+def test_the_doctor_fails_where_a_start_would_be_refused(project: Project, hub: Hub) -> None:
+    hub.can_push = False
+    assert rows(project, 2)["github"] == "the token may not push to acme/app; landing by pr needs write access"
+    hub.tokens = set()
+    assert "401 Bad credentials; check the token from $GH_ENTERPRISE_TOKEN" in rows(project, 2)["github"]
+    del project.extra["GH_ENTERPRISE_TOKEN"]
+    assert "set GH_ENTERPRISE_TOKEN, or run: gh auth login" in rows(project, 2)["github"]
 
 
 # --- refused before any work -----------------------------------------------------------------------------

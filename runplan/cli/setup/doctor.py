@@ -14,7 +14,9 @@ from runplan.cli.setup.discovery import is_writable, look_around
 from runplan.cli.verb import Verb, json_argument
 from runplan.engine import preflight
 from runplan.errors import Exit, RefusedEarly, RunplanError
+from runplan.forge.model import ForgeDenied
 from runplan.git.repository import OLDEST_GIT, require_workable
+from runplan.landing import modes
 from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from runplan.agents.sandbox import Obstacle
     from runplan.cli.setup.discovery import Facts
     from runplan.engine.context import RepositoryContext
+    from runplan.forge.model import Forge
     from runplan.git.removal import Kept, Removed
 
 
@@ -69,6 +72,8 @@ def examine(at: RepositoryContext, facts: Facts) -> list[Check]:
     if target.ok:
         local = at.with_landing("cherry-pick")  # the remote of others is asked last
         checks += [_check("prompts", _prompts, local), _check("tests", _tests, local), _check("setup", _setup, local)]
+    if modes.concludes(at.settings.run.landing):
+        checks += _github(at)
     return [*checks, _check("start", _start, at)] if all(each.ok for each in checks) else checks
 
 
@@ -169,6 +174,45 @@ def _setup(at: RepositoryContext) -> str:
         remedy = f'add to runplan.toml, under [run]: setup = "{line}"'
         raise RefusedEarly(f"a fresh worktree has no {what.removeprefix('a ')}, and run.setup is empty; {remedy}")
     return at.settings.run.setup or "none, and none seems to be needed"
+
+
+def _github(at: RepositoryContext) -> list[Check]:
+    """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
+    from runplan.forge.github import find_access, open_forge
+
+    run, method = at.settings.run, at.settings.pull_request.method
+    try:
+        access = find_access(at.repository.git, remote=run.remote, env=at.env)
+        forge = open_forge(access, at.env)
+        there = forge.repository()
+        modes.require_writable(there)
+    except ForgeDenied as error:
+        return [Check("github", False, str(error), f"check the token from {access.token.source}")]
+    except RunplanError as error:
+        return [_failed("github", error)]
+    scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
+    used = method if method in there.methods else f"{there.methods[0]}, because {method} is not allowed"
+    auto = "auto-merge is allowed" if there.auto_merge else "auto-merge is off"
+    return [
+        Check("github", True, f"{there.name}; token from {access.token.source}{scopes} may push"),
+        Check("merge", True, f"{used}; {auto}"),
+        _check("rules", _rules, forge, run.target),
+    ]
+
+
+def _rules(forge: Forge, branch: str) -> str:
+    try:
+        found = forge.rules(branch)
+    except ForgeDenied:
+        return f"the token may not read the rules of {branch}; a merge that they forbid waits"
+    rules = {
+        f"checks {', '.join(found.checks)}": found.checks,
+        f"{found.reviews} approving review{'' if found.reviews == 1 else 's'}": found.reviews,
+        "an up-to-date branch": found.strict,
+        "the merge queue": found.queue,
+    }
+    needed = ", ".join(words for words, is_rule in rules.items() if is_rule)
+    return f"{branch} requires {needed}" if needed else f"none for {branch}"
 
 
 def _start(at: RepositoryContext) -> str:

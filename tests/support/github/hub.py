@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import threading
+from base64 import b64decode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,8 @@ class Hub:
         self.lock = threading.RLock()
         self.renamed_from = ""  #: an earlier name, answered by 301
         self.tokens = {"t0ken"}
+        self.scopes = ""  #: of a classic token, as its header lists them
+        self.can_push = True
         self.methods = {"merge", "squash", "rebase"}
         self.allow_auto_merge = True
         self.delete_branch_on_merge = False
@@ -81,6 +84,11 @@ class Hub:
         self.on_push: Any = None  #: called with (branch, sha) after a push; a test adds checks there
         self._numbers = itertools.count(1)
         self.merges = 0
+
+    def signed_in(self, authorization: str) -> bool:
+        """Whether git sent one of the tokens; unlike the API it sends it as a password."""
+        kind, _, encoded = authorization.partition(" ")
+        return kind == "Basic" and b64decode(encoded).decode().partition(":")[2] in self.tokens
 
     # --- git ---------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import threading
 import zlib
+from base64 import b64encode
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -77,7 +78,7 @@ def repository(r: Request) -> tuple[int, Any]:
         "private": False,
         "url": f"{r.root}/repos/{hub.owner}/{hub.name}",
         "default_branch": "main",
-        "permissions": {"admin": False, "maintain": False, "push": True, "triage": True, "pull": True},
+        "permissions": {"admin": False, "maintain": False, "push": hub.can_push, "triage": True, "pull": True},
         "allow_merge_commit": "merge" in hub.methods,
         "allow_squash_merge": "squash" in hub.methods,
         "allow_rebase_merge": "rebase" in hub.methods,
@@ -416,6 +417,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _git(self, path: str, query: str, body: bytes) -> None:
         hub = self.stand_in.hub
+        if not hub.signed_in(self.headers.get("Authorization", "")):
+            return self._send(401, b"", {"WWW-Authenticate": 'Basic realm="GitHub"'})
         if self.headers.get("Content-Encoding") == "gzip":
             body = zlib.decompress(body, 31)
         _, _, rest = path.partition(".git/")
@@ -439,7 +442,7 @@ class Handler(BaseHTTPRequestHandler):
         lines = [line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line]
         headers = dict(lines)
         status = int(headers.pop("Status", "200").split()[0])
-        self._send(status, payload, headers)
+        return self._send(status, payload, headers)
 
 
 class StandIn:
@@ -486,6 +489,7 @@ class StandIn:
         if fault is not None and fault.kind == "before":
             return fault.status, {"message": fault.message}, dict(fault.headers)
         status, answer, more = self._route(method, short, query, body)
+        more |= {"X-OAuth-Scopes": hub.scopes}
         if fault is not None:
             return fault.status, {"message": fault.message}, dict(fault.headers)
         return status, answer, more
@@ -530,7 +534,8 @@ def on_github(project: Project, place: Path) -> Iterator[StandIn]:
         if project.repo.git("remote") == "":
             project.repo.git("remote", "add", "origin", running.remote)
         project.repo.git("remote", "set-url", "origin", running.remote)
-        project.repo.git("fetch", "-q", "origin")
+        signed_in = f"http.extraHeader=Authorization: Basic {b64encode(b'git:t0ken').decode()}"
+        project.repo.git("-c", signed_in, "fetch", "-q", "origin")
         project.extra |= environment(running)
         yield running
 
