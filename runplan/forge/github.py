@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 15
 GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
+MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
 #: The beginning of GitHub's refusal to merge, with its cause; the status 405 alone does not tell.
 HINDRANCES: tuple[tuple[str, m.MergeHindrance], ...] = (
@@ -212,7 +213,7 @@ class GitHub:
 
     def open_files(self, base: str) -> dict[int, tuple[str, ...]]:
         def files() -> dict[int, tuple[str, ...]]:
-            pulls = self._repo.get_pulls(state="open", base=base)
+            pulls = islice(self._repo.get_pulls(state="open", base=base), MOST_OPEN)  # newest first
             return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
 
         return self._calls.read("read the open pull requests", files)

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from runplan.errors import Unreachable
+from runplan.globs import covers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from runplan.gitfacts import Oid
 
 CheckState: TypeAlias = Literal["passed", "failed", "pending"]
@@ -137,7 +140,7 @@ class Forge(Protocol):
 
     def review_comments(self, number: int) -> tuple[ReviewComment, ...]: ...
     def open_files(self, base: str) -> dict[int, tuple[str, ...]]:
-        """The files that each open pull request changes."""
+        """The files that each open pull request changes; of the newest ones, where there are very many."""
         ...
 
     def issue(self, number: int) -> Issue: ...
@@ -149,11 +152,8 @@ class Forge(Protocol):
     def label(self, number: int, *, add: str = "", remove: str = "") -> None: ...
 
 
-def open_conflicts(files: dict[int, tuple[str, ...]], prefixes: tuple[str, ...], *, own: int = 0) -> list[int]:
-    """The open pull requests, without our own, that change a file under one of the paths."""
-    places = [prefix.strip("/") for prefix in prefixes]
-    return [
-        number
-        for number, changed in sorted(files.items())
-        if number != own and any(path == at or path.startswith(f"{at}/") for path in changed for at in places)
-    ]
+def open_conflicts(files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, own: int = 0) -> dict[int, str]:
+    """The open pull requests, without our own, that change a file which the patterns cover; with one such file."""
+    others = ((number, changed) for number, changed in sorted(files.items()) if number != own)
+    found = ((number, next((path for path in changed if covers(patterns, path)), "")) for number, changed in others)
+    return {number: path for number, path in found if path}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed, Unreachable
-from runplan.forge.model import NotMerged
+from runplan.forge.model import NotMerged, open_conflicts
 from runplan.git import remote as push
 from runplan.git.trailers import LANDING, PLAN, read_trailers
 from runplan.landing.lander import (
@@ -164,6 +164,18 @@ class PullRequestLander:
                 title=step.title, complaint=f"{step.complaint}\n\n{forge.failure_log(pull.head)}".strip()
             )
         return step if step is not None else self._merge(pull)
+
+    def others(self, touches: Sequence[str]) -> tuple[str, ...]:
+        """Remarks on other open pull requests that change paths of a phase."""
+        if not touches:
+            return ()
+        try:
+            forge, base = self._forge(), self._target.branch
+            own = forge.find(branch=self._remote.branch, base=base)
+            found = open_conflicts(forge.open_files(base), touches, own=own.number if own else 0)
+        except Unreachable as error:
+            return (f"other open pull requests were not compared: {error}",)
+        return tuple(f"pull request #{number} is open and changes {path} too" for number, path in found.items())
 
     def _publish_anyhow(self, tip: Oid) -> str:
         """Open the pull request, or show the new phase in it; a note when the forge does not answer."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
+from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
 from runplan.run.decide import startable
 from runplan.run.events import LanesChosen, PlanRead
@@ -50,11 +51,13 @@ def read_plan(action: ReadPlan, state: RunState, context: RunContext) -> Iterato
 
 
 def _examined(read: PlanRead, plan: Plan, context: RunContext) -> PlanRead:
-    """The reading with what is wrong with the numbers and the age of its text."""
+    """The reading with remarks on its text, and on pull requests of others that change the same paths."""
     phase = plan.phase(read.phase) if read.choice == "next" else None
     if phase is None:
         return read
     drift, remarks = examined(plan, phase, context)
+    if isinstance(context.lander, PullRequestLander) and not drift:
+        remarks = (*remarks, *context.lander.others(phase.touches))
     return replace(read, drift=drift, remarks=remarks)
 
 

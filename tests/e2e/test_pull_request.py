@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from base64 import b64encode
 from typing import TYPE_CHECKING
@@ -338,6 +339,26 @@ def test_a_token_that_expires_is_named_and_the_run_continues_later(project: Proj
 def test_a_renamed_repository_is_followed(project: Project, hub: Hub) -> None:
     hub.renamed_from, hub.name = hub.name, "product"
     finished(project, hub)
+
+
+# --- pull requests of others -----------------------------------------------------------------------------
+
+
+def test_the_report_names_open_pull_requests_that_change_the_same_paths(project: Project, hub: Hub) -> None:
+    plan = project.show("main:plans/X.md")
+    for phase in ("1", "2"):
+        plan = re.sub(rf"(?m)^(## Phase {phase}\b.*)$", r"\1\n\nTouches: 1.txt, 2.txt", plan)
+    set_up(project, plan=plan)
+    hub.mirror(project.path)
+    for branch, file in (("same", "2.txt"), ("other", "3.txt")):
+        hub.git("branch", branch, "main")
+        hub.commit(branch, {"a.txt": "theirs\n", file: "theirs\n"})
+        hub.create(branch, "main", "Theirs", "")
+    ran = project.start("finish", "auto", "pr")
+    assert ran.code == 0, ran.err
+    for told in (project.show("origin/main:reports/plan-x.md"), ran.err):
+        found = re.findall(r"pull request #(\d+) is open and changes (\S+) too", told)
+        assert found == [("1", "2.txt")] * 2  # in both phases, and never their own pull request
 
 
 # --- the token -------------------------------------------------------------------------------------------

@@ -72,10 +72,11 @@ def test_without_any_source_there_is_no_token() -> None:
         ({200: ("a/x/f",), 175: ("a/x/g",)}, ("a/x/",), 0, [175, 200]),
         ({200: ("a/x/f",)}, ("a/x-other/",), 0, []),
         ({200: ("z", "a/x/f")}, ("a/x/f",), 0, [200]),
+        ({200: ("a/x/f.py",)}, ("a/**/*.py",), 0, [200]),
     ],
-    ids=["none", "O8 own excluded", "O10 own listed", "O11 no match", "not only the first file"],
+    ids=["none", "O8 own excluded", "O10 own listed", "O11 no match", "not only the first file", "pattern"],
 )
 def test_open_pull_requests_that_change_the_same_paths(
     files: dict[int, tuple[str, ...]], prefixes: tuple[str, ...], own: int, expected: list[int]
 ) -> None:
-    assert open_conflicts(files, prefixes, own=own) == expected
+    assert list(open_conflicts(files, prefixes, own=own)) == expected

@@ -140,8 +140,8 @@ def sentence(event: e.Event) -> str:
     match event:
         case e.ClaimTaken(took_over=dead) if dead:
             return f"runplan: took over the plan from process {dead.partition(':')[0]}, which has ended"
-        case e.PlanRead(choice="next", phase=phase, title=title):
-            return f"\nphase {phase}  {title}"
+        case e.PlanRead(choice="next", phase=phase, title=title, remarks=remarks):
+            return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {each}" for each in remarks)
         case e.PlanRead(choice="undo", phase=phase, title=title):
             return f"\nundo phase {phase}  {title}"
         case e.PlanRead(choice="repair", title=title):
