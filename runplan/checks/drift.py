@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -90,7 +91,7 @@ def read_tokens(message: str) -> Tokens:
     drifts: list[Drift] = []
     malformed: list[str] = []
     marked = (line.partition(MARK)[2] for line in message.splitlines() if MARK in line[:200])
-    for rest, _ in zip(marked, range(_MOST_TOKENS), strict=False):
+    for rest in islice(marked, _MOST_TOKENS):
         found = _TOKEN.fullmatch(rest)
         if found and _is_id(found[1]):
             drifts.append(Drift(found[1], int(found[2]), found[3], found[4].strip(), int(found[5])))

@@ -221,8 +221,8 @@ def compare(
     kind, why = _judge(baseline, now, regressed, is_faulty=bool(fault))
     if kind is not GateKind.REGRESSED and (missing or lost):
         kind = GateKind.MISSING
-        number = len(missing)
-        why = f"{_tests(number)} not run any more" if missing else f"{lost} fewer passed than before the work"
+        tests = "1 test does" if len(missing) == 1 else f"{len(missing)} tests do"
+        why = f"{tests} not run any more" if missing else f"{lost} fewer passed than before the work"
     known = baseline is not None and bool(baseline.passes and now.passes)
     return Comparison(
         kind=kind,
@@ -249,10 +249,6 @@ def _judge(
         return GateKind.PRE_EXISTING, ""
     unnamed = f"; {now.failed} failed, {len(now.failures)} named" if now.failed else ""
     return GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}"
-
-
-def _tests(number: int) -> str:
-    return "1 test does" if number == 1 else f"{number} tests do"
 
 
 def _missing(

@@ -60,10 +60,6 @@ class Infrastructure(Struct, frozen=True, kw_only=True):
     found: str  #: a file that shows that there are tests; "" for none
     command: str  #: the command that probably runs them; "" if unknown
 
-    @property
-    def present(self) -> bool:
-        return bool(self.found)
-
 
 class Prerequisites(Struct, frozen=True, kw_only=True):
     """The needs of the test command that a fresh worktree lacks; "" and None for none."""

@@ -9,15 +9,13 @@ from msgspec import Struct
 
 from runplan.checks.completion import admits_gap
 from runplan.checks.returns import NAME, Unusable
+from runplan.plan.body import WHOLE_PHASE
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.checks.returns import ReadReturn
-
-#: The single id of a phase that lists no items.
-WHOLE_PHASE = "P"
 
 #: A shorter reply without a structured return is no answer.
 SHORTEST_REPLY = 200  # bytes

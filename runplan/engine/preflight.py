@@ -222,7 +222,7 @@ def require_test_command(at: RepositoryContext) -> None:
         files += [f"tests/{name}" for name in trees.entries(git, below.oid)]
     texts = {name: _text(at, tip, name) if name in files else "" for name in ("package.json", "Makefile")}
     found = testcommand.find(files, package_json=texts["package.json"], makefile=texts["Makefile"])
-    if found.present:
+    if found.found:
         hint = f'; for example: command = "{found.command}"' if found.command else ""
         raise RefusedEarly(
             f"the repository has tests ({found.found}) but tests.command is empty; set it in runplan.toml "

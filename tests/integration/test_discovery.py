@@ -165,7 +165,7 @@ def test_agents_on_the_path_are_found_in_the_order_they_are_suggested(tmp_path: 
 def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -> None:
     repo: Repo = make_repo(tmp_path / "app", **{".gitignore": "tests/ignored.py\n"})
     repo.write("tests/ignored.py", "")
-    assert not seen(repo.path).tests.present
+    assert not seen(repo.path).tests.found
     repo.write("tests/new.py", "")
     assert seen(repo.path).tests.found == "tests/new.py"
 
