@@ -113,15 +113,22 @@ class ConcurrencyLimit:
 
     def release(self, key: Key) -> None:
         """The run has ended, or waits for something else."""
-        with self._lock:
-            self.working = _without(self.working, key)
-            self.waiting = _without(self.waiting, key)
-        self._wake_fitting()
+        self._release(lambda one: one == key)
+
+    def release_repository(self, root: str) -> None:
+        """No step can be taken there; its runs request a permit again when it opens."""
+        self._release(lambda one: one[0] == root)
 
     def resize(self, *, host: int, repository: int) -> None:
         """Change the limits. Running work is not interrupted."""
         with self._lock:
             self._host, self._repository = host, repository
+        self._wake_fitting()
+
+    def _release(self, is_meant: Callable[[Key], bool]) -> None:
+        with self._lock:
+            self.working = tuple(one for one in self.working if not is_meant(one))
+            self.waiting = tuple(one for one in self.waiting if not is_meant(one))
         self._wake_fitting()
 
     def _admit(self, key: Key) -> None:
@@ -370,6 +377,7 @@ class DaemonWorker(RepositoryWorker):
             since = self.trouble.since if self.trouble else iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
             self._observer.happened(self.root, "closed", error=str(trouble), again=iso(wake))
+            self._services.limit.release_repository(self.root)  # else an unplugged one would hold up the others
             self._refuse_starts(trouble)
             answer = refused(trouble)
             with self._answered:

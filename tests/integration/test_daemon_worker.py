@@ -57,7 +57,13 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield a_project(tmp_path, "1", "2")
 
 
-def a_worker(project: Project, timers: Timers, observer: Observer, clock: SystemClock | None = None) -> DaemonWorker:
+def a_worker(
+    project: Project,
+    timers: Timers,
+    observer: Observer,
+    clock: SystemClock | None = None,
+    limit: ConcurrencyLimit | None = None,
+) -> DaemonWorker:
     @contextlib.contextmanager
     def opened(root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
         read = lambda root, env: load(root, env=env).settings  # noqa: E731
@@ -72,7 +78,7 @@ def a_worker(project: Project, timers: Timers, observer: Observer, clock: System
         environment=project.env,
         timers=cast("Any", timers),
         clock=clock or SystemClock(),
-        limit=ConcurrencyLimit(host=4, repository=4, wake=lambda _: None),
+        limit=limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None),
         observer=cast("Any", observer),
         may_begin=lambda: True,
         idle=lambda: None,
@@ -121,10 +127,12 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")
     kill_daemon(project)
-    worker = a_worker(project, timers, observer, clock)
+    limit = ConcurrencyLimit(host=1, repository=1, wake=lambda _: None)
+    worker = a_worker(project, timers, observer, clock, limit)
     try:
         worker.wake()
         until(lambda: claimed_by(project) == str(os.getpid()))
+        until(lambda: limit.working == ((str(project.path), "plans/X.md"),))
         full = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no room'); END"
         change_journal(project, full)
         meanwhile.let_on("agent")
@@ -132,6 +140,7 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
         while len(looks) < 8:
             until(lambda: closed(observer) == len(looks) + 1 and worker.is_idle)
             assert worker.trouble is not None
+            assert limit.working == ()  # runs of other repositories may begin
             looks.append((worker.trouble.since, timers.armed.pop(f"wake {project.path}")[0] - clock.now()))
             clock.ahead += timedelta(minutes=10)
             worker.wake()
