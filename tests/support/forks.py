@@ -6,6 +6,7 @@ the output, and one for the pid and the exit code.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -95,7 +96,9 @@ def serves(env: Mapping[str, str]) -> bool:
 @cache
 def starter() -> Starter:
     """The one of this process, which ends with it."""
-    return Starter()
+    made = Starter()
+    atexit.register(made.close)
+    return made
 
 
 def _for_interpreters(env: Mapping[str, str]) -> set[str]:
