@@ -231,12 +231,11 @@ def test_after_a_refused_attempt_the_plan_can_be_stopped_and_retried(project: Pr
 def test_a_stop_that_git_refuses_says_so_and_can_be_repeated(project: Project) -> None:
     play(project, WORK)
     assert project.start("1", "auto", TEST_KILL="before WorkTaken").code == -9
-    lock = project.path / ".git/refs/heads/runplan/x/1.lock"
-    lock.parent.mkdir(parents=True)
-    with lock.open("w"):
-        refused = project.runplan("stop", "X")
+    in_the_way = "refs/heads/runplan/x/1/mine"
+    project.repo.git("update-ref", in_the_way, "HEAD")
+    refused = project.runplan("stop", "X")
     assert (refused.code, "then stop it again" in refused.err) == (5, True), refused.err
-    lock.unlink()
+    project.repo.git("update-ref", "-d", in_the_way)
     assert project.runplan("stop", "X").code == 0
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "stopped"
 
