@@ -12,6 +12,7 @@ from runplan.checks.testcommand import Infrastructure
 from runplan.cli.setup import doctor
 from runplan.cli.setup.discovery import Facts
 from runplan.cli.setup.doctor import Check
+from runplan.errors import RefusedEarly
 from runplan.gitfacts import Identity
 
 if TYPE_CHECKING:
@@ -71,3 +72,8 @@ def test_a_check_says_what_it_saw_and_a_fault_has_its_remedy(
     look: Callable[..., str], about: tuple[object, ...], detail: str, remedy: str
 ) -> None:
     assert doctor._check("x", look, *about) == Check("x", not remedy, detail, remedy)
+
+
+def test_a_semicolon_in_a_quoted_command_does_not_begin_the_remedy() -> None:
+    found = doctor._failed("tests", RefusedEarly("`make lib; make test` needs Makefile; commit it"))
+    assert (found.detail, found.remedy) == ("`make lib; make test` needs Makefile", "commit it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,9 +86,11 @@ def _check(name: str, look: Callable[..., str], *about: object) -> Check:
 
 
 def _failed(name: str, error: RunplanError) -> Check:
-    """A refusal, split into what is wrong and its remedy."""
-    what, _, remedy = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{name}: ").partition("; ")
-    return Check(name, False, what, remedy or "correct it; see runplan config")
+    """A refusal, split into the problem and its remedy at the first semicolon that is not in a quoted command."""
+    text = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{name}: ")
+    parts = re.match(r"((?:`[^`]*`|(?!; ).)*)(?:; (.*))?", text, re.DOTALL)
+    assert parts is not None
+    return Check(name, False, parts[1], parts[2] or "correct it; see runplan config")
 
 
 def _git(facts: Facts) -> str:
