@@ -30,6 +30,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("runplan start --fo", ["--foreground"]),
         ("runplan start fin", ["finish"]),
         ("runplan completion z", ["zsh"]),
+        ("runplan service st", ["status"]),
     ],
 )
 def test_bash_completes_verbs_options_words_and_plans(tmp_path: Path, words: str, completed: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.errors import Exit
+from runplan.settings.schema import LANDINGS
 
 if TYPE_CHECKING:
     import argparse
@@ -15,12 +16,8 @@ EXAMPLES = """\
   runplan completion zsh       in ~/.zshrc: source <(runplan completion zsh)
   runplan completion fish      into ~/.config/fish/completions/runplan.fish"""
 
-#: Words that a verb takes besides its options.
-WORDS = {
-    "start": ("finish", "auto", "cherry-pick", "pr", "direct", "every", "now"),
-    "completion": ("bash", "zsh", "fish"),
-    "service": ("install", "uninstall"),
-}
+#: The words after PLAN, which the parser of `start` does not list.
+START = ("finish", "auto", *LANDINGS, "every", "now")
 
 BASH = """\
 _runplan() {{
@@ -47,7 +44,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.main import VERBS, parser_of
 
-    words = {verb: [*WORDS.get(verb, ()), *_options(parser_of(verb))] for verb in VERBS}
+    words = {verb: _words(parser_of(verb)) for verb in VERBS}
+    words["start"] = [*START, *words["start"]]
     match args.shell:
         case "bash":
             print(_bash(words))
@@ -58,8 +56,10 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    return [option for action in parser._actions for option in action.option_strings if option.startswith("--")]  # noqa: SLF001 - argparse has no other way to list them
+def _words(parser: argparse.ArgumentParser) -> list[str]:
+    actions = parser._actions  # noqa: SLF001 - argparse has no other way to list them
+    options = [option for action in actions for option in action.option_strings if option.startswith("--")]
+    return [*(word for action in actions for word in action.choices or ()), *options]
 
 
 def _bash(words: Mapping[str, Sequence[str]]) -> str:
