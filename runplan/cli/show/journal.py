@@ -97,7 +97,7 @@ def _logs(args: argparse.Namespace) -> Exit:
 def _print_events(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> None:
     seen = 0
     while True:
-        continues = follow and _is_running(store, run) and _has_owner(store, run)
+        continues = follow and _is_worked(store, run)
         for row in store.events(run.id, after=seen):
             print(_json(row) if as_json else _text(row), flush=follow)
             seen = row.seq
@@ -106,16 +106,13 @@ def _print_events(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> 
         time.sleep(FOLLOW_S)
 
 
-def _is_running(store: Store, run: RunRow) -> bool:
+def _is_worked(store: Store, run: RunRow) -> bool:
+    """Whether it is the plan's newest run, and a live process works on it."""
+    from runplan.engine.preflight import living_owner
+
     newest = store.newest(run.plan)
-    return newest is not None and newest.id == run.id and newest.state == "running"
-
-
-def _has_owner(store: Store, run: RunRow) -> bool:
-    from runplan.processes import alive
-
-    claim = store.claim("plan", run.plan)
-    return bool(claim and alive(claim[1]))
+    is_running = newest is not None and newest.id == run.id and newest.state == "running"
+    return is_running and bool(living_owner(store, run.plan))
 
 
 def _json(row: EventRow) -> str:
@@ -145,7 +142,7 @@ def _print_transcripts(store: Store, run: RunRow, dispatches: Path, *, follow: b
 
     shown: set[str] = set()
     while True:
-        continues = follow and _is_running(store, run)
+        continues = follow and _is_worked(store, run)
         started = [one for one in _agents(store, run.id) if one["id"] not in shown]
         if not started and not shown:
             raise NotFound(f"no agent has worked on {run.plan} in the run {run.id} yet")
