@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from runplan import processes
 from runplan.cli.control import execute
 from runplan.cli.show import progress
-from runplan.cli.verb import Verb
+from runplan.cli.verb import Verb, optional_plan_argument
 from runplan.daemon import singleton, submit
 from runplan.engine.context import is_kept, kept_plans, open_context, plan_path, refuse_under_agent, scheduled
 from runplan.engine.preflight import living_owner
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
 
 ENDING_S = 20.0  #: for a foreground run to end its agents
-
-
-def _optional_plan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", nargs="?", help="a plan that has a schedule")
 
 
 def _run_pause(args: argparse.Namespace) -> Exit:
@@ -171,7 +167,7 @@ VERBS = {
     ),
     "now": Verb(
         run=_run_now,
-        arguments=_optional_plan,
+        arguments=optional_plan_argument,
         EXAMPLES="""\
   runplan now                   the one schedule of this repository
   runplan now plans/X.md        the schedule of this plan""",

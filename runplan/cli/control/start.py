@@ -21,7 +21,7 @@ from runplan.plan.model import Status, parse
 from runplan.run.events import RunStarted
 from runplan.run.requests import RunRequest, Timing
 from runplan.run.state import words as words_of
-from runplan.settings import options, schedule
+from runplan.settings import options
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -87,14 +87,10 @@ def _start(
     if foreground:
         return execute.run_here(at, request)
     execute.admit_agents(at)
-    timing = _timing(at, asked.every, now=asked.now) if asked.every is not None else None
+    run, timing = at.settings.run, None
+    if asked.every is not None:
+        timing = Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
     return execute.submit_run(at, request, timing, wait=wait)
-
-
-def _timing(at: RepositoryContext, every: str, *, now: bool) -> Timing:
-    run = at.settings.run
-    spec = schedule.spell(schedule.parse(every)).removeprefix("every ")
-    return Timing(every=spec, now=now, zone=run.timezone, misfire=run.misfire)
 
 
 def _dry_run(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> str:

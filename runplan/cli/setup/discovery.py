@@ -52,13 +52,6 @@ def known_agents() -> tuple[str, ...]:
     return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
 
 
-def is_on_path(program: str, env: Mapping[str, str]) -> bool:
-    return shutil.which(program, path=env.get("PATH", os.defpath)) is not None
-
-
-_FIRST_CHOICES = ("main", "master")
-
-
 def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
     """The facts of the repository around `start`; refused without a repository or without a checkout."""
     try:
@@ -83,7 +76,7 @@ def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
 def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
     branches = tuple(_lines(repo.git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads")))
     root = _main_checkout(repo)
-    known = known_agents()
+    known, path = known_agents(), env.get("PATH", os.defpath)
     return Facts(
         root=str(root),
         git_version=tuple(repo.git.version_info),
@@ -93,7 +86,7 @@ def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
         signs=_ask(repo.git, "config", "--type=bool", "--get", "commit.gpgsign") == "true",
         remotes=tuple(_lines(repo.git.remote())),
         known=known,
-        installed=tuple(kind for kind in known if is_on_path(agent_of(kind).program, env)),
+        installed=tuple(kind for kind in known if shutil.which(agent_of(kind).program, path=path)),
         tests=_tests(repo),
     )
 
@@ -108,7 +101,7 @@ def _default_branch(git: Git, branches: tuple[str, ...]) -> str:
     current = _ask(git, "symbolic-ref", "-q", "--short", "HEAD")
     if not branches:
         return current
-    return next((name for name in (remote, *_FIRST_CHOICES, current) if name in branches), branches[0])
+    return next((name for name in (remote, "main", "master", current) if name in branches), branches[0])
 
 
 def _identity(git: Git) -> Identity | None:

@@ -74,7 +74,7 @@ def settings_text(facts: Facts) -> str:
         found["run.remote"] = facts.remotes[0]
     if facts.tests.command:
         found["tests.command"] = facts.tests.command
-    return init_text(found, agents_note="" if facts.installed else _NO_AGENT.format(known=", ".join(facts.known)))
+    return _document(_INIT_HEAD, found, "" if facts.installed else _NO_AGENT.format(known=", ".join(facts.known)))
 
 
 def _roles(installed: tuple[str, ...]) -> dict[str, str]:
@@ -156,12 +156,8 @@ def defaults_text() -> str:
     return "\n".join((_document(_DEFAULTS_HEAD, own), _USER_HEAD, *user))
 
 
-def init_text(values: Mapping[str, object], *, agents_note: str = "") -> str:
-    """A runplan.toml with these values; all other keys are commented out."""
-    return _document(_INIT_HEAD, values, agents_note)
-
-
 def _document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
+    """A runplan.toml with these values; all other keys are commented out."""
     parts = [head]
     for section in SECTIONS:
         if section not in USER_SECTIONS and (lines := _lines(section, values)):

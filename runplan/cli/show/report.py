@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import warn
+from runplan.cli.verb import optional_plan_argument
 from runplan.errors import Exit, NotFound, PlanUnreadable, UsageError
 from runplan.text import command, escaped, plain
 
@@ -28,7 +29,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
+    optional_plan_argument(parser)
     parser.add_argument("--since", metavar="WHEN", help="all repositories since today, yesterday, 8h, 2d or 2026-11-15")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--html", action="store_true", help="print one HTML page")
