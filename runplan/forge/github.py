@@ -29,7 +29,7 @@ GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do 
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
-#: The beginning of GitHub's refusal to merge, with its cause; the status 405 alone does not tell.
+#: The beginning of GitHub's refusal to merge, with its cause; the status is 405 for all of them.
 HINDRANCES: tuple[tuple[str, m.MergeHindrance], ...] = (
     ("head branch was modified", "head-moved"),
     ("base branch was modified", "base-moved"),

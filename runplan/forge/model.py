@@ -28,7 +28,7 @@ class Repository(Struct, frozen=True, kw_only=True):
     methods: tuple[str, ...]  #: of merge, squash, rebase: those the repository allows
     auto_merge: bool
     deletes_branch: bool  #: the forge deletes the branch of a merged pull request
-    scopes: tuple[str, ...] = ()  #: of a classic token; other tokens do not tell
+    scopes: tuple[str, ...] = ()  #: of a classic token; other tokens have none
 
 
 class Rules(Struct, frozen=True, kw_only=True):

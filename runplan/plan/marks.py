@@ -1,4 +1,4 @@
-"""The words and signs of a status, and the commit beside it."""
+"""The words and signs of a status, and the commit next to it."""
 
 from __future__ import annotations
 

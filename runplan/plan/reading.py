@@ -67,7 +67,7 @@ class Place(Struct, frozen=True, kw_only=True):
     spots: tuple[Spot, ...]  #: where its status is written
     commit: str = ""
     entries: tuple[Entry, ...] = ()  #: its work items; without them its text names them
-    depends: tuple[str, ...] = ()  #: phases that the format has it wait for, beside those that its text names
+    depends: tuple[str, ...] = ()  #: phases that the format has it wait for, in addition to those that its text names
     touches: tuple[str, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Spec folders of spec-kit, Kiro and OpenSpec: the plan in them, and the files beside it that agents should read."""
+"""Spec folders of spec-kit, Kiro and OpenSpec: the plan in them, and the files next to it that agents should read."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Report(Struct, frozen=True, kw_only=True):
     failed: int
     skipped: int = 0
     tests: dict[str, TestState] = field(default_factory=dict)  #: every test that the output names
-    is_named: bool = False  #: `tests` lists all of them, whatever the counts say
+    is_named: bool = False  #: `tests` lists all of them, even if the counts differ
     stopped: str = ""  #: why the runner left tests out
 
 

@@ -50,7 +50,7 @@ def read(lines: Lines, path: str) -> Reading | None:
 def _with_tasks(lines: Lines, place: Place, phase_of: Mapping[str, str]) -> Place:
     """The phase with its tasks as items, their paths, and the phases of tasks that they name: `depends on T012`.
 
-    The paths limit the phase only when every task names one. A file stands for its directory: an `__init__.py` beside
+    The paths limit the phase only when every task names one. A file stands for its directory: an `__init__.py` next to
     it belongs to the work too.
     """
     boxes = [box for box in lines.boxes_in(place.first, place.end) if not box.optional]
