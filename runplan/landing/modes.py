@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from runplan.forge.address import Access
-    from runplan.forge.model import Repository
+    from runplan.forge.model import Forge, Repository
     from runplan.git.command import Git
-    from runplan.git.remote import SignIn
+    from runplan.git.remote import Remote, SignIn
+    from runplan.gitfacts import Oid
     from runplan.landing.direct import Direct
     from runplan.landing.lander import Lander
     from runplan.landing.pull_request import PlanPlace
@@ -124,16 +125,29 @@ def require_writable(there: Repository) -> None:
         raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
 
 
-def fetch_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) -> None:
-    """Fetch the branch of a plan's pull request, if the remote has it; else forget it."""
+def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
+    from runplan.forge.github import open_forge
+
+    return open_forge(_access(git, run, env)(), env)
+
+
+def own_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
+    """The branch of a plan's pull request."""
     from runplan.git.remote import Remote
 
     branch = names.pull_branch(run.branch_prefix, slug)
     common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
     sign_in = _sign_in(_access(git, run, env))
-    there = Remote(git, name=run.remote, branch=branch, common_dir=common, caller=env, sign_in=sign_in)
-    if there.fetch() is None and git.tip(there.ref) is not None:
+    return Remote(git, name=run.remote, branch=branch, common_dir=common, caller=env, sign_in=sign_in)
+
+
+def fetch_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:
+    """Fetch the branch of a plan's pull request, if the remote has it; else forget it."""
+    there = own_branch(git, run, slug, env)
+    tip = there.fetch()
+    if tip is None and git.tip(there.ref) is not None:
         git.run("update-ref", "-d", there.ref)
+    return tip
 
 
 def uses_remote(mode: str) -> bool:

@@ -16,6 +16,7 @@ from tests.support import documents
 from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
 from tests.support.daemons import a_manager
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, rows, verbs_named
+from tests.support.github.hub import Issue
 from tests.support.github.server import on_github
 
 if TYPE_CHECKING:
@@ -148,13 +149,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize("line", [line for line in SHOWN if verb_of(line) in PROJECTS])
 def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: str) -> None:
-    own = line.endswith(" pr") or verb_of(line) == "service"  # another environment of the daemon
+    on_forge = line.endswith(" pr") or "--issue" in line
+    own = on_forge or verb_of(line) == "service"  # another environment of the daemon
     with contextlib.ExitStack() as stack:
         project = PROJECTS[verb_of(line)](tmp_path, None if own else home)
         if own:
             stack.callback(end_processes_of, project.home)
-        if line.endswith(" pr"):
-            stack.enter_context(on_github(project, tmp_path))
+        if on_forge:
+            hub = stack.enter_context(on_github(project, tmp_path)).hub
+            hub.issues[42] = Issue(number=42, title="Bug", body="It is broken.")
         code, printed = play(project, line)
     assert code == expected_code(line), printed
 

@@ -10,11 +10,11 @@ from runplan import names
 from runplan.agents import prompts
 from runplan.cli.control import execute, prepare
 from runplan.cli.show import progress
-from runplan.cli.verb import Verb, plan_argument
+from runplan.cli.verb import Verb, optional_plan_argument, plan_argument
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
 from runplan.engine.preflight import committed_plan, living_owner, phase_to_undo, require_prompts
 from runplan.engine.runs import succeeded
-from runplan.errors import Exit, NotFound, RefusedEarly
+from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse
@@ -39,6 +39,7 @@ START_EXAMPLES = """\
   runplan start plans/X.md --foreground               the next phase, here; asks before it lands
   runplan start plans/X.md 4b auto --foreground       one phase, without asking
   runplan start X finish auto direct --foreground     everything, pushed to the remote's branch
+  runplan start --issue 42 auto                       an issue on GitHub, landed by a pull request that fixes it
   runplan start X finish --dry-run                    what would be done; changes nothing"""
 
 
@@ -46,9 +47,10 @@ START_EXAMPLES = """\
 
 
 def _start_arguments(parser: argparse.ArgumentParser) -> None:
-    plan_argument(parser)
+    optional_plan_argument(parser)
     words = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
     parser.add_argument("words", nargs="*", default=[], metavar="WORD", help=words)
+    parser.add_argument("--issue", type=int, metavar="NUMBER", help="instead of PLAN: an issue on GitHub; lands by pr")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--foreground", action="store_true", help="run here and exit with the outcome")
     mode.add_argument("--wait", action="store_true", help="follow the daemon's run and exit with its outcome")
@@ -57,11 +59,22 @@ def _start_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_start(args: argparse.Namespace) -> Exit:
     refuse_under_agent("start")
+    if args.issue is None and args.plan is None:
+        raise UsageError("name a plan, or an issue with --issue")
     with open_context() as at:
+        plan, words = args.plan, args.words
+        if args.issue is not None:
+            if args.dry_run:
+                raise UsageError("--dry-run with --issue: an issue has no plan yet; leave out one of them")
+            from runplan.cli.control.issue import with_issue
+
+            words = [word for word in (plan, *words) if word]
+            at, plan = with_issue(at, args.issue, words)
+            words = [*words, "pr"]
         if args.dry_run:
-            print(_dry_run(at, args.plan, args.words))
+            print(_dry_run(at, plan, words))
             return Exit.DONE
-        return _start(at, args.plan, args.words, foreground=args.foreground, wait=args.wait)
+        return _start(at, plan, words, foreground=args.foreground, wait=args.wait)
 
 
 def _start(
