@@ -240,9 +240,7 @@ WORDS = {
         words=("start", "X", "--forground"),
         says="start: unrecognized arguments: --forground; see: runplan start --help",
     ),
-    "no plan": Bad(
-        words=("start",), says="start: the following arguments are required: PLAN; see: runplan start --help"
-    ),
+    "no plan": Bad(words=("start",), says="name a plan, or an issue with --issue"),
     "pr": Bad(words=start("X", "pr"), says="there is no remote origin here to push to; run: git remote add"),
     "every": Bad(
         words=start("X", "every", "4h"),
