@@ -68,6 +68,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     repairs: int
     max_repairs: int
     updates: int
+    pushed: tuple[Oid, ...] = ()  #: the tips that runplan made for this plan, the newest last
 
 
 class Waiting(Struct, frozen=True, kw_only=True):

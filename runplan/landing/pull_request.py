@@ -96,8 +96,15 @@ class PullRequestLander:
     def _branch_tip(self) -> Oid | None:
         tip = self._remote.fetch()
         if tip is None:
-            self._forget()
+            self._keep_deleted()
         return tip
+
+    def _keep_deleted(self) -> None:
+        """Park the commits of a branch that is gone from the remote, unless the target contains them."""
+        last, target = self._git.tip(self.ref), self._target.tip()
+        if last is not None and (target is None or not self._git.is_ancestor(last, target)):
+            self._park(last)
+        self._forget()
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new)
@@ -147,7 +154,7 @@ class PullRequestLander:
         tip = self._branch_tip()
         forge = self._forge()
         if tip is None:
-            return Landed(tip="")  # it was merged by an earlier run, or nothing has landed
+            return self._without_branch(progress)
         pull = self._publish(tip)
         if pull.is_merged:
             return self._close_up(pull)
@@ -155,8 +162,9 @@ class PullRequestLander:
             drop = command("git", "push", self._remote.name, "--delete", self._remote.branch)
             kept = f"its commits are kept at {self._park(tip)}"
             return Failed(Reason.PR_CLOSED, f"{_name(pull)} was closed; {kept}; to start the plan over: {drop}")
-        if not self._is_ours(pull.head):
-            why = f"{_name(pull)} has commits that runplan did not push; review and merge it: {pull.url}"
+        if not self._is_ours(pull.head, progress):
+            what = "has commits that runplan did not push, or lacks some that it did"
+            why = f"{_name(pull)} {what}; review and merge it: {pull.url}"
             return Waiting(kind="review", why=why)
         step = next_step(pull, self._checks(pull, now), progress)
         if isinstance(step, NeedsRepair) and not step.merge:
@@ -177,6 +185,20 @@ class PullRequestLander:
             return (f"other open pull requests were not compared: {error}",)
         return tuple(f"pull request #{number} is open and changes {path} too" for number, path in found.items())
 
+    def _without_branch(self, progress: Progress) -> Conclusion:
+        """The branch is gone from the remote: deleted after the merge, or by a person instead of it."""
+        pull = self._forge().find(branch=self._remote.branch, base=self._target.branch)
+        if pull is not None and pull.is_merged:
+            return self._close_up(pull)
+        if not progress.pushed or self._is_complete(self._target.tip() or ""):
+            return Landed(tip="")
+        gone = f"{self._remote.branch} was deleted on {self._remote.name} before it was merged"
+        return Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park(progress.pushed[-1])}")
+
+    def _is_complete(self, tip: Oid) -> bool:
+        plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
+        return all(phase.status is Status.DONE for phase in plan.phases)
+
     def _publish_anyhow(self, tip: Oid) -> str:
         """Open the pull request, or show the new phase in it; a note when the forge does not answer."""
         try:
@@ -189,8 +211,8 @@ class PullRequestLander:
         forge, branch, base = self._forge(), self._remote.branch, self._target.branch
         plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
         found = forge.find(branch=branch, base=base)
-        if found is not None and found.is_merged and found.head != tip:
-            found = None  # phases have landed on the branch since then
+        if found is not None and self._is_over(found, tip):
+            found = None
         before = found.body if found else ""
         body = body_of(before, plan, report=self._plan.report, fixes=self._plan.issues)
         if found is None:
@@ -199,10 +221,19 @@ class PullRequestLander:
             forge.edit(found.number, body=body)
         return found
 
-    def _is_ours(self, head: Oid) -> bool:
-        """Whether runplan pushed the commit; it does not merge what somebody else has added."""
-        if self._git.known(head) is None:
+    def _is_over(self, pull: PullRequest, tip: Oid) -> bool:
+        """Whether the pull request was for other commits: phases landed after its merge, or the plan began anew."""
+        if pull.is_merged:
+            return pull.head != tip
+        is_known = self._git.known(pull.head) is not None
+        return not pull.is_open and not (is_known and self._git.is_ancestor(pull.head, tip))
+
+    def _is_ours(self, head: Oid, progress: Progress) -> bool:
+        """Whether runplan pushed the commit for the whole plan; it does not merge what somebody else has added."""
+        if self._git.known(head) is None or not self._is_complete(head):
             return False
+        if progress.pushed:
+            return head in progress.pushed
         trailers = read_trailers(self._git.commit(head).message)
         return LANDING in trailers and trailers.get(PLAN) == self._plan.path
 
@@ -227,8 +258,6 @@ class PullRequestLander:
             later = forge.merge_later(pull.number, head=pull.head, method=method, queue=is_queue)
             if later is None:
                 return Waiting(kind="merge", why=f"GitHub merges {_name(pull)} when its rules are met: {answer.said}")
-        if answer.hindrance == "conflict":
-            return _update(pull)
         kinds = {"checks": "checks", "review": "review", "refused": "review"}
         return Waiting(kind=kinds.get(answer.hindrance, "merge"), why=f"{_name(pull)}: {answer.said}")
 
@@ -237,6 +266,7 @@ class PullRequestLander:
         forge, note = self._forge(), self._follow()
         forge.delete_branch(self._remote.branch)
         self._forget()
+        self._git.run("update-ref", "-d", self._parked(pull.head))
         for issue in self._plan.issues:
             said = f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
             forge.comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
@@ -251,9 +281,12 @@ class PullRequestLander:
         return self._target.follow(Landing(id="", ref=self._target.ref, old=here or "", new=tip, follows=here or ""))
 
     def _park(self, tip: Oid) -> str:
-        ref = f"{parked_under(self._plan.slug, 'pr')}{tip[:12]}"
+        ref = self._parked(tip)
         self._git.update_refs(f"update {ref} {tip}")
         return ref
+
+    def _parked(self, tip: Oid) -> str:
+        return f"{parked_under(self._plan.slug, 'pr')}{tip[:12]}"
 
     def _forget(self) -> None:
         """Delete the tracking refs of a branch that is gone from the remote; a push makes one in its repository."""

@@ -38,6 +38,7 @@ def conclude(action: Conclude, state: RunState, context: RunContext) -> Iterator
         repairs=state.repairs,
         max_repairs=state.started.max_fix_cycles,
         updates=state.updates,
+        pushed=tuple(one.event.new for one in context.store.facts(e.LandingStarted, plan=context.plan)),
     )
     now = context.clock.now()
     try:

@@ -267,6 +267,64 @@ def test_a_branch_that_the_server_deletes_is_no_failure(project: Project, hub: H
     finished(project, hub)
 
 
+def test_a_branch_that_a_person_deletes_is_kept_and_the_plan_starts_over(
+    project: Project, server: StandIn, hub: Hub
+) -> None:
+    tips: list[str] = []
+
+    def delete(call: str) -> None:
+        if "check-runs" in call and not tips:
+            tips.append(hub.tip(BRANCH))
+            before = hub.branches()
+            hub.git("update-ref", "-d", f"refs/heads/{BRANCH}")
+            hub.pushed(before)
+
+    server.on_request = delete
+    ran = project.start("finish", "auto", "pr")
+    assert (ran.code, hub.merges) == (1, 0), ran.err
+    assert "runplan: failed: pr-closed" in ran.last
+    assert project.repo.git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked").split() == tips
+    ran = project.start("finish", "auto", "pr")
+    assert ran.code == 0, ran.err
+    assert [(pull.state, pull.merged) for pull in hub.pulls.values()] == [("closed", False), ("closed", True)]
+
+
+def test_a_merge_by_a_person_is_seen_when_the_server_deletes_the_branch(project: Project, hub: Hub) -> None:
+    issue = hub.add_issue("Bug")
+    set_up(project, plan=project.show("main:plans/X.md").replace("---\n", f"---\nissue: {issue.number}\n", 1))
+    hub.mirror(project.path)
+    hub.delete_branch_on_merge = True
+    ran = project.start("finish", "pr")
+    assert ran.code == 4, ran.err
+    hub.do_merge(hub.pulls[2], "squash")
+    ran = project.go_on(ran)
+    assert ran.code == 0, ran.err
+    assert "pull request #2 is merged" in ran.err
+    assert len(issue.comments) == 1
+    assert project.repo.head("main") == hub.tip("main")
+    assert project.leftovers() == []
+
+
+def test_a_commit_that_a_person_amends_is_not_merged_by_runplan(project: Project, server: StandIn, hub: Hub) -> None:
+    def amend() -> str:
+        message = hub.git("log", "-1", "--format=%B", BRANCH)
+        parent = hub.git("rev-parse", f"{BRANCH}~1")
+        hub.git(
+            "update-ref",
+            f"refs/heads/{BRANCH}",
+            hub.git("commit-tree", f"{BRANCH}^{{tree}}", "-p", parent, "-m", message),
+        )
+        hub.pulls[1].sha = hub.tip(BRANCH)
+        hub.check(hub.tip(BRANCH))
+        return ""
+
+    once(hub, amend)
+    ran = project.start("finish", "auto", "pr")
+    assert ran.code == 4, ran.err
+    assert "commits that runplan did not push" in ran.err
+    assert "PUT /pulls/1/merge" not in server.requests
+
+
 def test_commits_of_a_person_are_not_merged_by_runplan(project: Project, server: StandIn, hub: Hub) -> None:
     once(hub, lambda: hub.commit(BRANCH, {"theirs.txt": "theirs\n"}))
     ran = project.start("finish", "auto", "pr")
