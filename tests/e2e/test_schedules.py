@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -376,7 +378,10 @@ def test_a_clock_jump_backwards_fires_nothing_twice(project: Project, wall: Wall
 def test_the_morning_report_is_sent_once_a_day_and_only_with_news(project: Project, wall: Wall, tmp_path: Path) -> None:
     sent = tmp_path / "sent"
     command = f'command = "echo $RUNPLAN_NOTICE: $RUNPLAN_TITLE >>{sent}"'
-    user_settings(project, f'[notify]\nmorning = "08:00"\n{command}\non = ["morning"]\n')
+    due = datetime.now(UTC) + timedelta(hours=12)
+    user_settings(project, f'[notify]\nmorning = "{due:%H:%M}"\n{command}\non = ["morning"]\n')
+    os.kill(daemon_of(project), signal.SIGHUP)
+    until(lambda: log_of(project, "settings-changed"))
     also_another(project)
     assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
     jump(project, wall, 24)
