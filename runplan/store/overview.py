@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
 _PLACES = (
-    "SELECT runs.plan, json_extract(body, '$.landing'), json_extract(body, '$.target'), json_extract(body, '$.remote')"
+    "SELECT runs.plan, json_extract(body, '$.landing'), json_extract(body, '$.target'), json_extract(body, '$.remote'),"
+    " iif(json_extract(body, '$.concludes'), json_extract(body, '$.slug'), '')"
     f" FROM runs JOIN events ON events.run=runs.id AND events.type='RunStarted' WHERE number IN ({_NEWEST})"
 )
 _REFUSED = (
@@ -42,7 +43,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     """Every mapping is by plan."""
 
     newest: dict[str, RunRow] = field(default_factory=dict)
-    places: dict[str, tuple[str, str, str]] = field(default_factory=dict)  #: landing, target, remote of the newest run
+    places: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: landing, target, remote, slug of its own branch
     owners: dict[str, str] = field(default_factory=dict)
     schedules: dict[str, ScheduleRow] = field(default_factory=dict)
     queued: dict[str, str] = field(default_factory=dict)  #: the verb of the newest queued command
@@ -55,7 +56,7 @@ def read_overview(store: Store, plan: str = "") -> Overview:
     """The facts about one plan, or about all."""
     return Overview(
         newest={row.plan: row for row in store.rows(RunRow, f"runs WHERE number IN ({_NEWEST})", plan)},
-        places={plan: (landing, target, remote) for plan, landing, target, remote in store.query(_PLACES, plan)},
+        places={plan: tuple(place) for plan, *place in store.query(_PLACES, plan)},
         owners={plan: owner for plan, (_, owner, _) in store.claims("plan").items()},
         schedules={row.plan: row for row in Schedules(store).all()},
         queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),

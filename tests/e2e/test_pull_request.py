@@ -70,6 +70,8 @@ def test_one_phase_leaves_the_pull_request_open(project: Project, hub: Hub) -> N
     assert "- [x] 1" in hub.pulls[1].body
     assert "- [ ] 2" in hub.pulls[1].body
     assert project.repo.head("main") != hub.tip(BRANCH)
+    view = project.runplan("status", "X", "--json").json
+    assert ([phase["status"] for phase in view["phases"]], view["next"]) == (["done", "todo"], "2")
     assert finished(project, hub)
 
 

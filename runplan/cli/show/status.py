@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, warn
@@ -173,7 +174,9 @@ class Reader:
 
         at, git = self._at, self._at.repository.git
         if place := self._overview.places.get(path):
-            there = at.with_landing(place[0], target=place[1], remote=place[2])
+            landing, target, remote, pull = place
+            there = at.with_landing(landing, target=target, remote=remote)
+            there = replace(there, pull=pull) if pull else there
             at = there if there is at or git.tip(there.target) else at
         if blob := self._blob(at, path):
             stamp = f"{__version__} {blob}"
@@ -240,8 +243,6 @@ class Reader:
         work = store.work(run.id)
         outputs: dict[str, datetime] = {}
         if work.lanes:
-            from msgspec.structs import replace
-
             work = replace(work, lanes=tuple(self._checked(lane, outputs) for lane in work.lanes))
         return self._checked(work, outputs), outputs
 
