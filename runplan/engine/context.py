@@ -16,7 +16,7 @@ from runplan.git.command import borrowing
 from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
 from runplan.plan.specs import PLAN_FILE
-from runplan.settings.load import environment, load, load_committed, load_lenient, recorded
+from runplan.settings.load import environment, file_hash, load, load_committed, load_lenient, record, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES
 from runplan.text import command
@@ -93,6 +93,23 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         at = at.with_landing(started.landing, target=started.target, remote=started.remote)
         return replace(at, pull=started.slug) if started.concludes else at
 
+    def record_settings(self, asked: RunStarted) -> RunStarted:
+        """The request with the settings of this context, which its run keeps."""
+        settings, file = self.settings, self.committed()
+        return replace(
+            asked,
+            max_fix_cycles=settings.run.max_fix_cycles,
+            test_command=settings.tests.command,
+            setup=settings.run.setup,
+            clean=settings.run.clean,
+            parallel=settings.run.parallel,
+            gates=settings.check_groups,
+            sign_off=settings.run.sign_off,
+            verifiers=settings.agents.judges,
+            settings=record(settings),
+            settings_file=file_hash(file.content if file is not None else None),
+        )
+
     def committed(self) -> Committed | None:
         """The settings file on the target; None for none."""
         git = self.repository.git
@@ -133,9 +150,9 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         run = self.settings.run
         return self.local_target, f"refs/remotes/{run.remote}/{run.target}"
 
-    def for_plan(self, plan: str, store: Store | None = None) -> RepositoryContext:
+    def for_plan(self, plan: str) -> RepositoryContext:
         """The context with the landing of the plan's newest run, if its target still exists."""
-        store = store or self.store()
+        store = self.store()
         newest = store.newest(plan) if store else None
         asked = store.started(newest.id) if store and newest else {}
         if not asked:
@@ -327,7 +344,6 @@ def in_checkout(at: RepositoryContext, path: str, blob: bytes | None) -> str:
 
 
 def _stored_as(at: RepositoryContext, path: str, content: bytes) -> str:
-    """The object id of a file of the checkout."""
     return at.repository.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
 
 

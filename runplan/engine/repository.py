@@ -26,7 +26,6 @@ from runplan.landing import modes
 from runplan.plan.model import parse
 from runplan.run.events import RunResumed, RunStarted
 from runplan.run.state import handed_over
-from runplan.settings.load import file_hash, record
 from runplan.settings.places import worktree_root
 from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
@@ -70,21 +69,8 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             return asked
         env = {**self.environment(asked.plan), **dict(asked.given)}
         at = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
-        file, at = at.committed(), at.with_committed_settings()
-        run = at.settings.run
-        return replace(
-            asked,
-            max_fix_cycles=run.max_fix_cycles,
-            test_command=at.settings.tests.command,
-            setup=run.setup,
-            clean=run.clean,
-            parallel=run.parallel,
-            gates=at.settings.check_groups,
-            sign_off=at.settings.run.sign_off,
-            verifiers=at.settings.agents.judges,
-            settings=record(at.settings),
-            settings_file=file_hash(file.content if file is not None else None),
-        )
+        at = at.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
+        return at.record_settings(asked)
 
     def started(self, row: RunRow) -> RunStarted:
         """The options of a run; the daemon may have resumed a run that began in the foreground."""

@@ -35,7 +35,7 @@ from runplan.run.events import RunStarted
 from runplan.run.requests import RunRequest
 from runplan.run.state import fold
 from runplan.settings import options as words_of
-from runplan.settings.load import file_hash, record, run_variables
+from runplan.settings.load import run_variables
 from runplan.store.commands import Commands
 from runplan.text import command
 
@@ -167,7 +167,7 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
 
 
 def run_started(at: RepositoryContext, path: str, plan: Plan, options: Options) -> RunStarted:
-    return RunStarted(
+    asked = RunStarted(
         plan=path,
         title=plan.title,
         mode=options.mode,
@@ -178,19 +178,12 @@ def run_started(at: RepositoryContext, path: str, plan: Plan, options: Options) 
         slug=contexts.slug_of(at, path),
         max_fix_cycles=at.settings.run.max_fix_cycles,
         test_command=at.settings.tests.command,
-        setup=at.settings.run.setup,
-        clean=at.settings.run.clean,
-        parallel=at.settings.run.parallel,
-        gates=at.settings.check_groups,
-        sign_off=at.settings.run.sign_off,
-        verifiers=at.settings.agents.judges,
         issues=plan.issues,
         remote=at.settings.run.remote if modes.uses_remote(options.landing) else "",
         concludes=modes.concludes(options.landing),
-        settings=record(at.settings),
-        settings_file=file_hash(file.content if (file := at.committed()) is not None else None),
         given=run_variables(at.env),
     )
+    return at.record_settings(asked)
 
 
 @contextlib.contextmanager
