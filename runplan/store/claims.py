@@ -98,7 +98,6 @@ class Claims:
             self._held.popitem()[1].release()
 
     def landing_lock(self) -> FileLock:
-        """One landing at a time per repository."""
         return landing_lock(self._locks)
 
     def command_lock(self) -> FileLock:
@@ -107,7 +106,7 @@ class Claims:
 
 
 def landing_lock(locks: Path) -> FileLock:
-    """The lock that a landing holds; needs no journal."""
+    """One landing at a time per repository; needs no journal."""
     return _lock(locks, "landing")
 
 

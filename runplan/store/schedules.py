@@ -25,7 +25,7 @@ class Schedules:
         return self._store.rows(ScheduleRow, "schedules ORDER BY plan")
 
     def get(self, plan: str) -> ScheduleRow | None:
-        return next((row for row in self.all() if row.plan == plan), None)
+        return next(iter(self._store.rows(ScheduleRow, "schedules WHERE plan=?", plan)), None)
 
     def put(self, row: ScheduleRow) -> None:
         """Make or replace the schedule of a plan; its next slot is recorded by `arm`."""

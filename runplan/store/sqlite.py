@@ -213,6 +213,10 @@ class Store:
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         self.flush()
+        return self._read(sql, *values)
+
+    def _read(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows on disk; events that wait are not written for it."""
         with self._translated_errors():
             return self._db.execute(sql, values).fetchall()
 
@@ -273,8 +277,7 @@ class Store:
             self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (append.pauses, row.plan))
 
     def _events(self, where: str, *values: object) -> list[EventRow]:
-        with self._translated_errors():
-            found = self._db.execute(f"{_EVENTS} WHERE {where}", values).fetchall()
+        found = self._read(f"{_EVENTS} WHERE {where}", *values)
         for seq, *_, is_valid in found:
             if not is_valid:
                 raise self._damaged(f"row {seq} is damaged")
@@ -333,15 +336,13 @@ class Store:
     def sign_offs(self) -> list[tuple[str, str]]:
         """(plan, phase) of the runs that wait for a person's approval or sign-off."""
         query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
-        with self._translated_errors():
-            return [(plan, phase or "") for plan, phase in self._db.execute(query)]
+        return [(plan, phase or "") for plan, phase in self._read(query)]
 
     def leases(self, plan: str, branch: str) -> int:
         """The number of attempts of the plan that worked on the branch."""
         self._flush_kind("Leased")
         query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
-        with self._translated_errors():
-            return int(self._db.execute(query, (plan, branch)).fetchone()[0])
+        return int(self._read(query, plan, branch)[0][0])
 
     def started(self, run: str) -> dict[str, Any]:
         """The fields of the event that started the run; empty for an unknown one.
@@ -381,9 +382,7 @@ class Store:
     def claim(self, kind: str, key: str) -> tuple[str, str, int] | None:
         """(run, owner, fence) of a claim."""
         query = "SELECT run, owner, fence FROM claims WHERE kind=? AND key=?"
-        with self._translated_errors():
-            found: tuple[str, str, int] | None = self._db.execute(query, (kind, key)).fetchone()
-        return found
+        return next(((run, owner, fence) for run, owner, fence in self._read(query, kind, key)), None)
 
     def set_claim(self, kind: str, key: str, *, run: str, owner: str, at: str) -> int:
         """Write the claim with a higher fence than any before; inside a transaction."""
@@ -399,16 +398,13 @@ class Store:
 
     def claims(self, kind: str) -> dict[str, tuple[str, str, int]]:
         """All claims of a kind by key, each as (run, owner, fence)."""
-        with self._translated_errors():
-            found = self._db.execute("SELECT key, run, owner, fence FROM claims WHERE kind=? ORDER BY key", (kind,))
-            return {key: (run, owner, fence) for key, run, owner, fence in found}
+        found = self._read("SELECT key, run, owner, fence FROM claims WHERE kind=? ORDER BY key", kind)
+        return {key: (run, owner, fence) for key, run, owner, fence in found}
 
     # --- baselines -------------------------------------------------------------------------------------
 
     def baseline(self, key: str) -> str | None:
-        with self._translated_errors():
-            found = self._db.execute("SELECT results FROM baselines WHERE key=?", (key,)).fetchone()
-        return str(found[0]) if found else None
+        return next((str(results) for (results,) in self._read("SELECT results FROM baselines WHERE key=?", key)), None)
 
     def keep_baseline(self, key: str, results: str, *, at: str) -> None:
         with self.transaction():
