@@ -77,13 +77,9 @@ class Plan(Struct, frozen=True, kw_only=True):
         return exact or next((phase for phase in self.phases if key(phase.id) == key(id_)), None)
 
 
+@lru_cache(maxsize=2)
 def parse(text: bytes, *, path: str) -> Plan:
     """The plan in a file's bytes. Raises PlanUnreadable and nothing else."""
-    return _parse(text, path)
-
-
-@lru_cache(maxsize=2)
-def _parse(text: bytes, path: str) -> Plan:
     front = frontmatter.read(scan(text, path=path)) or FrontMatter()
     entry = front.entry("executable")
     if entry is not None and entry.value.lower() == "false":
@@ -118,13 +114,6 @@ def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
     lines = scan(text, path=path)
     front = frontmatter.read(lines)
     return lines, recognise(lines, path, wanted=(front.get("format") or "").lower() if front else "")
-
-
-def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
-    """The reading of an ambiguous plan, and the other one that is possible."""
-    lines, reading = lay_out(text, path)
-    other = other_reading(lines, path, reading)
-    return (reading, other) if other is not None else None
 
 
 def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) -> Iterator[Phase]:
@@ -193,7 +182,7 @@ def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
 # --- formats ----------------------------------------------------------------------------------------------
 
 
-def recognise(lines: Lines, path: str, *, wanted: str = "") -> Reading:
+def recognise(lines: Lines, path: str, *, wanted: str) -> Reading:
     """The reading of the first format that the plan shows, or of the one that its front matter names."""
     if wanted and wanted not in RECOGNISERS:
         raise PlanUnreadable(f"{path}:1: unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
@@ -212,8 +201,9 @@ def recognise(lines: Lines, path: str, *, wanted: str = "") -> Reading:
     )
 
 
-def other_reading(lines: Lines, path: str, chosen: Reading) -> Reading | None:
-    """Another reading that the same evidence allows; None for a plan that is not ambiguous."""
+def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
+    """The reading of an ambiguous plan, and the other one that the same evidence allows."""
+    lines, chosen = lay_out(text, path)
     rivals: list[Reading | None] = []
     if chosen.format in (Format.SECTIONS, Format.HUMANLAYER, Format.HEADINGS):
         rivals += headings.readings(lines, path)
@@ -221,7 +211,8 @@ def other_reading(lines: Lines, path: str, chosen: Reading) -> Reading | None:
         with contextlib.suppress(PlanUnreadable):
             rivals += [checklist.read(lines, path), checklist.read_todo(lines, path)]
     firsts = [place.first for place in chosen.places]
-    return next((found for found in rivals if found and [place.first for place in found.places] != firsts), None)
+    others = (found for found in rivals if found and [place.first for place in found.places] != firsts)
+    return next(((chosen, other) for other in others), None)
 
 
 # --- remarks ----------------------------------------------------------------------------------------------

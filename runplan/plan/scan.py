@@ -105,13 +105,9 @@ def _within(marks: list[T], part: range) -> list[T]:
     return marks[bisect_left(marks, part.start, key=_at) : bisect_left(marks, part.stop, key=_at)]
 
 
+@lru_cache(maxsize=2)
 def scan(raw: bytes, *, path: str) -> Lines:
     """The lines of a plan file. Raises PlanUnreadable when it is no text."""
-    return _scan(raw, path)
-
-
-@lru_cache(maxsize=2)
-def _scan(raw: bytes, path: str) -> Lines:
     pieces = _decoded(raw, path).split("\n")
     first = len(_BOM) if raw.startswith(_BOM) else 0
     starts = list(accumulate((len(piece.encode()) + 1 for piece in pieces[:-1]), initial=first))

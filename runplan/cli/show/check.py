@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
-from runplan.errors import Exit, NotFound, PlanUnreadable, UsageError
+from runplan.errors import Exit, NotFound, UsageError
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.specs import PLAN_FILE
 
@@ -189,6 +189,3 @@ def _about(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) ->
             yield f"  {one.name}, {len(one.places)} phases ({where}){' - chosen' if one is chosen else ''}"
         if chosen.format is not other.format:
             yield f"  To choose the other one, add to the front matter: format: {other.format}"
-
-
-__all__ = ["EXAMPLES", "PlanUnreadable", "arguments", "run"]
