@@ -289,7 +289,6 @@ def _join(folder: str, name: str) -> str:
 
 
 def package_scripts(text: str) -> dict[str, str]:
-    """The scripts of a package.json."""
     try:
         scripts = json.loads(text.removeprefix("\ufeff"))["scripts"]
         return {str(name): script for name, script in scripts.items() if isinstance(script, str)}

@@ -99,7 +99,6 @@ def is_collected(path: str) -> bool:
 
 
 def is_ci(path: str) -> bool:
-    """Whether it is a file of the CI or a git hook."""
     return covers(_CI, path)
 
 

@@ -94,7 +94,6 @@ First steps:
 
 
 def entry() -> None:
-    """The installed command."""
     # Modules are no garbage. To search them again and again takes a sixth of the time of `status`.
     gc.set_threshold(20_000)
     code = main(sys.argv[1:])
@@ -187,7 +186,6 @@ def _run(words: list[str]) -> int:
 
 
 def parser_of(verb: str) -> ArgumentParser:
-    """The argument parser of a verb."""
     import argparse
 
     class Parser(argparse.ArgumentParser):

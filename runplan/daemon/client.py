@@ -56,7 +56,6 @@ class Client:
     """One connection to the daemon."""
 
     def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
-        """Connect and ping."""
         self._buffer = b""
         self._socket = _connected(path, answer_s)
         self._pid, user = peer_of(self._socket)
@@ -161,7 +160,7 @@ def short_address(path: Path) -> Iterator[str]:
 # --- the running daemon -----------------------------------------------------------------------------------
 
 
-def connect(env: Mapping[str, str], *, within_s: float = LISTENS_S) -> Client:
+def connect(env: Mapping[str, str]) -> Client:
     """A connection to the running daemon; one that is starting is waited for."""
     path, state = socket_path(env), state_directory(env)
 
@@ -173,7 +172,7 @@ def connect(env: Mapping[str, str], *, within_s: float = LISTENS_S) -> Client:
                 raise
             return None
 
-    client = until(attempt, within_s=within_s)
+    client = until(attempt, within_s=LISTENS_S)
     if client is not None:
         return client
     found = singleton.holder(state)

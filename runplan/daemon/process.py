@@ -123,9 +123,10 @@ class DaemonProcess:
         for one in gone:
             self._log.warning("repository-gone", repository=one.root)
         with self._lock:
-            states = {Path(one.common) / "runplan": one.root for one in found}
-            new = {state: self._new_worker(root, state) for state, root in states.items() if state not in self._workers}
-            self._workers |= new
+            for one in found:
+                state = Path(one.common) / "runplan"
+                if state not in self._workers:
+                    self._workers[state] = DaemonWorker(one.root, state, self._services)
         for worker in self._all_workers():
             worker.wake()
 
@@ -179,11 +180,8 @@ class DaemonProcess:
             if not Path(request.common, "HEAD").is_file():
                 raise NotFound(f"{request.common} is not a git repository")
             self._known.add(common=Path(request.common), root=Path(request.root))
-            self._workers[state] = self._new_worker(request.root, state)
-            return self._workers[state]
-
-    def _new_worker(self, root: str, state: Path) -> DaemonWorker:
-        return DaemonWorker(root, state, self._services)
+            self._workers[state] = worker = DaemonWorker(request.root, state, self._services)
+            return worker
 
     def _all_workers(self) -> list[DaemonWorker]:
         with self._lock:

@@ -24,8 +24,6 @@ POLL_S = 0.01  #: while another process changes the list
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """One repository."""
-
     common: str  #: its common git directory, by which it is known
     root: str  #: its main checkout
 

@@ -42,8 +42,6 @@ class Manager(Struct, frozen=True, kw_only=True):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """The state of the service."""
-
     file: str
     installed: bool
     current: bool  #: the file is what this version would write

@@ -132,7 +132,6 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
 
 
 def newest_event(at: RepositoryContext) -> int:
-    """The number of the newest event in the journal."""
     store = at.store()
     return int(store.query("SELECT coalesce(max(seq), 0) FROM events")[0][0]) if store is not None else 0
 

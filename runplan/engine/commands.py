@@ -81,7 +81,7 @@ class Executor:
         self._environments = environments
         self._begins = True  #: False for a process that begins no run
 
-    def execute_queued(self, *, begins: bool = True) -> Iterator[tuple[Command, Answer]]:
+    def execute_queued(self, *, begins: bool) -> Iterator[tuple[Command, Answer]]:
         """Execute the queued commands in order; each with its answer.
 
         Unless `begins`, commands that begin something stay queued for the next worker. A command that has to wait for

@@ -445,8 +445,8 @@ def _record_crash(active: ActiveRun, detail: str) -> None:
     journal.append(over)
 
 
-def end_recorded_agents(state: Path, plan: str = "") -> list[str]:
-    """End the agents of all runs, or of one plan, by the journal; the plans that had any.
+def end_recorded_agents(state: Path, plan: str) -> list[str]:
+    """End the agents of the plan, or of all plans (""), by the journal; the plans that had any.
 
     For a worker that does not answer. The next owner of the run records their ends.
     """

@@ -22,8 +22,6 @@ _VERBS = ("stop", "next", "status")
 
 
 class Mode(StrEnum):
-    """How much of the plan a start works on."""
-
     NEXT = "next"  #: the first phase that is not done
     PHASE = "phase"  #: the one named
     FINISH = "finish"  #: all that are left

@@ -105,5 +105,4 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
 
 
 def recorded(store: Store, run: str) -> list[Recorded[Event]]:
-    """All events of a run."""
     return [one for row in store.events(run) if (one := read_row(row)) is not None]

@@ -232,9 +232,9 @@ def test_a_stop_that_cannot_be_recorded_ends_the_work_here_and_is_tried_again(be
     bench.queue("stop")
     bench.runs.trouble = Unreachable("no space left")
     with pytest.raises(Unreachable, match="no space left"):
-        list(bench.executor.execute_queued())
+        list(bench.executor.execute_queued(begins=True))
     bench.runs.trouble = None
-    assert len(list(bench.executor.execute_queued())) == 1
+    assert len(list(bench.executor.execute_queued(begins=True))) == 1
     assert (bench.runs.done, bench.queued) == ([f"StopRequested {A}"], [])
 
 
@@ -251,7 +251,7 @@ def test_commands_executed_before_an_unrecorded_stop_are_answered(bench: Bench) 
     bench.runs.trouble = Unreachable("no space left")
     executed: list[int] = []
     with pytest.raises(Unreachable, match="no space left"):
-        executed.extend(command.seq for command, _ in bench.executor.execute_queued())
+        executed.extend(command.seq for command, _ in bench.executor.execute_queued(begins=True))
     assert executed == [start]
 
 

@@ -19,8 +19,6 @@ class TestState(StrEnum):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """The closing report of a test runner."""
-
     end: int  #: index of its last line
     passed: int | None  #: None if the runner does not count tests
     failed: int

@@ -213,6 +213,5 @@ def print_accepted(plan: str, answer: Answer) -> None:
 
 
 def print_declined(plan: str, owner: str) -> Exit:
-    """Print which process owns the plan."""
     progress.say(f"runplan: {prepare.describe_owner(plan, owner)}")
     return Exit.DONE

@@ -184,7 +184,6 @@ def _run_retry(args: argparse.Namespace) -> Exit:
 
 
 def _last_but_undo(store: Store, newest: RunStarted) -> RunStarted:
-    """The newest run that was not an undo."""
     if newest.mode != "undo":
         return newest
     earlier = (one.event for one in reversed(store.facts(RunStarted, plan=newest.plan)))

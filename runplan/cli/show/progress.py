@@ -27,7 +27,6 @@ _COLOURS = {"landed": GREEN, "failed": RED, "verdict": BOLD, "waiting": YELLOW, 
 
 
 def show(fact: e.Fact) -> None:
-    """Print a fact of the run."""
     lane, event = (f"[{fact.lane}] ", fact.event) if isinstance(fact, e.LaneFact) else ("", fact)
     text = _LIVE.note(lane, event) or sentence(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not (event.again or event.despite)

@@ -109,7 +109,6 @@ def _diffs(at: RepositoryContext, shorts: list[str]) -> dict[str, str]:
 
 
 def _newest(store: Store | None) -> str:
-    """The plan of the newest run."""
     found = store.runs(None, limit=1) if store is not None else []
     if not found:
         raise NotFound("no run of any plan is recorded here")
