@@ -200,12 +200,12 @@ class PullRequestLander:
         return all(phase.status is Status.DONE for phase in plan.phases)
 
     def _publish_anyhow(self, tip: Oid) -> str:
-        """Open the pull request, or show the new phase in it; a note when the forge does not answer."""
+        """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
         try:
-            self._publish(tip)
+            pull = self._publish(tip)
         except Unreachable as error:
             return f"the pull request does not show this phase yet: {error}"
-        return ""
+        return f"{_name(pull)}: {pull.url}"
 
     def _publish(self, tip: Oid) -> PullRequest:
         forge, branch, base = self._forge(), self._remote.branch, self._target.branch

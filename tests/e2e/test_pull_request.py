@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.forge.address import Access, Token, parse_remote
-from tests.support.cli import a_project, end_processes_of, fix, set_up, work
+from tests.support.cli import a_project, end_processes_of, fix, set_up, until, work
 from tests.support.github.server import Fault, on_github
 
 if TYPE_CHECKING:
@@ -399,6 +399,72 @@ def test_a_token_that_expires_is_named_and_the_run_continues_later(project: Proj
 def test_a_renamed_repository_is_followed(project: Project, hub: Hub) -> None:
     hub.renamed_from, hub.name = hub.name, "product"
     finished(project, hub)
+
+
+# --- together with other commands --------------------------------------------------------------------------
+
+
+def phases(project: Project) -> list[str]:
+    return [phase["status"] for phase in project.runplan("status", "X", "--json").json["phases"]]
+
+
+def test_an_undo_before_the_merge_is_pushed_to_the_same_pull_request(project: Project, hub: Hub) -> None:
+    ran = project.start("1", "auto", "pr")
+    assert "pull request #1: https://github.test/acme/app/pull/1" in ran.err
+    assert phases(project) == ["done", "todo"]
+    assert project.runplan("undo", "X", "1").code == 0
+    assert phases(project) == ["todo", "todo"]
+    assert "- [ ] 1" in hub.pulls[1].body
+    assert "1.txt" not in hub.git("ls-tree", "--name-only", BRANCH)
+    finished(project, hub)
+
+
+def test_an_undo_after_the_merge_opens_another_pull_request(project: Project, hub: Hub) -> None:
+    finished(project, hub)
+    ran = project.runplan("undo", "X", "2")
+    assert ran.code == 0, ran.err
+    assert "pull request #2: https://github.test/acme/app/pull/2" in ran.err
+    assert (hub.pulls[2].state, hub.git("show", "main:2.txt")) == ("open", "2")
+    assert phases(project) == ["done", "todo"]
+    assert project.start("finish", "auto", "pr").code == 0
+    assert (hub.pulls[2].merged, hub.merges) == (True, 2)
+
+
+def test_a_run_that_was_stopped_while_it_waited_for_checks_is_continued(project: Project, hub: Hub) -> None:
+    hub.on_push = lambda _, sha: hub.check(sha, "ci", None)
+    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
+    until(lambda: '"waiting_for": "checks"' in project.runplan("status", "X", "--json").out)
+    assert project.runplan("stop", "X").code == 0
+    assert phases(project) == ["done", "done"]
+    assert "kept" not in project.runplan("gc", "--dry-run").out
+    hub.check(hub.tip(BRANCH))
+    ran = project.runplan("start", "X", "finish", "auto", "pr", "--wait")
+    end_processes_of(project.home)
+    assert ran.code == 0, ran.err
+    assert (hub.merges, len(hub.pulls)) == (1, 1)
+
+
+def test_a_schedule_pushes_phase_by_phase_and_ends_with_the_merge(project: Project, hub: Hub) -> None:
+    assert project.runplan("start", "X", "every", "4h", "now", "pr").code == 0
+    until(lambda: "1.txt" in hub.git("ls-tree", "--name-only", BRANCH, ok=(0, 128)))
+    until(lambda: '"state": "done"' in project.runplan("status", "X", "--json").out)
+    assert (hub.merges, hub.pulls[1].state) == (0, "open")
+    assert project.runplan("now", "X").code == 0
+    until(lambda: hub.merges)
+    until(lambda: project.runplan("next").out == "No schedules.\n")
+    end_processes_of(project.home)
+    assert len(hub.pulls) == 1
+
+
+def test_phases_side_by_side_land_in_one_pull_request(project: Project, hub: Hub) -> None:
+    plan = project.show("main:plans/X.md")
+    for phase in ("1", "2"):
+        plan = re.sub(rf"(?m)^(## Phase {phase}\b.*)$", rf"\1\n\nTouches: {phase}.txt", plan)
+    set_up(project, plan=plan)
+    hub.mirror(project.path)
+    project.extra["RUNPLAN_RUN_PARALLEL"] = "2"
+    assert "side by side" in finished(project, hub).err
+    assert len(hub.pulls) == 1
 
 
 # --- work from an issue ----------------------------------------------------------------------------------
