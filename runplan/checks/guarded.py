@@ -72,7 +72,7 @@ def weakened(command: str, before: Read, after: Read) -> tuple[Weakened, ...]:
         for key, part in was.items()
         if key in now and (difference := _difference(part, now[key], reached))
     ]
-    # Most additions are harmless; those that change a part that was there are not.
+    # Most additions are harmless, unless they change what an existing part does.
     found += (
         Weakened(key[0], part.lines[0][0], f"{part.what} was added")
         for key, part in now.items()

@@ -1,4 +1,4 @@
-"""Distinguishes the commits of an attempt from those that a reset, merge or pull brought onto its branch."""
+"""Tells the commits of an attempt from commits that a reset, merge or pull brought onto its branch."""
 
 from __future__ import annotations
 

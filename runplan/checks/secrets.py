@@ -99,7 +99,7 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _passwords(address: str) -> Iterator[str]:
-    """The passwords in it; one that is so short that it would be found everywhere, only with its user."""
+    """The passwords in an address. A short one, which other text may contain, comes with its user."""
     from urllib.parse import unquote_to_bytes
 
     for user, password in _USER.findall(address):
@@ -132,7 +132,7 @@ def redacted_end(data: bytes, values: Collection[str] = (), *, size: int) -> byt
 
 
 def overlap(values: Collection[str]) -> int:
-    """How many bytes before a place may belong to a secret that contains it."""
+    """The largest number of bytes by which a secret may begin before a place that it contains."""
     return max(LONGEST, *(4 * len(value) for value in values), 0)
 
 
@@ -222,7 +222,7 @@ class Redactor:
 
 
 def _begun(known: bytes, value: bytes) -> int:
-    """How many bytes at the end are the beginning of the value."""
+    """The number of bytes at the end that may be the beginning of the value."""
     last = known[1 - len(value) :]
     at = last.find(value[:1])
     while at >= 0 and not value.startswith(last[at:]):

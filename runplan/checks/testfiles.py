@@ -69,7 +69,7 @@ _STRICT = re.compile(
 _RULE = re.compile(r"[\"']([@\w/-]{2,80})[\"']\s{0,8}:\s{0,8}\[?\s{0,8}[\"'](error|warn|off|deny|allow)[\"']")
 _LINT_LEVEL = re.compile(r"^([\w-]{2,60})\s{0,8}=\s{0,8}[\"'](deny|forbid|warn|allow)[\"']", re.MULTILINE)  # Cargo.toml
 _LEVELS = {"error": 2, "deny": 2, "forbid": 2, "warn": 1, "off": 0, "allow": 0}
-#: Lists of what is not checked.
+#: Lists of paths and rules that are not checked.
 _LIST = re.compile(
     r"^[ \t]*+[\"']?(ignore|extend-ignore|disable|omit|exclude|extend-exclude|exclude_lines|exclude_also|ignorePatterns"
     r"|testPathIgnorePatterns|coveragePathIgnorePatterns|norecursedirs|per-file-ignores|ignore_errors|ignore_missing_imports)"

@@ -1,1 +1,1 @@
-"""Faces: parse words, print facts. No decisions."""
+"""The command line: parses words, prints facts. No decisions."""

@@ -38,7 +38,7 @@ GROUPS = {
         "report": "Show a plan's report",
         "logs": "Show the events of a plan's runs",
         "explain": "Explain the current state and how it got there",
-        "check": "Show what was understood of a plan, and what is wrong with it",
+        "check": "Show how runplan reads a plan, and what is wrong with it",
         "metrics": "Print Prometheus metrics",
     },
     "Set up": {
@@ -89,7 +89,7 @@ verifier, and a landing that happens once or not at all.
 
 First steps:
   runplan init                                       write runplan.toml
-  runplan check plans/X.md                           see what is understood of the plan
+  runplan check plans/X.md                           see how runplan reads the plan
   runplan start plans/X.md finish auto --foreground  work on it to its end"""
 
 

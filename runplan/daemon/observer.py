@@ -1,4 +1,4 @@
-"""What the daemon makes known of runs: its log, notifications, and the answers and events that callers wait for.
+"""The log of the daemon, and its notifications.
 
 Verbs that only read do not import this module, because structlog is slow to import.
 """

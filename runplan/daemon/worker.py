@@ -159,7 +159,7 @@ QUEUE: Key = ("queue", "")  #: the wait for the lock of the queue; "claim" and "
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """What the workers of one daemon share."""
+    """The objects that all workers of a daemon share."""
 
     open_repository: Callable[[str, int, Environments], AbstractContextManager[OpenRepository]]
     environment: Mapping[str, str]  #: of the daemon
@@ -190,7 +190,7 @@ class DaemonWorker(RepositoryWorker):
         self._refusal: Answer | None = None  #: since the repository could not be used
         self._failures = 0  #: how often in a row the repository was closed before a step could be taken
         self._due: datetime | None = None  #: when the next schedule fires; None to compute it
-        self._waits: dict[Key, WaitRow] = {}  #: by kind and plan, as stored: what is tried again later
+        self._waits: dict[Key, WaitRow] = {}  #: by kind and plan, as stored: waits for the next attempt
         self._reported: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the last reported wait
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)

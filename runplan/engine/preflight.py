@@ -285,7 +285,7 @@ def _is_on(at: RepositoryContext, path: str) -> bool:
 
 
 def test_prerequisites(at: RepositoryContext) -> testcommand.Prerequisites:
-    """What the test command lacks in a fresh worktree of the target."""
+    """The needs of the test command that a fresh worktree of the target lacks."""
     git, tip, command = at.repository.git, at.tip(), at.settings.tests.command
     files = trees.entries(git, git.commit(tip).tree)
     texts = {name: _text(at, tip, name) for name in ("package.json", "Makefile")}

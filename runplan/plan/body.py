@@ -179,6 +179,6 @@ def _paths(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_execution(body: Body) -> str:
-    """How the phase is to be worked: `worktree`, or another way, which is refused when its turn comes."""
+    """The value of `Execution:`, by default `worktree`; any other is refused when the phase begins."""
     value = body.labels.get("execution", (0, ""))[1].strip("`* \t.,;")
     return value if value and value.lower() != "worktree" else "worktree"

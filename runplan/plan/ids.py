@@ -70,5 +70,5 @@ def _without_link(text: str) -> str:
 
 
 def key(id_: str) -> str:
-    """The same for all spellings of an id: some file systems ignore case in branch names."""
+    """The id without its case, for comparisons: some file systems ignore case in branch names."""
     return id_.casefold()

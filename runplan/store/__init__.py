@@ -1,1 +1,1 @@
-"""Where the journal and the claims are kept."""
+"""The journal, the claims, the commands and the schedules of a repository."""

@@ -83,7 +83,7 @@ def read_bounded(path: Path, *, largest: int) -> bytes | None:
     try:
         return path.read_bytes() if path.is_file() and path.stat().st_size <= largest else None
     except OSError as error:
-        if is_shortage(error):  # the file is there all the same
+        if is_shortage(error):  # the file exists, but cannot be read now
             raise
         return None
 

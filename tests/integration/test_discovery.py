@@ -44,7 +44,7 @@ def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> 
     assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
     assert facts.git_version >= OLDEST_GIT
     assert facts.tests.command == "make test"
-    assert (facts.signs, facts.remotes, facts.empty) == (False, (), False)
+    assert (facts.signs, facts.remotes) == (False, ())
 
 
 def test_a_repository_with_sha256_ids_is_seen_whole(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_no_repository_and_a_bare_one_are_refused(tmp_path: Path) -> None:
 def test_an_empty_repository_has_no_branches_but_a_name_for_the_first(tmp_path: Path) -> None:
     init_repo(tmp_path / "app")
     facts = seen(tmp_path / "app")
-    assert (facts.empty, facts.branches, facts.default_branch) == (True, (), "main")
+    assert (facts.branches, facts.default_branch) == ((), "main")
 
 
 @pytest.mark.parametrize(

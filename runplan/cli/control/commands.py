@@ -44,7 +44,7 @@ def _run_pause(args: argparse.Namespace) -> Exit:
         )
     if not kept or (answer is not None and not answer.lines):
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
-    message = answer.lines[0] if answer is not None else execute.BUSY
+    message = answer.lines[0] if answer is not None else submit.BUSY
     progress.say(f"runplan: {message}. Resume with: {command('runplan', 'resume', plan)}")
     return Exit.DONE
 
@@ -123,7 +123,7 @@ def _stop(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], 
     answered = [answer for answer in answers if answer is not None]
     lines += [line for answer in answered for line in answer.lines]
     if None in answers:
-        lines.append(execute.BUSY)
+        lines.append(submit.BUSY)
     refused = next((answer for answer in answered if answer.error), None)
     return lines, error_with(refused.error, refused.exit) if refused is not None else error
 

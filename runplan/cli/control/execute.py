@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from runplan.run.requests import RunRequest, Timing
     from runplan.run.state import RunState
 
-BUSY = queue.BUSY
-
 
 def say(text: str) -> None:
     progress.say(f"runplan: {text}")

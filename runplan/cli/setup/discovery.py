@@ -35,10 +35,6 @@ class Facts(Struct, frozen=True, kw_only=True):
     installed: tuple[str, ...]  #: of these, those whose program is on PATH
     tests: testcommand.Infrastructure
 
-    @property
-    def empty(self) -> bool:
-        return not self.branches
-
 
 def is_writable(path: Path) -> bool:
     """Whether the directory `path` could be created and written; it need not exist."""

@@ -118,7 +118,7 @@ def _with_settings(at: RepositoryContext) -> tuple[RepositoryContext, str]:
 
 
 def _target(facts: Facts, target: str) -> str:
-    if facts.empty:
+    if not facts.branches:
         raise RefusedEarly("the repository has no commit yet; git commit --allow-empty -m Start")
     if target not in facts.branches:
         create = command("git", "branch", target)

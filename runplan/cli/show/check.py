@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from runplan.plan.reading import Reading
 
 EXAMPLES = """\
-  runplan check plans/X.md              phases, dependencies and items as understood
+  runplan check plans/X.md              phases, dependencies and items as runplan reads them
   runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
   runplan check plans/X.md --strict     warnings are errors (exit 2)"""
 

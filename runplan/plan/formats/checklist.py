@@ -1,4 +1,7 @@
-"""Checklists: every box at the left margin is a phase, or those that say `Phase <id>`; TODO lists: every section is."""
+"""Checklists, in which a box is a phase, and TODO lists, in which a section with boxes is one.
+
+If some boxes say `Phase <id>`, only those are phases; else every box at the left margin is.
+"""
 
 from __future__ import annotations
 
