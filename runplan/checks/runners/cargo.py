@@ -17,7 +17,7 @@ _STATES = {"ok": TestState.PASSED, "FAILED": TestState.FAILED, "ignored": TestSt
 
 
 def read(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
-    results = [match for line in lines for match in [_CLOSING.match(line)] if match]
+    results = [found for line in lines if (found := _CLOSING.match(line))]
     tests: dict[str, TestState] = {}
     binary = ""
     for line in lines[:at]:

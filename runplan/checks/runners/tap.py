@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runplan.checks.runners.output import Report, Runner, TestState, last, worst
+from runplan.checks.runners.output import Report, Runner, TestState, counted, last, worst
 
 _PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
 _POINT = re.compile(
@@ -24,7 +24,7 @@ def read_tap(lines: list[str], at: int, plan: re.Match[str]) -> Report | None:
     point = last(lines, _TOP_POINT)
     if int(plan[1]) != (int(point[1][1]) if point else 0):
         return None
-    return _counted(max(at, point[0] if point else 0), _points(lines))
+    return counted(_points(lines), end=max(at, point[0] if point else 0))
 
 
 def read_node(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
@@ -39,17 +39,6 @@ def read_node(lines: list[str], at: int, closing: re.Match[str]) -> Report | Non
         failed=int(closing[1]) + others.get("cancelled", 0),
         skipped=others.get("skipped", 0) + others.get("todo", 0),
         tests=worst(_points(lines[:at]) or _spec(lines[:at])),
-    )
-
-
-def _counted(end: int, points: list[tuple[str, TestState]]) -> Report:
-    states = [state for _, state in points]
-    return Report(
-        end=end,
-        passed=states.count(TestState.PASSED),
-        failed=states.count(TestState.FAILED),
-        skipped=states.count(TestState.SKIPPED),
-        tests=worst(points),
     )
 
 
