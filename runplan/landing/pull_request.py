@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed, Unreachable
-from runplan.forge.model import NotMerged, open_conflicts
+from runplan.forge.model import ForgeDenied, NotMerged, open_conflicts
 from runplan.git import remote as push
 from runplan.git.trailers import LANDING, PLAN, read_trailers
 from runplan.landing.lander import (
@@ -262,17 +262,26 @@ class PullRequestLander:
         return Waiting(kind=kinds.get(answer.hindrance, "merge"), why=f"{_name(pull)}: {answer.said}")
 
     def _close_up(self, pull: PullRequest) -> Landed:
-        """After the merge: the local target follows, the branch and the issues are closed."""
-        forge, note = self._forge(), self._follow()
-        forge.delete_branch(self._remote.branch)
+        """After the merge: the local target follows, the issues are closed, the branch is deleted.
+
+        The branch goes last: without it a restart finds nothing left to do.
+        """
+        notes = [f"{_name(pull)} is merged: {pull.url}", self._follow()]
+        notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
+        self._forge().delete_branch(self._remote.branch)
         self._forget()
         self._git.run("update-ref", "-d", self._parked(pull.head))
-        for issue in self._plan.issues:
-            said = f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
+        return Landed(tip=pull.merge_commit, note="; ".join(filter(None, notes)))
+
+    def _close_issue(self, issue: int, pull: PullRequest) -> str:
+        """Close the issue with one comment; a note when it is not there, or the token may not."""
+        forge, said = self._forge(), f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
+        try:
             forge.comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
             forge.close_issue(issue)
-        merged = f"{_name(pull)} is merged: {pull.url}"
-        return Landed(tip=pull.merge_commit, note=f"{merged}; {note}" if note else merged)
+        except ForgeDenied as error:
+            return f"issue #{issue} is not closed: {error}"
+        return ""
 
     def _follow(self) -> str:
         tip, here = self._target.tip(), self._target.local_tip()

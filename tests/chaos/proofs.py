@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.chaos.scenes import EDITED, MAIN, NOTES
+from tests.chaos.scenes import EDITED, ISSUE, MAIN, NOTES, pull_requests
 from tests.support.cli import Project, processes_of
 from tests.support.repos import Repo
 
@@ -260,10 +260,25 @@ def the_checkout_is_as_it_was(evidence: Evidence) -> Iterator[str]:
         yield f"the local main ({repo.head(MAIN)[:8]}) does not follow the target ({evidence.target.head(MAIN)[:8]})"
 
 
+def one_pull_request_was_merged_once(evidence: Evidence) -> Iterator[str]:
+    """One pull request, one merge, one comment on the issue, no branch left."""
+    hub = pull_requests(evidence.project.home.parent)
+    if hub is None:
+        return
+    if (merged := [pull.merged for pull in hub.pulls.values()]) != [True] or hub.merges != 1:
+        yield f"pull requests merged: {merged}, {hub.merges} merges"
+    issue = hub.issues[ISSUE]
+    if issue.state != "closed" or len(issue.comments) != 1:
+        yield f"the issue is {issue.state} with {len(issue.comments)} comments"
+    if left := [branch for branch in hub.branches() if branch != "main"]:
+        yield f"branches left on the remote: {left}"
+
+
 PROOFS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     each_phase_is_on_the_target_once,
     tracker_and_report_agree_with_it,
     no_work_is_unreachable,
     nothing_is_left,
     the_checkout_is_as_it_was,
+    one_pull_request_was_merged_once,
 )

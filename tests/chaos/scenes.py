@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.support.cli import Project, a_plan
-from tests.support.github.hub import Hub
+from tests.support.github.hub import Hub, Issue
 from tests.support.github.server import StandIn, environment
 from tests.support.repos import Repo, init_repo
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAIN = "refs/heads/main"
 MOST_SERVERS = 20
+ISSUE = 7  #: of every plan
 BY_A_PERSON = "begun\nby a person\n"
 SUBJECT = "Change all.txt"
 
@@ -87,6 +88,7 @@ def _serve(place: Path, repo: Repo) -> None:
     hub = Hub(_bare(place))
     hub.git("config", "http.receivepack", "true")
     hub.on_push = lambda branch, sha: hub.check(sha) if branch.endswith("/pr") else None
+    hub.issues[ISSUE] = Issue(number=ISSUE, title="Bug", body="")
     while len(SERVERS) > MOST_SERVERS:
         SERVERS.pop(next(iter(SERVERS))).__exit__()
     SERVERS[place] = StandIn(hub).__enter__()
@@ -213,7 +215,7 @@ BY_NAME = {scene.name: scene for scene in SCENES}
 
 def _plan(scene: Scene, name: str) -> str:
     phases = scene.plans[name]
-    plan = a_plan(*phases, front="status: active\nissue: 7")
+    plan = a_plan(*phases, front=f"status: active\nissue: {ISSUE}")
     for phase in phases if scene.apart else ():
         heading = f"## Phase {phase} — Step {phase}\n"
         plan = plan.replace(heading, f"{heading}\nTouches: {phase}.txt\n")

@@ -348,6 +348,13 @@ def test_issues_of_the_plan_are_closed_with_one_comment(project: Project, hub: H
     assert len(issue.comments) == 1
 
 
+def test_an_issue_that_is_not_there_is_a_note(project: Project, hub: Hub) -> None:
+    plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 99\n", 1)
+    set_up(project, plan=plan)
+    hub.mirror(project.path)
+    assert "issue #99 is not closed" in finished(project, hub).err
+
+
 # --- faults ----------------------------------------------------------------------------------------------
 
 CALLS = (
