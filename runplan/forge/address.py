@@ -86,7 +86,8 @@ class Access(Struct, frozen=True, kw_only=True):
         if self.token.is_gits or not self.address.web:
             return ()
         basic = b64encode(f"x-access-token:{self.token.value}".encode()).decode()
-        return (f"http.{self.address.web}/.extraHeader=Authorization: Basic {basic}",)
+        key = f"http.{self.address.web}/.extraHeader"
+        return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration
 
 
 def find_token(address: Address, env: Mapping[str, str], ask: Ask) -> Token | None:

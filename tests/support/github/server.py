@@ -417,6 +417,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _git(self, path: str, query: str, body: bytes) -> None:
         hub = self.stand_in.hub
+        if len(self.headers.get_all("Authorization") or ()) > 1:
+            return self._send(400, b"Duplicate header: Authorization", {})
         if not hub.signed_in(self.headers.get("Authorization", "")):
             return self._send(401, b"", {"WWW-Authenticate": 'Basic realm="GitHub"'})
         if self.headers.get("Content-Encoding") == "gzip":
