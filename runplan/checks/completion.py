@@ -22,7 +22,7 @@ _ADMITTED = re.compile(
     r"|\bunable to verify\b)|\bTODO\b"
 )
 #: The words in a file name or in the pattern of a search admit nothing: `grep -rn TODO src`, `TODO.md`.
-_QUOTED = re.compile(r"`(?:git )?(?:grep|rg|ag) [^`\n]*`|[\w/-]+\.[a-z]{1,5}\b")
+_QUOTED = re.compile(r"`(?:git )?(?:grep|rg|ag) [^`\n]*+`|(?<![\w/-])[\w/-]++\.[a-z]{1,5}\b")
 _NEGATED = re.compile(r"\b(?:no|not|nothing|none|never|without|zero|any) (?:\w+ )?$", re.IGNORECASE)
 _SKIPPED = re.compile(r"(?<!\d )\bskipped\b", re.IGNORECASE)  # not the count of a test runner
 _OWN = "- Tests: skipped"  #: runplan's own line of a repository without tests

@@ -9,7 +9,18 @@ import pytest
 
 from runplan import text as terminal
 from runplan.agents import endings, prompts
-from runplan.checks import drift, guarded, results, returns, secrets, tamper, testcode, testcommand, testfiles
+from runplan.checks import (
+    completion,
+    drift,
+    guarded,
+    results,
+    returns,
+    secrets,
+    tamper,
+    testcode,
+    testcommand,
+    testfiles,
+)
 from runplan.errors import PlanUnreadable
 from runplan.git import lane as storing, trailers
 from runplan.plan import model as plan
@@ -119,6 +130,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
             *(("### Design\n", "1 + 1 "), ("### Design\n", "lines 1-"), ("", "- 1\n")),
         ),
     ),
+    "admitted gaps": (completion.admits_gap, (("", "a"), ("", "a/"), ("", "`grep "), ("", "a."), ("", "no "))),
     "stale dependencies": (drift.stale_phrase, (("### Dependencies\n", "based on "),)),
     "secrets": (
         secrets.redacted,
