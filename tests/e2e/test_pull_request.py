@@ -543,6 +543,15 @@ def test_an_issue_that_cannot_be_worked_on_is_refused(
     assert list(hub.branches()) == ["main"]
 
 
+def test_a_start_from_an_issue_that_is_refused_leaves_no_branch(project: Project, hub: Hub) -> None:
+    hub.add_issue("Bug")
+    set_up(project, settings='[agents.gone]\nkind = "command"\nargv = ["/none/agent"]\n')
+    hub.mirror(project.path)
+    ran = project.runplan("start", "--issue", "1", "auto", RUNPLAN_AGENTS_IMPLEMENTER="gone")
+    assert (ran.code, list(hub.branches())) == (2, ["main"]), ran.err
+    assert "/none/agent" in ran.err
+
+
 # --- pull requests of others -----------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from runplan.cli.control import prepare
 from runplan.clock import SystemClock
 from runplan.engine.context import slug_of
+from runplan.engine.preflight import require_agents, require_test_command
 from runplan.errors import RefusedEarly, Unreachable, UsageError
 from runplan.git.candidate import Candidates
 from runplan.git.objects import Entry, ObjectWriter, Signature
@@ -93,6 +94,8 @@ def with_issue(at: RepositoryContext, number: int, words: Sequence[str]) -> tupl
     if at.repository.git.blob(tip or target, path) is None:
         if tip is not None:
             raise RefusedEarly(f"the branch {at.target_name} has no {path}; delete the branch, or rename it")
+        require_test_command(at)  # a refused start leaves no branch behind
+        require_agents(at)
         _publish(at, number, path, target)
     return at, path
 
