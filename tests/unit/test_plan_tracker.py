@@ -199,6 +199,11 @@ def test_a_plan_that_says_complete_in_other_words_is_opened_again_by_an_undo(sai
     assert parse(reopen(raw, path="p.md"), path="p.md").status == "active"
 
 
+def test_the_boxes_below_a_box_of_a_checklist_are_ticked_with_it() -> None:
+    text = "* [ ] One\r\n    * [ ] a\r\n    * [x] b\r\n* [ ] Two\r\n  - [ ] c\r\n"
+    assert done(text) == text.replace("[ ] One", "[x] One").replace("[ ] a", "[x] a")
+
+
 @pytest.mark.parametrize("name", ["tracker.md", "sections.md", "checklist.md", "nested-fences.md"])
 def test_a_plan_that_has_statuses_gets_no_tracker(name: str) -> None:
     raw = (PLANS / name).read_bytes()

@@ -91,7 +91,9 @@ def reading(lines: Lines, listed: Sequence[Listed], spans: Sequence[tuple[int, i
     refuse_duplicates(((id_, box.at) for id_, _, box in listed), "items", path)
     places, remarks = [], []
     for (id_, title, box), (first, end) in zip(listed, spans, strict=True):
-        commit, spots = read_commit(box.text), (box_spot(lines, box),)
+        nested = lines.boxes_in(first + 1, end) if first == box.at else ()
+        spots = tuple(box_spot(lines, one) for one in (box, *nested) if not one.optional)
+        commit = read_commit(box.text)
         mark = mark_of([box])
         places.append(
             Place(id=id_, title=title, mark=mark, commit=commit, first=first, end=end, at=box.at, spots=spots)
