@@ -101,10 +101,14 @@ class PullRequestLander:
 
     def _keep_deleted(self) -> None:
         """Park the commits of a branch that is gone from the remote, unless the target contains them."""
-        last, target = self._git.tip(self.ref), self._target.tip()
-        if last is not None and (target is None or not self._git.is_ancestor(last, target)):
+        last = self._git.tip(self.ref)
+        if last is not None and not self._is_on_target(last):
             self._park(last)
         self._forget()
+
+    def _is_on_target(self, oid: Oid) -> bool:
+        target = self._target.tip()
+        return target is not None and self._git.is_ancestor(oid, target)
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new)
@@ -116,6 +120,8 @@ class PullRequestLander:
             return seen
         if before not in (None, landing.old):
             return Refused(reason=TargetMoved(tip=before or ""))
+        if before is None and not self._is_on_target(landing.old):  # merged by squash, or deleted by a person
+            return Refused(reason=TargetMoved(tip=self._target.tip() or ""))
         if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
             raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
         answer = self._remote.push(landing.new, old=before or "", source=self._tool)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.forge.address import Access, Token, parse_remote
-from tests.support.cli import a_project, end_processes_of, fix, set_up, until, work
+from tests.support.cli import a_project, end_processes_of, ended, fix, set_up, until, verify, work
 from tests.support.github.server import Fault, on_github
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.support.cli import Project, Ran
+    from tests.support.cli import Meanwhile, Project, Ran
     from tests.support.github.hub import Hub
     from tests.support.github.server import StandIn
 
@@ -305,6 +305,22 @@ def test_a_merge_by_a_person_is_seen_when_the_server_deletes_the_branch(project:
     assert len(issue.comments) == 1
     assert project.repo.head("main") == hub.tip("main")
     assert project.leftovers() == []
+
+
+def test_a_phase_that_is_built_on_a_squashed_branch_is_built_again(
+    project: Project, hub: Hub, meanwhile: Meanwhile
+) -> None:
+    set_up(project, agent=work() + work(phase="2") + verify(*meanwhile.pause("here"), "pass_all = true", phase="2"))
+    hub.mirror(project.path)
+    hub.delete_branch_on_merge = True
+    with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
+        meanwhile.reached("here")
+        hub.do_merge(hub.pulls[1], "squash")
+        meanwhile.let_on("here")
+        ran = ended(running)
+    assert ran.code == 0, ran.err
+    assert [pull.merged for pull in hub.pulls.values()] == [True, True]
+    assert project.landed() == ["2"]
 
 
 def test_a_commit_that_a_person_amends_is_not_merged_by_runplan(project: Project, server: StandIn, hub: Hub) -> None:
