@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +23,7 @@ from tests.support.cli import SETTINGS, a_plan, end_processes_of, processes_of, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from runplan.run.rows import ScheduleRow
     from tests.support.cli import Project
@@ -43,20 +41,6 @@ def in_foreground(project: Project, **env: str) -> Iterator[subprocess.Popen[byt
     with project.running("daemon", **env) as process:
         until(lambda: answering(project) == process.pid)
         yield process
-
-
-@contextlib.contextmanager
-def descriptors_left(pid: int, free: int) -> Iterator[None]:
-    """The process can open no more than so many files until the end of the block."""
-    used = [int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()]
-    unused = (number for number in itertools.count() if number not in used)
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (next(itertools.islice(unused, free, None)), before[1]))
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
 def answering(project: Project) -> int:
