@@ -258,6 +258,11 @@ def test_report_since_covers_every_repository_that_the_daemon_knows(recorded: Pr
     assert "Nothing landed, failed or waits for you." in quiet.out
     assert recorded.runplan("report", "--since", "soon").code == 2
     assert recorded.runplan("report", "X", "--since", "today").code == 2
+    unwritable = recorded.runplan("report", "--since", "today", "-o", "absent/report.md")
+    assert (unwritable.code, unwritable.err) == (
+        2,
+        "runplan: report: cannot write absent/report.md: No such file or directory\n",
+    )
 
 
 def test_gc_dry_run_lists_parked_refs_and_removes_nothing(recorded: Project) -> None:

@@ -46,7 +46,10 @@ def run(args: argparse.Namespace) -> Exit:
     else:
         from pathlib import Path
 
-        Path(args.output).write_text(text, encoding="utf-8")
+        try:
+            Path(args.output).write_text(text, encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+            raise UsageError(f"report: cannot write {args.output}: {error.strerror}") from None
     return Exit.DONE
 
 
@@ -150,11 +153,11 @@ def since(word: str, *, now: datetime) -> datetime:
     days = {"today": 0, "yesterday": 1}.get(word.lower())
     if days is not None:
         return datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
-    if (span := seconds(word)) is not None:
-        return now - timedelta(seconds=span)
     try:
+        if (span := seconds(word)) is not None:
+            return now - timedelta(seconds=span)
         moment = datetime.fromisoformat(word) if re.match(r"\d{4}-\d\d-\d\d", word) else None
-    except ValueError:
+    except (ValueError, OverflowError):
         moment = None
     if moment is None:
         raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
