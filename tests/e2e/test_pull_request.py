@@ -25,8 +25,10 @@ BRANCH = "runplan/x/pr"
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1", "2")
+def project(tmp_path: Path) -> Iterator[Project]:
+    project = a_project(tmp_path, "1", "2")
+    yield project
+    end_processes_of(project.home)
 
 
 @pytest.fixture
@@ -85,10 +87,7 @@ def test_words_of_a_reviewer_in_the_description_stay(project: Project, hub: Hub)
 
 
 def test_the_daemon_merges_a_pull_request(project: Project, hub: Hub) -> None:
-    try:
-        ran = project.runplan("start", "X", "finish", "auto", "pr", "--wait")
-    finally:
-        end_processes_of(project.home)
+    ran = project.runplan("start", "X", "finish", "auto", "pr", "--wait")
     assert ran.code == 0, ran.err
     assert hub.merges == 1
     assert project.leftovers() == []
@@ -462,7 +461,6 @@ def test_a_run_that_was_stopped_while_it_waited_for_checks_is_continued(project:
     assert "kept" not in project.runplan("gc", "--dry-run").out
     hub.check(hub.tip(BRANCH))
     ran = project.runplan("start", "X", "finish", "auto", "pr", "--wait")
-    end_processes_of(project.home)
     assert ran.code == 0, ran.err
     assert (hub.merges, len(hub.pulls)) == (1, 1)
 
@@ -475,7 +473,6 @@ def test_a_schedule_pushes_phase_by_phase_and_ends_with_the_merge(project: Proje
     assert project.runplan("now", "X").code == 0
     until(lambda: hub.merges)
     until(lambda: project.runplan("next").out == "No schedules.\n")
-    end_processes_of(project.home)
     assert len(hub.pulls) == 1
 
 
