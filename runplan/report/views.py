@@ -116,7 +116,7 @@ def _worked(seen: Seen) -> tuple[str | None, ...]:
 
 def _phase(phase: PhaseSummary, done: set[str], worked: tuple[str | None, ...]) -> dict[str, Any]:
     status = phase.status
-    if phase.id in worked:
+    if phase.id in worked and status != "done":
         status = "in-progress"
     elif status == "in-progress":
         status = "todo"  # a mark in the plan without a run

@@ -240,6 +240,8 @@ def test_without_auto_a_person_merges(project: Project, server: StandIn, hub: Hu
     ran = project.start("finish", "pr")
     assert ran.code == 4, ran.err
     assert "review and merge it: https://github.test/acme/app/pull/1" in ran.err
+    view = project.runplan("status", "X", "--json").json
+    assert ([phase["status"] for phase in view["phases"]], view["status"]) == (["done", "done"], "active")
     hub.do_merge(hub.pulls[1], "merge")
     ran = project.go_on(ran)
     assert ran.code == 0, ran.err

@@ -180,7 +180,8 @@ class Reader:
             at = there if there is at or git.tip(there.target) else at
         if blob := self._blob(at, path):
             stamp = f"{__version__} {blob}"
-            return self._computed("plan", path, stamp, lambda: _parsed(_content(git.known(blob)), path), PlanSummary)
+            found = self._computed("plan", path, stamp, lambda: _parsed(_content(git.known(blob)), path), PlanSummary)
+            return replace(found, status="active", complete=False) if at.is_on_branch else found
         try:
             return _parsed((at.repository.root / path).read_bytes(), path)
         except FileNotFoundError:
