@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from runplan.git.worktrees import Worktrees
     from runplan.gitfacts import Oid
 
+_LOCKED_S = 1.0  #: other runs lock packed and parked refs as well, on a busy machine for less than this
 _KEPT_S = 3600.0  #: no copy of objects takes as long
 
 
@@ -92,7 +93,7 @@ class Removal:
         ours, theirs = self._workspace.path, self._workspace.common_dir
         named = (place / f"{ref}.lock" for place in (ours, theirs) for ref in refs)
         for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock"), *named):
-            remove_stale_lock(lock)
+            remove_stale_lock(lock, sure_s=_LOCKED_S)
 
     def landed(self, branch: str, tip: Oid, *, worktree: str) -> None:
         """Delete a branch whose landing was observed; files that gates left in the worktree are not kept."""

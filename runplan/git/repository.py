@@ -239,12 +239,14 @@ def read_line(path: Path) -> str:
     return os.fsdecode(read_file(path) or b"").strip()
 
 
-def remove_stale_lock(lock: Path, *, since_ns: int = 0, content: Collection[str] | None = None) -> None:
+def remove_stale_lock(
+    lock: Path, *, since_ns: int = 0, content: Collection[str] | None = None, sure_s: float = _SURE_S
+) -> None:
     """Remove a lock file that a killed git of ours left: made since then, with such content, and not changing."""
     with suppress(FileNotFoundError, NotADirectoryError):
         found = lock.lstat()
         if found.st_mtime_ns >= since_ns and (content is None or read_line(lock) in content):
-            time.sleep(_SURE_S)
+            time.sleep(sure_s)
             if os.path.samestat(found, lock.lstat()):
                 lock.unlink()
 
