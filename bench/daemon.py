@@ -46,7 +46,7 @@ implement)
     file=$(basename "$RUNPLAN_PLAN" .md).txt
     echo "$RUNPLAN_PHASE" >>"$file" && git add "$file" && git commit -q -m "Write $file" ;;
 verify)
-    printf '{"status":"done","summary":"seen","items":[{"item":"P","result":"pass","evidence":"its file"}]}' \\
+    printf '{"status":"done","summary":"seen","items":[{"item":"P","result":"pass","evidence":"P0.txt:1"}]}' \\
         >"$RUNPLAN_RETURN" ;;
 esac
 """
