@@ -164,7 +164,7 @@ def start_up(place: Path, *, rounds: int) -> None:
             subprocess.run(command, cwd=root, env=env, check=True, capture_output=True)
             times[name].append(time.perf_counter() - began)
     bare = statistics.median(times["python -c pass"])
-    for name, target in (("runplan --version", 4), ("runplan --help", 4), ("runplan status", 5)):
+    for name, target in (("runplan --version", 4), ("runplan --help", 4), ("runplan status", 6)):
         took = statistics.median(times[name])
         print(f"{name:<18} {took * 1000:5.0f} ms, {took / bare:.1f} times python -c pass (target {target})")
 
