@@ -355,7 +355,10 @@ def test_commits_of_a_person_are_not_merged_by_runplan(project: Project, server:
     assert hub.git("show", "main:theirs.txt") == "theirs"
 
 
-def test_issues_of_the_plan_are_closed_with_one_comment(project: Project, hub: Hub) -> None:
+@pytest.mark.parametrize("default", ["main", "trunk"])
+def test_issues_of_the_plan_are_closed_with_one_comment(project: Project, hub: Hub, default: str) -> None:
+    """GitHub closes them itself only when the default branch is the target."""
+    hub.default_branch = default
     issue = hub.add_issue("Bug")
     plan = project.show("main:plans/X.md").replace("---\n", f"---\nissue: {issue.number}\n", 1)
     set_up(project, plan=plan)

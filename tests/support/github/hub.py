@@ -74,6 +74,7 @@ class Hub:
         self.strict = False
         self.reviews = 0
         self.merge_queue = False
+        self.default_branch = "main"  #: words such as "Fixes #1" close an issue only after a merge into it
         self.nulls = 1  #: how often a new or pushed pull request is read as `mergeable: null`
         self.base_moves = 0  #: how many merges meet "Base branch was modified"
         self.pulls: dict[int, Pull] = {}
@@ -253,7 +254,7 @@ class Hub:
         pull.state, pull.merged, pull.merge_commit = "closed", True, new
         self.merges += 1
         for number, issue in self.issues.items():
-            if f"fixes #{number}" in pull.body.lower():
+            if pull.base == self.default_branch and f"fixes #{number}" in pull.body.lower():
                 issue.state = "closed"
         if self.delete_branch_on_merge:
             self.git("update-ref", "-d", f"refs/heads/{pull.head}")

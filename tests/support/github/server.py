@@ -77,7 +77,7 @@ def repository(r: Request) -> tuple[int, Any]:
         "full_name": f"{hub.owner}/{hub.name}",
         "private": False,
         "url": f"{r.root}/repos/{hub.owner}/{hub.name}",
-        "default_branch": "main",
+        "default_branch": hub.default_branch,
         "permissions": {"admin": False, "maintain": False, "push": hub.can_push, "triage": True, "pull": True},
         "allow_merge_commit": "merge" in hub.methods,
         "allow_squash_merge": "squash" in hub.methods,
