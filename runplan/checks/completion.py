@@ -44,7 +44,6 @@ class ParentGate(Struct, frozen=True):
 
     attempt: int = 0  #: 0 when nothing is awaited
     wait_minutes: int = 0
-    starts_verification: bool = False
 
 
 def admits_gap(text: str) -> str:
@@ -76,4 +75,4 @@ def parent_gate(*, is_complete: bool, is_required: bool, is_fulfilled: bool, att
     if is_complete or not is_required or is_fulfilled:
         return ParentGate()
     wait = PARENT_WAITS[min(attempts, len(PARENT_WAITS) - 1)]
-    return ParentGate(attempt=attempts + 1, wait_minutes=wait, starts_verification=attempts == 0)
+    return ParentGate(attempt=attempts + 1, wait_minutes=wait)

@@ -78,7 +78,6 @@ class GitHub:
                 can_push=bool(repo.permissions and repo.permissions.push),
                 methods=tuple(name for name, is_allowed in allowed.items() if is_allowed),
                 auto_merge=bool(repo.allow_auto_merge),
-                deletes_branch=bool(repo.delete_branch_on_merge),
                 scopes=tuple(filter(None, self._client.oauth_scopes or ())),
             )
 
@@ -330,7 +329,6 @@ def _pull_request(pull: PullRequest) -> m.PullRequest:
     return m.PullRequest(
         number=pull.number,
         url=pull.html_url,
-        node=pull.node_id,
         is_open=pull.state == "open",
         is_merged=pull.merged if "merged" in pull.raw_data else pull.merged_at is not None,
         head=pull.head.sha,

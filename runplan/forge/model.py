@@ -27,7 +27,6 @@ class Repository(Struct, frozen=True, kw_only=True):
     can_push: bool
     methods: tuple[str, ...]  #: of merge, squash, rebase: those the repository allows
     auto_merge: bool
-    deletes_branch: bool  #: the forge deletes the branch of a merged pull request
     scopes: tuple[str, ...] = ()  #: of a classic token; other tokens have none
 
 
@@ -43,7 +42,6 @@ class Rules(Struct, frozen=True, kw_only=True):
 class PullRequest(Struct, frozen=True, kw_only=True):
     number: int
     url: str
-    node: str  #: its id in the GraphQL API
     is_open: bool
     is_merged: bool
     head: Oid

@@ -39,11 +39,9 @@ def test_the_audit_names_open_rows_and_lines_that_admit_a_gap() -> None:
     [(0, 1, 10), (1, 2, 20), (2, 3, 40), (3, 4, 60), (10, 11, 60)],
     ids=lambda value: f"G16-{value}",
 )
-def test_a_plan_waits_longer_with_each_attempt_and_starts_the_verification_once(
-    attempts: int, attempt: int, wait: int
-) -> None:
+def test_a_plan_waits_longer_with_each_attempt(attempts: int, attempt: int, wait: int) -> None:
     gate = parent_gate(is_complete=False, is_required=True, is_fulfilled=False, attempts=attempts)
-    assert gate == ParentGate(attempt, wait, starts_verification=attempts == 0)
+    assert gate == ParentGate(attempt, wait)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ def pull(**fields: Any) -> PullRequest:
     usual: dict[str, Any] = {
         "number": 1,
         "url": "https://github.test/1",
-        "node": "PR_1",
         "is_open": True,
         "is_merged": False,
         "head": "a" * 40,
