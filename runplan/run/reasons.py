@@ -32,7 +32,10 @@ class Reason(StrEnum):
     VERIFICATION_FAILED = "verification-failed", "Read the failed items in the report, correct the plan, then retry."
     INVALID_VERDICT = "invalid-verdict", "The verifier gave no usable verdict. Read its log, then retry."
     TESTS_FAILED = "tests-failed", "Read the test output in the report. The work is on the branch. Then retry."
-    TESTS_UNFINISHED = "tests-unfinished", "The test command did not finish. Raise tests.timeout or fix the tests."
+    TESTS_UNFINISHED = (
+        "tests-unfinished",
+        "A check did not finish. Raise its timeout ([tests], [gates.NAME]) or fix the check.",
+    )
     TAMPERED = "tampered", "The agent changed guarded files. Review the branch, or permit it with Allows: in the plan."
     OUT_OF_SCOPE = "out-of-scope", "Files outside Touches: changed. Widen Touches: in the plan, or retry."
     GUARD_VIOLATED = "guard-violated", "An agent moved one of your refs; the report shows both values. Set it back."
