@@ -10,6 +10,7 @@ from runplan.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 HEADS = "refs/heads/"
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
@@ -123,6 +124,14 @@ def report_path(reports_dir: str, slug: str) -> str:
 
 def index_path(reports_dir: str) -> str:
     return str(PurePosixPath(reports_dir) / "README.md")
+
+
+def repository_id(common_dir: Path) -> str:
+    """A short name for this repository on this machine, to tell its marks on a forge from those of others."""
+    import hashlib
+    import platform
+
+    return hashlib.sha256(f"{platform.node()}:{common_dir.absolute()}".encode()).hexdigest()[:12]
 
 
 def worktree_name(root: str, slug: str, lane: str = "") -> str:

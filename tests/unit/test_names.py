@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from runplan.names import (
     mark,
     plan_key,
     report_path,
+    repository_id,
     run_of,
     sanitise,
     slug,
@@ -153,3 +155,9 @@ def test_repositories_of_the_same_name_have_different_worktrees() -> None:
 
 def test_the_mark_of_a_lane_names_its_run() -> None:
     assert run_of(mark("r1", "2")) == run_of(mark("r1", "")) == "r1"
+
+
+def test_a_repository_has_its_own_id() -> None:
+    one, other = repository_id(Path("/srv/a/.git")), repository_id(Path("/srv/b/.git"))
+    assert one == repository_id(Path("/srv/a/.git")) != other
+    assert re.fullmatch("[0-9a-f]{12}", one)
