@@ -15,6 +15,7 @@ from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wa
 from runplan.daemon.protocol import Answers, Done, Environment, Submit
 from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING, ENVIRONMENT
+from runplan.engine.context import uses_forge
 from runplan.engine.preflight import living_owner
 from runplan.errors import Unreachable
 from runplan.landing import modes
@@ -98,12 +99,8 @@ def _with_environment(client: Client, at: RepositoryContext, command: Command) -
     if command.verb not in BEGINNING:
         return command
     name = os.urandom(8).hex()
-    env = for_a_run(
-        at.env,
-        at.settings.agents,
-        forge=modes.concludes(at.settings.run.landing),
-        checks=at.settings.tests.env,
-    )
+    forge = modes.concludes(at.settings.run.landing) or uses_forge(at, command.plan)
+    env = for_a_run(at.env, at.settings.agents, forge=forge, checks=at.settings.tests.env)
     client.call(Environment(**_where(at), name=name, env=env), Done)
     return replace(command, arguments={**command.arguments, ENVIRONMENT: name})
 

@@ -291,6 +291,20 @@ def is_kept(at: RepositoryContext, plan: str) -> bool:
     return has_run or plan in scheduled(at)
 
 
+def uses_forge(at: RepositoryContext, plan: str) -> bool:
+    """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
+    import json
+
+    from runplan.store.schedules import Schedules
+
+    with _journal(at) as store:
+        newest = store.newest(plan) if store else None
+        row = Schedules(store).get(plan) if store else None
+        asked = [store.started(newest.id)] if store and newest else []
+    asked += [json.loads(row.request)] if row else []
+    return any(one.get("concludes") for one in asked)
+
+
 @contextlib.contextmanager
 def _journal(at: RepositoryContext) -> Iterator[Store | None]:
     store = at.store()

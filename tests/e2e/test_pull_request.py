@@ -11,6 +11,7 @@ import pytest
 
 from runplan.forge.address import Access, Token, parse_remote
 from tests.support.cli import a_project, end_processes_of, ended, fix, set_up, until, verify, work
+from tests.support.daemons import kill_daemon
 from tests.support.github.server import Fault, on_github
 
 if TYPE_CHECKING:
@@ -468,6 +469,17 @@ def test_a_run_that_was_stopped_while_it_waited_for_checks_is_continued(project:
     ran = project.runplan("start", "X", "finish", "auto", "pr", "--wait")
     assert ran.code == 0, ran.err
     assert (hub.merges, len(hub.pulls)) == (1, 1)
+
+
+def test_resume_brings_the_token_back_after_the_daemon_was_killed(project: Project, hub: Hub) -> None:
+    hub.on_push = lambda _, sha: hub.check(sha, "ci", None)
+    assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
+    until(lambda: '"waiting_for": "checks"' in project.runplan("status", "X", "--json").out)
+    kill_daemon(project)
+    ran = project.runplan("resume", "X")
+    assert ran.code == 0, ran.err
+    hub.check(hub.tip(BRANCH))
+    until(lambda: hub.merges)
 
 
 def test_a_schedule_pushes_phase_by_phase_and_ends_with_the_merge(project: Project, hub: Hub) -> None:
