@@ -26,7 +26,6 @@ from runplan.engine.context import context_at
 from runplan.run.requests import BY_PERSON, start_arguments
 from runplan.run.rows import Command
 from runplan.settings.load import load
-from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def idle(place: Path, *, schedules: int, seconds: int) -> None:
     with daemon(home):
         runplan(root, home, "start", "P0", "auto", "every", "4h")
     with closing(Store(root / ".git/runplan")) as store:
-        kept = Schedules(store)
+        kept = store.schedules
         first = kept.all()[0]
         for number in range(1, schedules):
             name = f"plans/P{number}.md"

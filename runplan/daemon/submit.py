@@ -22,7 +22,6 @@ from runplan.landing import modes
 from runplan.run.events import recorded_as
 from runplan.run.rows import UNFINISHED
 from runplan.settings.places import state_directory
-from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
 from runplan.text import command
 from runplan.times import iso
@@ -108,7 +107,7 @@ def _with_environment(client: Client, at: RepositoryContext, command: Command) -
 def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
     with closing(Store(at.state)) as store:
-        table = Commands(store)
+        table = store.commands
         numbers = [table.add(one.plan, one.verb, one.arguments, by=one.by, at=one.at or now) for one in commands]
     return [replace(one, seq=number) for one, number in zip(commands, numbers, strict=True)]
 

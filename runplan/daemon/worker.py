@@ -29,7 +29,6 @@ from runplan.run.requests import refused
 from runplan.run.rows import WaitRow
 from runplan.run.state import awaiting
 from runplan.settings.schedule import what_is_due
-from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso
 
@@ -233,7 +232,7 @@ class DaemonWorker(RepositoryWorker):
         if not numbers:  # the caller only wakes the worker, whose repository may be away
             return []
         with contextlib.closing(Store(self.state, writable=False)) as store:
-            return [Commands(store).answer(number) for number in numbers]
+            return [store.commands.answer(number) for number in numbers]
 
     @property
     def is_idle(self) -> bool:
@@ -285,7 +284,9 @@ class DaemonWorker(RepositoryWorker):
             self.open(repository)
             self._executor = Executor(repository, self.runs, self.environments)
             self._due = None
-            self._waits = {(row.kind, row.plan): row for row in repository.waits.all() if row.kind != "dependency"}
+            self._waits = {
+                (row.kind, row.plan): row for row in repository.store.waits.all() if row.kind != "dependency"
+            }
             claimed = [plan for kind, plan in self._waits if kind == "claim"]
             for plan in dict.fromkeys([*(row.plan for row in repository.store.unfinished()), *claimed]):
                 self._adopt(plan)
@@ -315,13 +316,13 @@ class DaemonWorker(RepositoryWorker):
         times = before.times + 1 if before else 1
         wake, since = now + timedelta(seconds=delay(times)), before.since if before else iso(now)
         row = WaitRow(kind=key[0], plan=key[1], about=about, since=since, wake=iso(wake), times=times)
-        self.repository.waits.put(row)
+        self.repository.store.waits.put(row)
         self._waits[key] = row
         return row
 
     def _end_wait(self, key: Key) -> None:
         if self._waits.pop(key, None) is not None:
-            self.repository.waits.drop(*key)
+            self.repository.store.waits.drop(*key)
 
     def _is_due(self, key: Key, now: datetime) -> bool:
         wait = self._waits.get(key)
@@ -391,7 +392,7 @@ class DaemonWorker(RepositoryWorker):
         if not Store.exists(self.state):  # the repository is gone; do not create it
             return
         with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
-            commands = Commands(store)
+            commands = store.commands
             for command in commands.queued():
                 if command.verb in BEGINNING:
                     commands.finish(command.seq, refused(trouble))
@@ -412,14 +413,14 @@ class DaemonWorker(RepositoryWorker):
         earliest = self._earliest(None) if self._due is not None else None
         if not self.may_begin() or (earliest is not None and now < earliest):
             return
-        rows = self.repository.schedules.all()
+        rows = self.repository.store.schedules.all()
         self._due = min((self._fire(row, now) for row in rows), default=now + NEVER)
         for kind, plan in list(self._waits):
             if kind == "schedule" and plan not in (row.plan for row in rows):  # it was cancelled
                 self._end_wait((kind, plan))
 
     def _fire(self, row: ScheduleRow, now: datetime) -> datetime:
-        key, table = ("schedule", row.plan), self.repository.schedules
+        key, table = ("schedule", row.plan), self.repository.store.schedules
         if not self._is_due(key, now):
             return parse_iso(self._waits[key].wake or "")
         try:
@@ -469,7 +470,7 @@ class DaemonWorker(RepositoryWorker):
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""
         self._forget_waits(plan)
-        table = self.repository.schedules
+        table = self.repository.store.schedules
         row = table.get(plan)
         if row is not None and (why := pause_reason(state)):  # recorded with the end of the run
             row = None

@@ -76,7 +76,7 @@ class Executor:
 
     def __init__(self, repository: OpenRepository, runs: ActiveRuns, environments: Environments) -> None:
         self._repository = repository
-        self._schedules = repository.schedules
+        self._schedules = repository.store.schedules
         self._runs = runs
         self._environments = environments
         self._begins = True  #: False for a process that begins no run
@@ -87,7 +87,7 @@ class Executor:
         Unless `begins`, commands that begin something stay queued for the next worker. A command that has to wait for
         the end of a run stays queued, and so do later commands of its plan except a stop.
         """
-        if not self._repository.commands.queued():
+        if not self._repository.store.commands.queued():
             return
         try:
             lock = self._repository.claims.command_lock().acquire(timeout=LOCK_S)
@@ -103,7 +103,7 @@ class Executor:
     def _execute_queued(self) -> Iterator[tuple[Command, Answer]]:
         deferred: set[str] = set()
         over: set[int] = set()  #: starts that a stop has refused
-        for command in self._repository.commands.queued():
+        for command in self._repository.store.commands.queued():
             if command.seq in over or (command.plan in deferred and command.verb != "stop"):
                 continue
             if command.verb in BEGINNING and not self._begins:
@@ -125,7 +125,7 @@ class Executor:
     def _refuse_starts_before(self, stop: Command) -> list[tuple[Command, Answer]]:
         """Refuse the starts of the plan that were queued before the stop and still wait."""
         answer = refused(RefusedEarly(f"{stop.plan} was stopped before it began"))
-        queued = self._repository.commands.queued()
+        queued = self._repository.store.commands.queued()
         found = [one for one in queued if one.verb in BEGINNING and one.plan == stop.plan and one.seq < stop.seq]
         for one in found:
             self._finish(one, answer)
@@ -133,13 +133,13 @@ class Executor:
 
     def _note_wait(self, command: Command) -> None:
         """Store once that the command waits for the end of a run."""
-        if not any((row.kind, row.plan) == ("dependency", command.plan) for row in self._repository.waits.all()):
+        if not any((row.kind, row.plan) == ("dependency", command.plan) for row in self._repository.store.waits.all()):
             about = f"a queued {command.verb} begins when this run has ended"
             since = iso(self._repository.clock.now())
-            self._repository.waits.put(WaitRow(kind="dependency", plan=command.plan, about=about, since=since))
+            self._repository.store.waits.put(WaitRow(kind="dependency", plan=command.plan, about=about, since=since))
 
     def _finish(self, command: Command, answer: Answer) -> None:
-        self._repository.commands.finish(command.seq, answer)
+        self._repository.store.commands.finish(command.seq, answer)
         self._environments.forget(command)
 
     def _answer(self, command: Command) -> Answer | Deferred:

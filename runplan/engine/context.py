@@ -272,10 +272,9 @@ def _readable(at: RepositoryContext) -> Store | None:
 
 def scheduled(at: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
-    from runplan.store.schedules import Schedules
 
     with _journal(at) as store:
-        return [row.plan for row in Schedules(store).all()] if store else []
+        return [row.plan for row in store.schedules.all()] if store else []
 
 
 def kept_plans(at: RepositoryContext) -> list[str]:

@@ -29,10 +29,8 @@ from runplan.run.state import handed_over
 from runplan.settings.places import worktree_root
 from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
-from runplan.store.commands import Commands
 from runplan.store.files import make_below
 from runplan.store.journal import recorded
-from runplan.store.schedules import Schedules, Waits
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
 from runplan.text import command
@@ -53,9 +51,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     sign: bool
     clock: SystemClock
     store: Store
-    schedules: Schedules
-    commands: Commands
-    waits: Waits
     claims: Claims
     dispatches: Dispatches
     workspace: Workspace
@@ -181,9 +176,6 @@ def open_repository(
             dispatches=dispatches,
             workspace=workspace,
             worktrees=worktrees,
-            schedules=Schedules(store),
-            commands=Commands(store),
-            waits=Waits(store),
             environment=environment or (lambda _plan: at.env),
             seen={},
         )

@@ -139,7 +139,7 @@ class ActiveRuns:
         context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
         claim = claims.take_plan(plan, run=run, at=context.iso())
         if isinstance(claim, HeldByOther):
-            return Answer(declined=True, owner=claim.owner, why=claim.why)
+            return Answer(declined=True, owner=claim.owner)
         now = self._store.interrupted(plan)
         if (now and now.id) != (row and row.id):
             # Before we had the claim, another process ended its run, or began one and died.
@@ -176,11 +176,10 @@ class ActiveRuns:
         """Claim the issues for the run; warn about those of another unfinished run, and record that once."""
         warnings = []
         for number in issues:
-            claim = self._repository.claims.take_issue(number, run=active.context.run, at=active.context.iso())
-            if not isinstance(claim, HeldByOther):
+            other = self._repository.claims.take_issue(number, run=active.context.run, at=active.context.iso())
+            if other is None:
                 continue
-            plan = next((row.plan for row in self._store.unfinished() if row.id == claim.owner), "")
-            shared = e.IssueShared(number=number, run=claim.owner, plan=plan)
+            shared = e.IssueShared(number=number, run=other.id, plan=other.plan)
             if shared.words not in active.journal.state.warnings:
                 active.journal.append(shared)
             warnings.append(shared.words)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from runplan.run.requests import RunRequest
     from runplan.run.rows import ScheduleRow
     from runplan.settings.schedule import Slot
-    from runplan.store.schedules import Schedules
+    from runplan.store.tables import Schedules
 
 
 IN_FLIGHT = "the plan is in flight"

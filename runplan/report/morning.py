@@ -13,7 +13,6 @@ from runplan.report.notices import Notice
 from runplan.report.summary import PhaseSummary, PlanSummary, Spent, attempted, not_done, recorded, summary_of, tests_of
 from runplan.report.text import code, inline
 from runplan.run.rows import UNFINISHED
-from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from runplan.text import command
 
@@ -46,7 +45,7 @@ def _repository(root: str, state: Path, since: str) -> RepositoryNews:
     try:
         with contextlib.closing(Store(state, writable=False)) as store:
             plans = tuple(one for plan in _touched(store, since) if (one := _plan(store, plan, since)).phases)
-            paused = tuple((row.plan, row.paused) for row in Schedules(store).all() if row.paused)
+            paused = tuple((row.plan, row.paused) for row in store.schedules.all() if row.paused)
             return RepositoryNews(repository=root, plans=plans, paused=paused)
     except (RunplanError, OSError) as error:
         return RepositoryNews(repository=root, error=str(error))

@@ -104,10 +104,9 @@ class Reentered(Struct, frozen=True, kw_only=True):
 
 
 class HeldByOther(Struct, frozen=True, kw_only=True):
-    """Another process or run owns it."""
+    """Another process owns it."""
 
     owner: str
-    why: str
 
 
 ClaimResult: TypeAlias = Acquired | Reentered | HeldByOther

@@ -15,7 +15,7 @@ from filelock import Timeout
 
 from runplan import processes
 from runplan.errors import Unreachable
-from runplan.run.rows import Acquired, HeldByOther, Reentered
+from runplan.run.rows import UNFINISHED, Acquired, HeldByOther, Reentered
 from runplan.store.files import file_lock, make_below
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from filelock import FileLock
 
-    from runplan.run.rows import ClaimResult
+    from runplan.run.rows import ClaimResult, RunRow
     from runplan.store.sqlite import Store
 
 
@@ -46,7 +46,7 @@ class Claims:
             lock.acquire(blocking=False)
         except Timeout:
             holder = self._store.claim("plan", plan)
-            return HeldByOther(owner=holder[1] if holder else "a process that is just starting", why="it is alive")
+            return HeldByOther(owner=holder[1] if holder else "a process that is just starting")
         with contextlib.ExitStack() as stack:
             stack.callback(lock.release)  # unless the row is ours
             result = self._take_row(plan, run=run, at=at)
@@ -63,28 +63,21 @@ class Claims:
                 if owner == self.me:
                     return Reentered(fence=fence)
                 if processes.alive(owner):  # it keeps its claim while its repository is closed
-                    return HeldByOther(owner=owner, why="it is alive")
+                    return HeldByOther(owner=owner)
             fence = self._store.set_claim("plan", plan, run=run, owner=self.me, at=at)
         return Acquired(fence=fence, took_over=found[1] if found else "")
 
-    def take_issue(self, number: int, *, run: str, at: str) -> ClaimResult:
-        """Claim an issue for the run, unless another unfinished run has it."""
+    def take_issue(self, number: int, *, run: str, at: str) -> RunRow | None:
+        """Claim an issue for the run; another unfinished run that has it."""
         with self._store.transaction():
             found = self._store.claim("issue", str(number))
-            if found is not None:
-                other, owner, fence = found
-                if (other, owner) == (run, self.me):
-                    return Reentered(fence=fence)
-                if other != run and (why := self._why_foreign(other, owner)):
-                    return HeldByOther(owner=other, why=why)
-            fence = self._store.set_claim("issue", str(number), run=run, owner=self.me, at=at)
-        return Acquired(fence=fence, took_over=found[1] if found else "")
-
-    def _why_foreign(self, run: str, owner: str) -> str:
-        """Why an issue belongs to another run; "" when that has ended."""
-        if any(row.id == run for row in self._store.unfinished()):
-            return "its run has not ended"
-        return "it is alive" if owner != self.me and processes.alive(owner) else ""
+            if found is not None and found[0] == run:
+                return None
+            other = self._store.row(found[0]) if found is not None else None
+            if other is not None and other.state in UNFINISHED:
+                return other
+            self._store.set_claim("issue", str(number), run=run, owner=self.me, at=at)
+        return None
 
     def release(self, plan: str, *, run: str) -> None:
         """Release the plan, if this process owns it for the run."""

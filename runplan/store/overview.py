@@ -9,7 +9,6 @@ from msgspec import Struct, field
 
 from runplan.errors import RunplanError
 from runplan.run.rows import RunRow
-from runplan.store.schedules import Schedules, Waits
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
@@ -58,10 +57,10 @@ def read_overview(store: Store, plan: str = "") -> Overview:
         newest={row.plan: row for row in store.rows(RunRow, f"runs WHERE number IN ({_NEWEST})", plan)},
         places={plan: tuple(place) for plan, *place in store.query(_PLACES, plan)},
         owners={plan: owner for plan, (_, owner, _) in store.claims("plan").items()},
-        schedules={row.plan: row for row in Schedules(store).all()},
+        schedules={row.plan: row for row in store.schedules.all()},
         queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
         refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},
-        waits={row.plan: row for row in Waits(store).all() if row.kind in ("claim", "dependency")},
+        waits={row.plan: row for row in store.waits.all() if row.kind in ("claim", "dependency")},
         summaries={(row.kind, row.plan): row for row in store.rows(Summary, "summaries WHERE ? IN ('', plan)", plan)},
     )
 

@@ -7,7 +7,6 @@ transaction, so they agree after a crash.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from msgspec import Struct
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
 from runplan.run.rows import UNFINISHED, EventRow, RunRow
 from runplan.store.files import Anchor, make_below
+from runplan.store.tables import Commands, Schedules, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,7 +74,6 @@ CREATE TABLE summaries (
 );
 """
 RUN_COLUMNS = RunRow.__struct_fields__
-_EVENTS = "SELECT seq, run, at, type, body, json_valid(body) FROM events"
 _SAVE_RUN = (
     f"INSERT INTO runs (id, number, {', '.join(RUN_COLUMNS[1:])})"
     f" VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs), {','.join('?' for _ in RUN_COLUMNS[1:])})"
@@ -103,67 +102,50 @@ class Store:
 
     def __init__(self, directory: Path, *, writable: bool = True) -> None:
         self.path = directory / "journal.db"
-        self._anchor = Anchor(self.path)
         self._waiting: list[_Append] = []
-        if writable:
-            make_below(directory.parent, directory)
-        name = str(self.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         with self._translated_errors():
-            uri = f"file:{name}" + ("" if writable else f"?mode=ro{self._immutable()}")
+            if writable and not self.exists(directory):
+                make_below(directory.parent, directory)
+                self._create()
+            self._anchor = Anchor(self.path)
+            name = str(self.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+            uri = f"file:{name}?mode={'rw' if writable else 'ro'}"
             self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
-            self._db.execute("PRAGMA busy_timeout=30000")
-            if writable:
-                self._enable_wal(directory)
-                self._db.execute("PRAGMA synchronous=FULL")
-                self._make_tables()
-            elif not self._has_tables():
-                # The process that was creating the journal died, or has not finished: nothing is recorded.
-                self._db.close()
-                self._db = sqlite3.connect(":memory:", isolation_level=None)
-                self._make_tables()
-            if self._version() != SCHEMA_VERSION:
+            self._db.execute("PRAGMA synchronous=FULL")
+            if self._db.execute("PRAGMA user_version").fetchone() != (SCHEMA_VERSION,):
                 raise RefusedEarly(
                     f"{self.path} was written by another version of runplan; use that version, or {self._move_away()}"
                 )
+
+    @property
+    def commands(self) -> Commands:
+        return Commands(self)
+
+    @property
+    def schedules(self) -> Schedules:
+        return Schedules(self)
+
+    @property
+    def waits(self) -> Waits:
+        return Waits(self)
 
     @classmethod
     def exists(cls, directory: Path) -> bool:
         return (directory / "journal.db").exists()
 
-    def _immutable(self) -> str:
-        """In a read-only directory SQLite cannot make its WAL files, unless the file is opened as immutable."""
-        has_wal = self.path.with_name(f"{self.path.name}-wal").exists()
-        return "" if has_wal or os.access(self.path.parent, os.W_OK) else "&immutable=1"
+    def _create(self) -> None:
+        """Create the journal whole or not at all; of several processes the first one does."""
+        from runplan.store.files import file_lock  # only the first writer needs it
 
-    def _enable_wal(self, directory: Path) -> None:
-        """Turn on write-ahead logging once. SQLite needs the file exclusively for that and does not wait for it."""
-        if self._db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            from runplan.store.files import file_lock  # only the first writer needs it
-
-            with file_lock(directory / "journal.lock"):
-                self._db.execute("PRAGMA journal_mode=WAL")
-
-    def _make_tables(self) -> None:
-        if self._version():
-            return
-        with self.transaction():
-            if self._version():  # another process was faster
+        draft = self.path.with_name("journal.new")
+        with file_lock(self.path.with_name("journal.lock")):
+            if self.path.exists():
                 return
-            for statement in SCHEMA.split(";"):
-                self._db.execute(statement)
-            self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-    def _has_tables(self) -> bool:
-        try:
-            return bool(self._version())
-        except sqlite3.OperationalError as error:
-            # A process that was killed while it created the file leaves one that readers may not repair.
-            if "readonly" not in str(error):
-                raise
-            return False
-
-    def _version(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            draft.unlink(missing_ok=True)
+            with contextlib.closing(sqlite3.connect(draft)) as db:
+                db.execute("PRAGMA journal_mode=WAL")
+                db.executescript(f"{SCHEMA}PRAGMA user_version={SCHEMA_VERSION}")
+            draft.replace(self.path)
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -172,13 +154,10 @@ class Store:
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # invalid text has no name
             if name.startswith(_DAMAGE):
-                raise self._damaged(str(error)) from error
+                kept = "nothing was recorded; landed work is safe in the plans and in git"
+                raise JournalDamaged(f"{self.path}: {error}; {kept}; {self._move_away()}") from error
             remedy = next((remedy for names, remedy in _REMEDIES if name.startswith(names)), "")
             raise Unreachable(f"{self.path}: {error}; nothing was recorded{remedy}") from error
-
-    def _damaged(self, what: str) -> JournalDamaged:
-        kept = "nothing was recorded; landed work is safe in the plans and in git"
-        return JournalDamaged(f"{self.path}: {what}; {kept}; {self._move_away()}")
 
     def _move_away(self) -> str:
         import shlex  # only an error needs it
@@ -277,11 +256,8 @@ class Store:
             self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (append.pauses, row.plan))
 
     def _events(self, where: str, *values: object) -> list[EventRow]:
-        found = self._read(f"{_EVENTS} WHERE {where}", *values)
-        for seq, *_, is_valid in found:
-            if not is_valid:
-                raise self._damaged(f"row {seq} is damaged")
-        return [EventRow(seq=seq, run=run, at=at, type=kind, body=body) for seq, run, at, kind, body, _ in found]
+        found = self._read(f"SELECT seq, run, at, type, body FROM events WHERE {where}", *values)
+        return [EventRow(seq=seq, run=run, at=at, type=kind, body=body) for seq, run, at, kind, body in found]
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]:
         self.flush()

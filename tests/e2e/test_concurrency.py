@@ -186,20 +186,6 @@ def test_a_phase_in_progress_is_declined_while_its_claim_is_alive(tmp_path: Path
     assert project.landed() == ["1"]
 
 
-def test_a_claimed_issue_is_a_warning_and_its_claim_stays(tmp_path: Path) -> None:
-    """M8."""
-    project = a_project(tmp_path, "1")
-    project.plan(a_plan("1", front="status: active\nissue: 7"))
-    me = identity(os.getpid()) or ""
-    claim(project, me, kind="issue", key="7")
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
-    assert "runplan: warning: issue #7 is claimed by the run r-theirs; both runs continue" in ran.err
-    assert project.landed() == ["1"]
-    with contextlib.closing(Store(project.path / ".git/runplan")) as store:
-        assert (store.claims("plan"), store.claims("issue")) == ({}, {"7": ("r-theirs", me, 1)})
-
-
 def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     here, go = tmp_path / "here", tmp_path / "go"

@@ -62,17 +62,10 @@ def damage_page(number: int) -> Callable[[Path], None]:
     return damage
 
 
-def spoil_rows(file: Path) -> None:
-    """Every page is whole, and what stands in it is not."""
-    with closing(sqlite3.connect(file)) as opened, opened:
-        opened.execute("UPDATE events SET body = substr(body, 2) WHERE type = 'PlanRead'")
-
-
 DAMAGES = {
     "truncated": halve,
     "garbage": scribble,
     "a page": damage_page(2),
-    "rows": spoil_rows,
 }
 
 

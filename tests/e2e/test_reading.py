@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import re
@@ -12,7 +11,7 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,12 +22,11 @@ from runplan.run.events import from_json
 from runplan.run.rows import ScheduleRow
 from runplan.run.state import fold
 from runplan.settings.places import state_directory
-from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from runplan.supervise.files import DispatchFiles, ShimRecord
 from runplan.times import iso
 from tests.support.builders import read, record
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, copied, ended, set_up, until, work, writes
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes
 from tests.support.daemons import none_left, shell_agent, waits
 from tests.support.fake_daemon import a_door
 from tests.support.samples import SAMPLES
@@ -377,36 +375,6 @@ def test_status_parses_an_unchanged_plan_once(project: Project) -> None:
     assert [view["plan"] for view in first if view != again[view["plan"]]] == ["plans/P0.md", "plans/P7.md"]
 
 
-def test_a_read_only_journal_can_be_read(recorded: Project, tmp_path: Path) -> None:
-    project = copied(recorded, tmp_path)
-    journal = project.path / ".git/runplan"
-    journal.chmod(0o555)
-    try:
-        for words in (("status", "X"), ("report", "X"), ("logs", "X")):
-            ran = subprocess.run(
-                [RUNPLAN, *words],
-                cwd=project.path,
-                env=project.env,
-                capture_output=True,
-                text=True,
-                check=False,
-                preexec_fn=obey_permissions,
-            )
-            # The last line shows the waiting time.
-            seen, expected = (
-                [line for line in text.splitlines() if "Needs attention" not in line]
-                for text in (ran.stdout, recorded.runplan(*words).out)
-            )
-            assert (ran.returncode, seen, ran.stderr) == (0, expected, "")
-    finally:
-        journal.chmod(0o755)
-
-
-def obey_permissions() -> Any:
-    """Drop root's permission to write read-only files (PR_CAPBSET_DROP, CAP_DAC_OVERRIDE)."""
-    return ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
-
-
 @contextlib.contextmanager
 def journal(project: Project) -> Iterator[Store]:
     store = Store(project.path / ".git/runplan")
@@ -418,7 +386,7 @@ def journal(project: Project) -> Iterator[Store]:
 
 def plan_every(store: Store, spec: str, plan: str = "plans/X.md", *, since: datetime, **more: str) -> None:
     recorded = {"zone": "Europe/Berlin", "misfire": "skip", "request": "{}", "anchor": iso(since), "made": iso(since)}
-    Schedules(store).put(ScheduleRow(plan=plan, spec=spec, **{**recorded, **more}))
+    store.schedules.put(ScheduleRow(plan=plan, spec=spec, **{**recorded, **more}))
 
 
 @pytest.fixture
@@ -478,7 +446,7 @@ def test_status_of_an_armed_schedule_does_not_import_the_scheduler(project: Proj
     words, spec = ("status",), "30 6 * * 1-5"
     with journal(project) as store:
         plan_every(store, spec, since=datetime.now(UTC))
-        Schedules(store).arm("plans/X.md", iso(datetime.now(UTC) + timedelta(hours=2, seconds=30)))
+        store.schedules.arm("plans/X.md", iso(datetime.now(UTC) + timedelta(hours=2, seconds=30)))
     assert f"every {spec}, next " in project.runplan(*words).out
     assert not {name for name in imported(project, *words) if name.partition(".")[0] in ("apscheduler", "asyncio")}
 

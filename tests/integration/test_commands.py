@@ -17,8 +17,6 @@ from runplan.run.requests import Answer, read_request
 from runplan.run.rows import Command
 from runplan.run.state import RunState
 from runplan.store.claims import Claims
-from runplan.store.commands import Commands
-from runplan.store.schedules import Schedules, Waits
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
@@ -77,10 +75,7 @@ class Repository:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.commands = Commands(store)
-        self.waits = Waits(store)
         self.claims = Claims(store, store.path.parent / "locks")
-        self.schedules = Schedules(store)
         self.clock = self
 
     def now(self) -> datetime:
@@ -95,7 +90,7 @@ class Bench:
 
     def __init__(self, store: Store) -> None:
         self.repository = cast("OpenRepository", Repository(store))
-        self.commands = self.repository.commands
+        self.commands = store.commands
         self.runs = Runs()
         self.environments = Environments({})
         self.executor = Executor(self.repository, cast("ActiveRuns", self.runs), self.environments)
@@ -151,11 +146,11 @@ def test_a_start_that_has_to_wait_keeps_the_later_commands_of_its_plan_queued(be
     start, pause, other = bench.queue("start"), bench.queue("pause"), bench.queue("pause", B)
     assert bench.execute() == [(other, "")]
     assert bench.queued == [start, pause]
-    (wait,) = bench.repository.waits.all()
+    (wait,) = bench.repository.store.waits.all()
     assert (wait.kind, wait.plan, wait.about) == ("dependency", A, "a queued start begins when this run has ended")
     bench.runs.ending.clear()
     assert bench.execute() == [(start, ""), (pause, "")]
-    assert bench.repository.waits.all() == []
+    assert bench.repository.store.waits.all() == []
     assert bench.runs.done == [f"Halted {B}", f"begin {A}", f"Halted {A}"]
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.run.requests import Answer
-from runplan.store.commands import KEPT, Commands
 from runplan.store.sqlite import Store
+from runplan.store.tables import KEPT, Commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ PLAN = "plans/X.md"
 @pytest.fixture
 def commands(tmp_path: Path) -> Iterator[Commands]:
     with closing(Store(tmp_path)) as store:
-        yield Commands(store)
+        yield store.commands
 
 
 def add(commands: Commands, verb: str = "stop", plan: str = PLAN) -> int:
@@ -42,7 +42,7 @@ def test_commands_come_in_the_order_in_which_they_were_queued(commands: Commands
 def test_a_command_is_read_as_it_was_queued_also_by_another_process(commands: Commands, tmp_path: Path) -> None:
     number = add(commands, "start")
     with closing(Store(tmp_path)) as other:
-        (found,) = Commands(other).queued()
+        (found,) = other.commands.queued()
     assert (found.seq, found.plan, found.verb, found.by, found.at) == (number, PLAN, "start", "a person", NOW)
     assert found.arguments == {"n": [1, "\udcff"]}
 

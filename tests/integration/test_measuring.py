@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.report.metrics import metrics_text, render, resident_bytes, samples, this_process
 from runplan.run.rows import FiringRow, ScheduleRow
-from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from runplan.times import iso
 from tests.support.builders import NOW, read, record
@@ -41,9 +40,9 @@ def a_journal(place: Path) -> Store:
     waits: dict[str, Any] = {"state": "waiting", "waiting_for": "approval", "since": iso(NOW - timedelta(minutes=90))}
     record(store, "r4", "plans/y.md", ("ApprovalAsked", {"tree": "0"}), ("ClaimTaken", {"owner": "me"}), **waits)
     schedule = {"zone": "UTC", "misfire": "skip", "request": "{}", "anchor": iso(NOW), "made": iso(NOW)}
-    Schedules(store).put(ScheduleRow(plan="plans/x.md", spec="4h", **schedule))
-    Schedules(store).put(ScheduleRow(plan="plans/y.md", spec="4h", paused="phase 1 failed", **schedule))
-    Schedules(store).answer(FiringRow(plan="plans/x.md", slot="1", at=iso(NOW), answer="skipped"))
+    store.schedules.put(ScheduleRow(plan="plans/x.md", spec="4h", **schedule))
+    store.schedules.put(ScheduleRow(plan="plans/y.md", spec="4h", paused="phase 1 failed", **schedule))
+    store.schedules.answer(FiringRow(plan="plans/x.md", slot="1", at=iso(NOW), answer="skipped"))
     return store
 
 

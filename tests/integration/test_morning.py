@@ -12,7 +12,6 @@ from runplan.cli.show.report import since
 from runplan.errors import UsageError
 from runplan.report.morning import morning_report, news_of, of_morning
 from runplan.run.rows import ScheduleRow
-from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from runplan.times import iso
 from tests.support.builders import NOW, record, started
@@ -40,7 +39,7 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
     add(second, "r3", "plans/z.md", LEASED, state="waiting", waiting_for="approval", age=timedelta(days=3))
     add(second, "r4", "plans/old.md", LEASED, LANDED, state="done", outcome="done", age=timedelta(days=2))
     fixed = {"zone": "UTC", "misfire": "run-once", "request": "{}", "anchor": TODAY, "made": TODAY}
-    Schedules(Store(second)).put(ScheduleRow(plan="plans/s.md", spec="4h", paused="phase 1 failed", **fixed))
+    Store(second).schedules.put(ScheduleRow(plan="plans/s.md", spec="4h", paused="phase 1 failed", **fixed))
     news = news_of({"/src/a": first, "/src/b": second, "/src/none": tmp_path / "none"}, since=TODAY)
     assert morning_report(news, since="today") == (
         "# Report since today\n\n"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.run.rows import FiringRow, RunRow, ScheduleRow
-from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
@@ -20,30 +19,30 @@ ROW = ScheduleRow(plan="plans/X.md", spec="4h", zone="UTC", misfire="run-once", 
 
 def test_a_plan_has_one_schedule_that_can_be_paused_and_dropped(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as store:
-        schedules = Schedules(store)
+        schedules = store.schedules
         schedules.put(ROW)
         schedules.put(replace(ROW, spec="day at 9am"))
         assert [row.spec for row in schedules.all()] == ["day at 9am"]
         assert schedules.pause(ROW.plan, "phase 2 failed")
     with closing(Store(tmp_path, writable=False)) as store:
-        kept = Schedules(store).get(ROW.plan)
+        kept = store.schedules.get(ROW.plan)
         assert kept is not None
         assert kept.paused == "phase 2 failed"
     with closing(Store(tmp_path)) as store:
-        assert Schedules(store).pause(ROW.plan, None)
-        assert Schedules(store).drop(ROW.plan)
-        assert not Schedules(store).drop(ROW.plan)
-        assert not Schedules(store).pause(ROW.plan, "x")
+        assert store.schedules.pause(ROW.plan, None)
+        assert store.schedules.drop(ROW.plan)
+        assert not store.schedules.drop(ROW.plan)
+        assert not store.schedules.pause(ROW.plan, "x")
 
 
 def test_a_slot_is_answered_once(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as one, closing(Store(tmp_path)) as two:
-        Schedules(one).put(ROW)
+        one.schedules.put(ROW)
         fired = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at=NOW, answer="fired")
-        assert Schedules(one).answer(fired)
-        assert not Schedules(two).answer(replace(fired, answer="skipped", why="too late"))
-        assert Schedules(two).firings(ROW.plan) == [fired]
-        kept = Schedules(two).get(ROW.plan)
+        assert one.schedules.answer(fired)
+        assert not two.schedules.answer(replace(fired, answer="skipped", why="too late"))
+        assert two.schedules.firings(ROW.plan) == [fired]
+        kept = two.schedules.get(ROW.plan)
         assert kept is not None
         assert kept.last == fired.slot
 
@@ -51,7 +50,7 @@ def test_a_slot_is_answered_once(tmp_path: Path) -> None:
 def test_an_answer_from_the_future_gives_way_to_the_real_one(tmp_path: Path) -> None:
     """It was recorded while the clock was ahead."""
     with closing(Store(tmp_path)) as store:
-        schedules = Schedules(store)
+        schedules = store.schedules
         schedules.put(ROW)
         missed = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at="2028-03-01T12:00:00Z", answer="missed")
         fired = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at="2026-03-01T16:00:01Z", answer="fired", why="r1")
@@ -62,7 +61,7 @@ def test_an_answer_from_the_future_gives_way_to_the_real_one(tmp_path: Path) -> 
 
 def test_the_next_slot_is_recorded_until_the_schedule_changes_or_fires(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as store:
-        schedules = Schedules(store)
+        schedules = store.schedules
 
         def recorded() -> str | None:
             row = schedules.get(ROW.plan)
@@ -83,8 +82,8 @@ def test_the_next_slot_is_recorded_until_the_schedule_changes_or_fires(tmp_path:
 
 def test_a_failed_run_pauses_its_schedule_in_the_same_transaction(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as store:
-        Schedules(store).put(ROW)
-        Schedules(store).put(replace(ROW, plan="plans/Y.md"))
+        store.schedules.put(ROW)
+        store.schedules.put(replace(ROW, plan="plans/Y.md"))
         with store.transaction():
             fence = store.set_claim("plan", ROW.plan, run="r1", owner="me", at=NOW)
         run = RunRow(
@@ -92,7 +91,7 @@ def test_a_failed_run_pauses_its_schedule_in_the_same_transaction(tmp_path: Path
             outcome="failed", reason="timeout", waiting_for=None, landing="cherry-pick",
         )  # fmt: skip
         store.append([(NOW, "RunEnded", "{}")], run, fence=fence, pauses="phase 1 failed")
-        assert [(row.plan, row.paused) for row in Schedules(store).all()] == [
+        assert [(row.plan, row.paused) for row in store.schedules.all()] == [
             (ROW.plan, "phase 1 failed"),
             ("plans/Y.md", None),
         ]

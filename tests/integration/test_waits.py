@@ -16,7 +16,6 @@ from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.rows import WaitRow
 from runplan.store.journal import Journal
-from runplan.store.schedules import Waits
 from runplan.store.sqlite import Store
 from tests.support.builders import started
 from tests.support.cli import a_project
@@ -115,7 +114,7 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
                 events = BEGUN if isinstance(happened, WaitRow) else happened
                 journal.append(started(auto=kind != "approval", test_command=""), *events)
             if isinstance(happened, WaitRow):
-                Waits(store).put(happened)
+                store.waits.put(happened)
             decision = decide(journal.state)
             if decision.waiting:
                 observer.waits(root, PLAN, RUN, journal.state, decision, store)

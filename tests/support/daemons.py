@@ -17,7 +17,6 @@ from runplan.daemon import singleton
 from runplan.daemon.client import Client
 from runplan.errors import Unreachable
 from runplan.settings.places import socket_path, state_directory
-from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from tests.support.cli import SETTINGS, a_plan, end_processes_of, processes_of, until
 
@@ -110,14 +109,14 @@ def times_asked(project: Project, plan: str) -> int:
 
 def schedules(project: Project) -> list[ScheduleRow]:
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
-        return Schedules(store).all()
+        return store.schedules.all()
 
 
 def change_schedule(project: Project, plan: str = "plans/X.md", **fields: str) -> None:
     """Change what is on record of a schedule, while no daemon runs."""
     until(lambda: not daemon_of(project))
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
-        kept = Schedules(store)
+        kept = store.schedules
         row = kept.get(plan)
         assert row is not None
         kept.put(replace(row, **fields))

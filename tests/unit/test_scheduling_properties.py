@@ -21,7 +21,7 @@ from runplan.times import iso, parse_iso, zone
 if TYPE_CHECKING:
     from runplan.engine.runs import ActiveRuns
     from runplan.run.requests import RunRequest
-    from runplan.store.schedules import Schedules
+    from runplan.store.tables import Schedules
 
 PLANS = ("plans/A.md", "plans/B.md")
 ZONE = "Europe/Berlin"

@@ -36,7 +36,6 @@ from runplan.run.requests import RunRequest
 from runplan.run.state import fold
 from runplan.settings import options as words_of
 from runplan.settings.load import run_variables
-from runplan.store.commands import Commands
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def _already_running(at: RepositoryContext, plan_word: str, words: Sequence[str]
     row, owner = store.interrupted(plan), living_owner(store, plan)
     if row is None or row.state != "running" or not owner or store.work(row.id).asked:
         return ""
-    if any(one.plan == plan for one in Commands(store).queued()):
+    if any(one.plan == plan for one in store.commands.queued()):
         return ""
     if not store.is_daemons(plan):
         return describe_owner(plan, owner)

@@ -460,12 +460,11 @@ def _next(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import open_context
     from runplan.report.views import schedule_view
     from runplan.settings.places import state_directory
-    from runplan.store.schedules import Schedules
 
     now = datetime.now(UTC)
     with open_context(warn=warn) as at:
         store = at.store()
-        rows = Schedules(store).all() if store is not None else []
+        rows = store.schedules.all() if store is not None else []
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
     if args.json:
         import json
