@@ -272,7 +272,6 @@ def _readable(at: RepositoryContext) -> Store | None:
 
 def scheduled(at: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
-
     with _journal(at) as store:
         return [row.plan for row in store.schedules.all()] if store else []
 
@@ -294,11 +293,9 @@ def uses_forge(at: RepositoryContext, plan: str) -> bool:
     """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
     import json
 
-    from runplan.store.schedules import Schedules
-
     with _journal(at) as store:
         newest = store.newest(plan) if store else None
-        row = Schedules(store).get(plan) if store else None
+        row = store.schedules.get(plan) if store else None
         asked = [store.started(newest.id)] if store and newest else []
     asked += [json.loads(row.request)] if row else []
     return any(one.get("concludes") for one in asked)
