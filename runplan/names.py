@@ -101,8 +101,10 @@ def _is_path(word: str, plan: str) -> bool:
 
 
 def is_named(word: str, plan: str) -> bool:
-    name = PurePosixPath(plan).name
-    return word.lower() in (name.lower(), name.removesuffix(".md").lower())
+    """Whether the word is the name of the file, with or without `.md`, or of a spec folder."""
+    path = PurePosixPath(plan)
+    folder = path.parent.name if path.name == "tasks.md" else path.stem
+    return word.lower() in (path.name.lower(), path.name.removesuffix(".md").lower(), folder.lower())
 
 
 def _is_part(word: str, plan: str) -> bool:

@@ -15,7 +15,7 @@ from runplan.errors import NotFound, RefusedEarly, Unreachable, UsageError
 from runplan.git.command import borrowing
 from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
-from runplan.plan.specs import PLAN_FILE
+from runplan.plan.specs import FOLDERS, PLAN_FILE
 from runplan.settings.load import environment, file_hash, load, load_committed, load_lenient, record, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES
@@ -243,6 +243,8 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     plans = known_plans(at, store)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
+    specs = [file for folder in FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}"))]
+    plans = list(dict.fromkeys([*plans, *(file.relative_to(root).as_posix() for file in specs)]))
     gone = [plan for plan in (store.plans() if store else []) if plan not in plans]
     return names.find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
 

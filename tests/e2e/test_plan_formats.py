@@ -16,7 +16,7 @@ WORKED = {
     "tracker/05-letters": ("plans/LETTERS.md", "LETTERS"),
     "sections/02-boxes": ("plans/QUEUE.md", "QUEUE"),
     "checklist/03-phases": ("plans/SMALL.md", "SMALL"),
-    "kiro/02-subtasks": (".kiro/specs/invoices/tasks.md", ".kiro/specs/invoices"),
+    "kiro/02-subtasks": (".kiro/specs/invoices/tasks.md", "invoices"),
     "openspec/02-title-and-progress": ("openspec/changes/links/tasks.md", "openspec/changes/links/"),
     "spec-kit/03-task-dependencies": ("specs/003-merge/tasks.md", "specs/003-merge/tasks.md"),
     "humanlayer/06-dependencies": ("thoughts/plans/billing.md", "thoughts/plans/billing.md"),
@@ -61,8 +61,11 @@ def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> No
         "done\n"
         '! grep -qF specs/001-login/plan.md "$RUNPLAN_PROMPT" && echo done > 1.txt\n'
     )
-    ran = project.runplan("start", "specs/001-login", "finish", "auto", "--foreground")
+    ran = project.runplan("start", "001-login", "finish", "auto", "--foreground")
     assert ran.code == 0, ran.err
+    prompts = [path.read_text() for path in (project.path / ".git/runplan/dispatch").glob("*/prompt.md")]
+    (verify,) = (prompt for prompt in prompts if prompt.startswith("# Verify phase 1"))
+    assert "- `specs/001-login/spec.md`\n- `.specify/memory/constitution.md`" in verify
     assert "- [x] T001" in project.show("HEAD:specs/001-login/tasks.md")
     assert "Phase — 1 Setup" in project.show("HEAD:reports/plan-001-login.md")
     assert project.runplan("check", "specs/001-login", "--json").json["read_as"] == "spec-kit tasks"

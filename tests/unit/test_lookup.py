@@ -29,6 +29,23 @@ def test_a_deleted_plan_is_found_when_no_other_matches(word: str, plan: str) -> 
     assert find_plan(word, PLANS, place="plans", gone=GONE) == plan
 
 
+SPECS = ("plans/LOGIN.md", "specs/001-login/tasks.md", ".kiro/specs/search/tasks.md", "openspec/changes/fax/tasks.md")
+
+
+@pytest.mark.parametrize(
+    ("word", "plan"),
+    [
+        ("001-login", "specs/001-login/tasks.md"),
+        ("login", "plans/LOGIN.md"),
+        ("001", "specs/001-login/tasks.md"),
+        ("Search", ".kiro/specs/search/tasks.md"),
+        ("changes/fax", "openspec/changes/fax/tasks.md"),
+    ],
+)
+def test_a_spec_folder_is_found_by_its_name(word: str, plan: str) -> None:
+    assert find_plan(word, SPECS, place="plans") == plan
+
+
 def test_an_unknown_plan_name_lists_the_existing_plans() -> None:
     with pytest.raises(NotFound, match=r"there are: plans/Q2.md, plans/deep/X.md, plans/later.md$"):
         find_plan("zzz", PLANS, place="plans", gone=GONE)
