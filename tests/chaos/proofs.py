@@ -75,7 +75,8 @@ def _times(evidence: Evidence, phase: str) -> int:
     own = (f"Write {phase} by ", f"Step {phase}")
     writes = max((subjects.count(one) for one in subjects if one.startswith(own)), default=0) - undone
     lines = 1 if evidence.scene.apart else _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
-    touching = len(evidence.target.git("log", "--format=%h", MAIN, "--", f"{phase}.txt").split()) - 2 * undone
+    log = evidence.target.git("log", "--format=%h", "--full-history", "--no-merges", MAIN, "--", f"{phase}.txt")
+    touching = len(log.split()) - 2 * undone
     counts = (writes, lines, touching, 1 + undone - evidence.scene.undoes)
     return 0 if min(counts) < 1 or _show(evidence, f"{phase}.txt") != phase else max(counts)
 
@@ -261,14 +262,15 @@ def the_checkout_is_as_it_was(evidence: Evidence) -> Iterator[str]:
 
 
 def one_pull_request_was_merged_once(evidence: Evidence) -> Iterator[str]:
-    """One pull request, one merge, one comment on the issue, no branch left."""
+    """One pull request, one merge, one comment on the issue, no branch left; after an undo another one."""
     hub = pull_requests(evidence.project.home.parent)
     if hub is None:
         return
-    if (merged := [pull.merged for pull in hub.pulls.values()]) != [True] or hub.merges != 1:
+    expected = 1 + evidence.scene.undoes
+    if (merged := [pull.merged for pull in hub.pulls.values()]) != [True] * expected or hub.merges != expected:
         yield f"pull requests merged: {merged}, {hub.merges} merges"
     issue = hub.issues[ISSUE]
-    if issue.state != "closed" or len(issue.comments) != 1:
+    if issue.state != "closed" or len(issue.comments) != expected:
         yield f"the issue is {issue.state} with {len(issue.comments)} comments"
     if left := [branch for branch in hub.branches() if branch != "main"]:
         yield f"branches left on the remote: {left}"

@@ -38,7 +38,6 @@ class Way:
     moved: Callable[[Path, Repo], None]  #: after the template was copied to this directory
     target: Callable[[Path], Path]  #: the repository whose main is the target
     person: Callable[[Path, Repo], None]  #: another person changes all.txt on the target
-    scenes: tuple[str, ...] = ()  #: names of those that suit it; all for ()
 
 
 def _nothing(place: Path, repo: Repo) -> None:
@@ -101,6 +100,14 @@ def pull_requests(place: Path) -> Hub | None:
     return SERVERS[place].hub if place in SERVERS else None
 
 
+def merge_open(place: Path) -> None:
+    """Merge what is open, as a person does who has looked at it."""
+    hub = pull_requests(place)
+    for pull in hub.pulls.values() if hub else ():
+        if hub and pull.state == "open" and not hub.hindrance(pull):
+            hub.do_merge(pull, "merge")
+
+
 WAYS = (
     Way(
         name="cherry-pick",
@@ -110,7 +117,7 @@ WAYS = (
         person=_commit_here,
     ),
     Way(name="direct", set_up=_add_remote, moved=_follow_remote, target=_bare, person=_push),
-    Way(name="pr", set_up=_add_remote, moved=_serve, target=_bare, person=_push, scenes=("two", "checked", "failing")),
+    Way(name="pr", set_up=_add_remote, moved=_serve, target=_bare, person=_push),
 )
 WAY_BY_NAME = {way.name: way for way in WAYS}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.chaos import proofs
-from tests.chaos.scenes import MAIN
+from tests.chaos.scenes import MAIN, merge_open, pull_requests
 from tests.support import inject
 from tests.support.cli import processes_of
 
@@ -125,6 +125,8 @@ class Trial:
             return ("undo", plan, "1")
         if state == "failed":
             self._hold("fail").unlink(missing_ok=True)
+        if waits == "review":
+            merge_open(self.place)
         if state == "waiting":
             return ({"approval": "approve", "paused": "resume"}.get(waits, "retry"), plan)
         return ("start", plan, "finish", *(["auto"] if self.scene.auto else []), self.way.name)
@@ -142,13 +144,18 @@ class Trial:
         return bool(self._promised)
 
     def _is_worked(self, plan: str, state: str) -> bool:
-        """Whether everything has landed and the last run has ended, if only by a stop after the last landing."""
-        ended = state in ("done", "stopped")
+        """Whether everything has landed and the last run has ended, if only by a stop after the last landing.
+
+        A run that was stopped after the merge is started once more: it closes the issue and deletes the branch.
+        """
+        hub = pull_requests(self.place)
+        ended = state in ("done", "stopped") and (hub is None or list(hub.branches()) == ["main"])
         return ended and "status: complete" in self.evidence.target.git("show", f"{MAIN}:plans/{plan}.md")
 
     @property
     def _is_undone(self) -> bool:
-        return bool(self.evidence.target.git("log", "--format=%h", "--grep=^Undo phase", MAIN))
+        tips = (MAIN, "--branches=runplan/*/pr")
+        return bool(self.evidence.target.git("log", "--format=%h", "--grep=^Undo phase", *tips))
 
     def _hold(self, name: str) -> Path:
         return self.project.home / "hold" / name
