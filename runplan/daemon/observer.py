@@ -25,7 +25,7 @@ from runplan.checks.secrets import redacted
 from runplan.git.command import LongCalls
 from runplan.report import notices
 from runplan.report.notices import of_ending, of_lost_keys, of_waiting
-from runplan.run.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead, name_of
+from runplan.run.events import DispatchEnded, DispatchStarted, Halted, PlanRead, name_of
 from runplan.run.state import awaiting
 from runplan.times import parse_iso, zone
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from runplan.report.notices import Notice
     from runplan.run.decide import Decision
-    from runplan.run.events import Fact
+    from runplan.run.events import Event
     from runplan.run.rows import ScheduleRow
     from runplan.run.state import RunState
     from runplan.settings.schema import NotifySettings
@@ -211,13 +211,12 @@ class Observer:
         log = self._log.warning if event in WARNINGS else self._log.info
         log(event, repository=root, **fields)
 
-    def recorded(self, root: str, plan: str, run: str, fact: Fact) -> None:
-        lane, event = (fact.lane, fact.event) if isinstance(fact, LaneFact) else ("", fact)
+    def recorded(self, root: str, plan: str, run: str, event: Event) -> None:
         phases = self._phases.setdefault(run, {})
         if isinstance(event, PlanRead):
-            phases[lane] = event.phase
+            phases[event.lane] = event.phase
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
-        self.happened(root, name_of(event), plan=plan, run=run, phase=phases.get(lane, ""), dispatch=dispatch)
+        self.happened(root, name_of(event), plan=plan, run=run, phase=phases.get(event.lane, ""), dispatch=dispatch)
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
             self.notifier.send(of_lost_keys(event.missing, repository=root, plan=plan, run=run))
 

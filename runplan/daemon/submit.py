@@ -19,7 +19,7 @@ from runplan.engine.context import uses_forge
 from runplan.engine.preflight import living_owner
 from runplan.errors import Unreachable
 from runplan.landing import modes
-from runplan.run.events import recorded_as
+from runplan.run.events import from_json
 from runplan.run.rows import UNFINISHED
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import Store
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from runplan.daemon.client import Client
     from runplan.engine.context import RepositoryContext
-    from runplan.run.events import Fact
+    from runplan.run.events import Event
     from runplan.run.requests import Answer
     from runplan.run.rows import Command, RunRow
 
@@ -132,7 +132,7 @@ def newest_event(at: RepositoryContext) -> int:
     return int(store.query("SELECT coalesce(max(seq), 0) FROM events")[0][0]) if store is not None else 0
 
 
-def follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Iterator[Fact]:
+def follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Iterator[Event]:
     """The events of that run of the plan after this number, until it ends or waits for a person."""
     with closing(Store(at.state, writable=False)) as store:
         while True:
@@ -140,7 +140,7 @@ def follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Iterato
             owner, row = living_owner(store, plan), store.row(run)
             for event in store.events(run, after=after):
                 after = event.seq
-                if (fact := recorded_as(event.type, event.body)) is not None:
+                if (fact := from_json(event.type, event.body)) is not None:
                     yield fact
             if row is None or row.state not in UNFINISHED or (row.state == "waiting" and needs_person(row)):
                 return

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from runplan.daemon.observer import Observer
     from runplan.engine.repository import OpenRepository
     from runplan.run.decide import Decision
-    from runplan.run.events import Fact
+    from runplan.run.events import Event
     from runplan.run.requests import Answer
     from runplan.run.rows import Command, ScheduleRow
     from runplan.run.state import RunState
@@ -453,7 +453,7 @@ class DaemonWorker(RepositoryWorker):
     def release_permit(self, plan: str) -> None:
         self._services.limit.release((self.root, plan))
 
-    def recorded(self, plan: str, run: str, fact: Fact) -> None:
+    def recorded(self, plan: str, run: str, fact: Event) -> None:
         if isinstance(fact, RunResumed):  # its next wait is reported even if it is the same
             self._forget_waits(plan)
         self._observer.recorded(self.root, plan, run, fact)

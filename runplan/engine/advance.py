@@ -13,6 +13,7 @@ from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
+from runplan.run.state import running
 from runplan.steps import budget, conclude, finish, gates, land, read_plan, start, undo, verify, watch, work
 
 if TYPE_CHECKING:
@@ -39,28 +40,28 @@ class Step(Struct, frozen=True, kw_only=True):
     already_done: Callable[[Any, RunState, RunContext], tuple[Event, ...]] = not_done
 
 
-STEPS: dict[type[a.Action], Step] = {
-    a.ReadPlan: Step(act=read_plan.read_plan),
-    a.Lease: Step(act=work.lease),
-    a.Start: Step(act=start.start, already_done=start.already_done),
-    a.Await: Step(act=watch.await_end),
-    a.Sleep: Step(act=budget.sleep),
-    a.HandOver: Step(act=finish.hand_over),
-    a.TakeWork: Step(act=work.take_work),
-    a.JudgeBaseline: Step(act=gates.judge_baseline),
-    a.JudgeGate: Step(act=gates.judge_gate),
-    a.JudgeVerdict: Step(act=verify.judge_verdict),
-    a.BuildCandidate: Step(act=land.build_candidate),
-    a.BuildUndo: Step(act=undo.build_undo),
-    a.RebuildBranch: Step(act=work.rebuild_branch),
-    a.Ask: Step(act=land.ask),
-    a.Land: Step(act=land.land, already_done=land.already_done),
-    a.Conclude: Step(act=conclude.conclude),
-    a.MergeTarget: Step(act=conclude.merge_target),
-    a.End: Step(act=watch.end),
-    a.Fail: Step(act=finish.fail),
-    a.CleanUp: Step(act=finish.clean_up),
-    a.Finish: Step(act=finish.finish),
+STEPS: dict[str, Step] = {
+    "read-plan": Step(act=read_plan.read_plan),
+    "lease": Step(act=work.lease),
+    "start": Step(act=start.start, already_done=start.already_done),
+    "await": Step(act=watch.await_end),
+    "sleep": Step(act=budget.sleep),
+    "hand-over": Step(act=finish.hand_over),
+    "take-work": Step(act=work.take_work),
+    "judge-baseline": Step(act=gates.judge_baseline),
+    "judge-gate": Step(act=gates.judge_gate),
+    "judge-verdict": Step(act=verify.judge_verdict),
+    "build-candidate": Step(act=land.build_candidate),
+    "build-undo": Step(act=undo.build_undo),
+    "rebuild-branch": Step(act=work.rebuild_branch),
+    "ask": Step(act=land.ask),
+    "land": Step(act=land.land, already_done=land.already_done),
+    "conclude": Step(act=conclude.conclude),
+    "merge-target": Step(act=conclude.merge_target),
+    "end": Step(act=watch.end),
+    "fail": Step(act=finish.fail),
+    "clean-up": Step(act=finish.clean_up),
+    "finish": Step(act=finish.finish),
 }
 
 
@@ -80,7 +81,7 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
             if decision == last:
                 raise NoProgress(f"{decision.why}: {decision.actions} was done and is due again")
             last = decision
-            _end_processes(decision, context)
+            _end_processes(decision, journal.state, context)
             recorded = [_take(action, journal, context) for action in decision.actions]
             if not any(recorded):  # all that is left are running processes
                 break
@@ -94,11 +95,10 @@ def _decide(journal: Journal, may_begin: Callable[[], bool]) -> Decision:
     return decision if may_begin() else without_beginnings(decision)
 
 
-def _end_processes(decision: Decision, context: RunContext) -> None:
+def _end_processes(decision: Decision, state: RunState, context: RunContext) -> None:
     """End all processes at the same time: one after the other takes long."""
-    plain = [action.action if isinstance(action, a.LaneAction) else action for action in decision.actions]
-    if ids := [action.id for action in plain if isinstance(action, a.End)]:
-        context.dispatches.end(ids, grace_s=GRACE_S)
+    if any(action.step == a.END.step for action in decision.actions):
+        context.dispatches.end(running(state), grace_s=GRACE_S)
 
 
 def record_ends(journal: Journal, context: RunContext) -> None:
@@ -108,10 +108,10 @@ def record_ends(journal: Journal, context: RunContext) -> None:
 
 
 def _take(action: a.Action, journal: Journal, context: RunContext) -> bool:
-    if not isinstance(action, a.LaneAction):
+    if not action.lane:
         return _step(action, journal, context)
     try:
-        return _step(action.action, journal.lane(action.lane), replace(context, lane=action.lane))
+        return _step(action, journal.lane(action.lane), replace(context, lane=action.lane))
     except RunplanError as error:
         error.lane = action.lane
         raise
@@ -119,7 +119,7 @@ def _take(action: a.Action, journal: Journal, context: RunContext) -> bool:
 
 def _step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
     """Take one step; whether it recorded anything."""
-    step = STEPS[type(action)]
+    step = STEPS[action.step]
     recorded = False
     context.store.require_there()  # an unplugged repository proves nothing
     try:

@@ -72,7 +72,7 @@ class ActiveRuns:
     def newest(self, plan: str) -> RunState:
         """The state of the plan's newest run, also of another owner; an empty one for none."""
         row = self._store.newest(plan)
-        return fold(one.fact for one in recorded(self._store, row.id)) if row is not None else RunState()
+        return fold(one.event for one in recorded(self._store, row.id)) if row is not None else RunState()
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -451,7 +451,7 @@ def end_recorded_agents(state: Path, plan: str) -> list[str]:
     """
     with closing(Store(state, writable=False)) as store:
         meant = [row for row in store.unfinished() if plan in ("", row.plan)]
-        states = {row.plan: fold(one.fact for one in recorded(store, row.id)) for row in meant}
+        states = {row.plan: fold(one.event for one in recorded(store, row.id)) for row in meant}
     found = {name: ids for name, run in states.items() if (ids := running(run))}
     if found:
         Dispatches(state / "dispatch").end([id_ for ids in found.values() for id_ in ids], grace_s=GRACE_S)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runplan.engine.commands import Executor
     from runplan.engine.repository import OpenRepository
     from runplan.run.decide import Decision
-    from runplan.run.events import Approved, Fact, Rejected
+    from runplan.run.events import Approved, Event, Rejected
     from runplan.run.requests import RunRequest
     from runplan.run.rows import Command
     from runplan.run.state import RunState
@@ -79,7 +79,7 @@ class RepositoryWorker:
 
     def release_permit(self, _plan: str) -> None: ...
 
-    def recorded(self, _plan: str, _run: str, _fact: Fact) -> None: ...
+    def recorded(self, _plan: str, _run: str, _fact: Event) -> None: ...
 
     def warned(self, _text: str) -> None: ...
 
@@ -176,7 +176,7 @@ class ForegroundWorker(RepositoryWorker):
         interruption: Interruption,
         *,
         ask: Callable[[RunState], Approved | Rejected | None],
-        show: Callable[[Fact], None],
+        show: Callable[[Event], None],
         warn: Callable[[str], None],
     ) -> None:
         self._interruption = interruption
@@ -249,7 +249,7 @@ class ForegroundWorker(RepositoryWorker):
     def may_begin(self) -> bool:
         return not self._interruption.asked
 
-    def recorded(self, _plan: str, _run: str, fact: Fact) -> None:
+    def recorded(self, _plan: str, _run: str, fact: Event) -> None:
         self._show(fact)
 
     def warned(self, text: str) -> None:

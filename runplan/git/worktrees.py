@@ -191,12 +191,6 @@ class Worktrees:
     def state(self, path: Path) -> WorktreeState:
         return self.lane(path.name).state()
 
-    def head(self, path: Path) -> Oid:
-        found = self.lane(path.name).base
-        if not found:
-            raise GitFailed(f"the worktree {path} stands on no commit")
-        return found
-
     def commit_leftovers(
         self, path: Path, paths: Sequence[str], *, branch: str, message: str, by: Signature
     ) -> Oid | Unstored:

@@ -79,13 +79,13 @@ def failure_sections(store: Store, plan: str) -> list[str]:
     failures = store.facts(PhaseFailed, plan=plan)
     if not failures:
         return []
-    parked = {(one.run, one.lane): one.event.parked for one in store.facts(RunEnded, plan=plan)}
+    parked = {(one.run, one.event.lane): one.event.parked for one in store.facts(RunEnded, plan=plan)}
     shared = [(one.run, one.event.words) for one in store.facts(IssueShared, plan=plan)]
     return [
         failure_section(
             one,
             plan=plan,
-            parked=parked.get((one.run, one.lane), ""),
+            parked=parked.get((one.run, one.event.lane), ""),
             notes=[words for run, words in shared if run == one.run],
         )
         for one in failures

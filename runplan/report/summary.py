@@ -102,7 +102,7 @@ def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[st
     found: dict[str, PhaseSummary] = {}
     current: dict[tuple[str, str], str] = {}  #: phase by run and lane
     for one in records:
-        strand = (one.run, one.lane)
+        strand = (one.run, one.event.lane)
         worked = current.get(strand, "")
         name = getattr(one.event, "phase", "") or worked
         if not name:

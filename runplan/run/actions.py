@@ -1,25 +1,40 @@
-"""The actions that decide.py asks for and the steps carry out."""
+"""The actions that decide.py asks for and the steps carry out. A step finds the rest in the state of the run."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 
-class Action(Struct, frozen=True):
+class Action(Struct, frozen=True, kw_only=True):
     """Something to do, as plain data."""
 
+    step: str
+    lane: str = ""  #: the one of several phases side by side that it is for
 
-class ReadPlan(Action, frozen=True, kw_only=True):
-    """Read the plan from the target's tip and choose the next phase."""
 
-
-class Lease(Action, frozen=True, kw_only=True):
-    """Switch the run's worktree to the phase's branch."""
+READ_PLAN = Action(step="read-plan")  #: read the plan from the target's tip and choose the next phase
+LEASE = Action(step="lease")  #: switch the run's worktree to the phase's branch
+AWAIT = Action(step="await")  #: record the end of the process, if it has ended
+END = Action(step="end")  #: end the running process on request
+SLEEP = Action(step="sleep")  #: end the pause, if its time has come
+HAND_OVER = Action(step="hand-over")  #: keep the work of an agent whose context is full, for its successor
+TAKE_WORK = Action(step="take-work")  #: commit the agent's changes and inspect them
+JUDGE_BASELINE = Action(step="judge-baseline")  #: read the results of the checks on the base
+JUDGE_GATE = Action(step="judge-gate")  #: read the results of the checks on the candidate, or record that none ran
+JUDGE_VERDICT = Action(step="judge-verdict")  #: read the verifier's reply, and check that it changed nothing
+BUILD_CANDIDATE = Action(step="build-candidate")  #: replay the phase's commits on the target's tip
+BUILD_UNDO = Action(step="build-undo")  #: revert a landed phase on the target's tip
+ASK = Action(step="ask")  #: ask a person for approval
+LAND = Action(step="land")  #: move the target, once: code, tracker and report together
+CONCLUDE = Action(step="conclude")  #: every phase has landed: the pull request, its checks, its merge
+MERGE_TARGET = Action(step="merge-target")  #: merge the target into the branch; conflicts are left to an agent
+CLEAN_UP = Action(step="clean-up")  #: remove branch and candidate; keep work that is not on the target
 
 
 class Start(Action, frozen=True, kw_only=True):
     """Start a process and return at once."""
 
+    step: str = "start"
     role: str  #: a Role
     cycle: int
     gates: tuple[str, ...] = ()  #: names of the checks to run at the same time
@@ -30,104 +45,27 @@ class Start(Action, frozen=True, kw_only=True):
     again: str = ""  #: how the process before it ended, when the same work is tried again
 
 
-class Await(Action, frozen=True, kw_only=True):
-    """Record the end of the process, if it has ended."""
-
-    id: str
-    role: str
-
-
-class Sleep(Action, frozen=True, kw_only=True):
-    """End the pause, if its time has come."""
-
-    kind: str
-    until: str
-
-
-class HandOver(Action, frozen=True, kw_only=True):
-    """Keep the work of an agent whose context is full, and write the note for its successor."""
-
-    why: str
-
-
-class TakeWork(Action, frozen=True, kw_only=True):
-    """Commit the agent's changes and inspect them."""
-
-
-class JudgeBaseline(Action, frozen=True, kw_only=True):
-    """Read the results of the checks on the base."""
-
-
-class JudgeGate(Action, frozen=True, kw_only=True):
-    """Read the results of the checks on the candidate; without any, record that they were skipped."""
-
-    tree: str
-
-
-class JudgeVerdict(Action, frozen=True, kw_only=True):
-    """Read the verifier's reply, and check that it changed nothing."""
-
-
-class BuildCandidate(Action, frozen=True, kw_only=True):
-    """Replay the phase's commits on the target's tip."""
-
-
-class BuildUndo(Action, frozen=True, kw_only=True):
-    """Revert a landed phase on the target's tip."""
-
-
 class RebuildBranch(Action, frozen=True, kw_only=True):
     """Start the branch again at the target's tip, and park its old commits."""
 
+    step: str = "rebuild-branch"
     onto: str  #: the target's tip
     start: str  #: that tip, or the work as it was replayed there
-    conflict: bool
-    complaint: str
-    tree: str
-
-
-class Ask(Action, frozen=True, kw_only=True):
-    """Ask a person for approval."""
-
-
-class Land(Action, frozen=True, kw_only=True):
-    """Move the target, once: code, tracker and report together."""
-
-
-class Conclude(Action, frozen=True, kw_only=True):
-    """Let the lander do what is left when every phase has landed: the pull request, its checks, its merge."""
-
-
-class MergeTarget(Action, frozen=True, kw_only=True):
-    """Merge the target into the branch; conflicts are left to an agent."""
-
-
-class End(Action, frozen=True, kw_only=True):
-    """End a running process on request."""
-
-    id: str
+    complaint: str = ""  #: "" after a conflict
+    tree: str = ""  #: the tree that failed; "" after a conflict
 
 
 class Fail(Action, frozen=True, kw_only=True):
+    step: str = "fail"
     reason: str
-    step: str
+    at: str  #: the step that failed
     detail: str
-
-
-class CleanUp(Action, frozen=True, kw_only=True):
-    """Remove branch and candidate; keep work that is not on the target."""
 
 
 class Finish(Action, frozen=True, kw_only=True):
     """Give back the worktree and the claim, and end the run."""
 
+    step: str = "finish"
     outcome: str
     reason: str = ""
     detail: str = ""
-
-
-class LaneAction(Action, frozen=True, kw_only=True):
-    """An action for one of several phases that run side by side."""
-
-    lane: str
-    action: Action

@@ -15,7 +15,7 @@ from runplan.plan.marks import Status
 from runplan.plan.tracker import missing
 from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
-from runplan.run.events import TESTS, Concluded, ConclusionFailed
+from runplan.run.events import TESTS
 from runplan.run.reasons import (
     Reason,
     conflicting,
@@ -86,11 +86,11 @@ def decide(state: RunState) -> Decision:
     if phase.dispatch is not None:
         return _while_running(state, phase)
     if phase.failure is not None:
-        return _do(a.CleanUp(), f"the phase failed ({phase.failure.reason}); its work is kept on a branch")
+        return _do(a.CLEAN_UP, f"the phase failed ({phase.failure.reason}); its work is kept on a branch")
     if phase.landed is not None:
-        return _do(a.CleanUp(), "the phase has landed; its branch is not needed any more")
+        return _do(a.CLEAN_UP, "the phase has landed; its branch is not needed any more")
     if phase.landing is not None:
-        return _do(a.Land(), "a landing was started; git is asked whether it happened")
+        return _do(a.LAND, "a landing was started; git is asked whether it happened")
     if state.stop:
         return _fail(Reason.STOPPED, "stop", f"stopped by {state.stop}")
     if phase.refusal is not None:
@@ -105,12 +105,12 @@ def _do(action: a.Action, why: str) -> Decision:
 
 
 def _fail(reason: Reason, step: str, detail: str) -> Decision:
-    return _do(a.Fail(reason=reason, step=step, detail=detail), f"{reason}: {detail}")
+    return _do(a.Fail(reason=reason, at=step, detail=detail), f"{reason}: {detail}")
 
 
 def _until(pause: Paused) -> Decision:
     return Decision(
-        actions=(a.Sleep(kind=pause.kind, until=pause.until),),
+        actions=(a.SLEEP,),
         why=f"waiting until {pause.until} ({describe_pause(pause)})",
         waiting=pause.kind,
         about=describe_pause(pause),
@@ -151,7 +151,7 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
     if waiting := _wait(state):
         return waiting
     if state.plan is None:
-        return _do(a.ReadPlan(), "the next phase is chosen from the plan on the target")
+        return _do(a.READ_PLAN, "the next phase is chosen from the plan on the target")
     detail = state.plan.detail
     if started.concludes and state.plan.choice == "complete":
         return _conclude(state)
@@ -164,13 +164,11 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
 
 def _conclude(state: RunState) -> Decision:
     """Every phase has landed, and the lander has something left to do."""
-    match state.concluded:
-        case None:
-            return _do(a.Conclude(), "every phase is on the branch of the pull request; now it is to be merged")
-        case ConclusionFailed(reason=reason, detail=detail):
-            return _do(a.Finish(outcome="failed", reason=reason, detail=detail), detail)
-        case Concluded(note=note):
-            return _do(a.Finish(outcome="done" if state.landed else "nothing-to-do", detail=note), "merged")
+    done = state.concluded
+    if done is None:
+        return _do(a.CONCLUDE, "every phase is on the branch of the pull request; now it is to be merged")
+    outcome = "failed" if done.reason else "done" if state.landed else "nothing-to-do"
+    return _do(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 
 def _while_running(state: RunState, phase: PhaseRun) -> Decision:
@@ -178,9 +176,9 @@ def _while_running(state: RunState, phase: PhaseRun) -> Decision:
     assert running is not None
     who = running.agent or f"the {running.role} command"
     if state.stop:
-        return _do(a.End(id=running.id), f"stopped by {state.stop}; {who} is being ended")
+        return _do(a.END, f"stopped by {state.stop}; {who} is being ended")
     step = f" ({running.role})" if running.agent else ""
-    return _do(a.Await(id=running.id, role=running.role), f"{who} is running{step}")
+    return _do(a.AWAIT, f"{who} is running{step}")
 
 
 def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
@@ -189,11 +187,11 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.read.choice == "undo":
         return _undo(state, started, phase)
     if phase.read.merge and phase.lease is not None and phase.work is None and not phase.rebuilt:
-        return _do(a.MergeTarget(), "the target is merged into the branch of the pull request")
+        return _do(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
     if phase.lost >= MAX_LOST:
         return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace")
     if phase.lease is None:
-        return _do(a.Lease(), "the phase needs a worktree and a branch")
+        return _do(a.LEASE, "the phase needs a worktree and a branch")
     if phase.ended is not None:
         return _judge(phase, phase.ended)
     if phase.work is None:
@@ -213,7 +211,7 @@ def _undo(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.moves > MAX_MOVES:
         return _fail(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
     if phase.candidate is None:
-        return _do(a.BuildUndo(), f"phase {phase.read.phase} is to be reverted")
+        return _do(a.BUILD_UNDO, f"phase {phase.read.phase} is to be reverted")
     return _land(state, started, phase)
 
 
@@ -254,9 +252,9 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     """What follows from the end of a process."""
     match ended.role:
         case "baseline":
-            return _do(a.JudgeBaseline(), "the checks on the base have ended")
+            return _do(a.JUDGE_BASELINE, "the checks on the base have ended")
         case "gate":
-            return _do(a.JudgeGate(tree=phase.candidate.tree if phase.candidate else ""), "the checks have ended")
+            return _do(a.JUDGE_GATE, "the checks have ended")
         case "setup":
             return _fail(Reason.SETUP_FAILED, "setup", describe_ending(ended))
         case _:
@@ -280,10 +278,10 @@ def _judge_agent(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         return _fail(reason, ended.role, describe_ending(ended))
     exited = ended.ending == "exited" and ended.code == 0
     if ended.role == "verify" and exited:
-        return _do(a.JudgeVerdict(), "the verifier has answered")
+        return _do(a.JUDGE_VERDICT, "the verifier has answered")
     if not exited or ended.said == "failed":
         return _fail(Reason.AGENT_FAILED, ended.role, describe_ending(ended))
-    return _do(a.TakeWork(), f"{ended.agent or ended.role} finished; now checking what it changed")
+    return _do(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
 
 
 def _once_more(phase: PhaseRun, ended: DispatchEnded) -> Decision:
@@ -303,11 +301,11 @@ def _once_more(phase: PhaseRun, ended: DispatchEnded) -> Decision:
 
 def _take_or_hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     if ended.said == "done":
-        return _do(a.TakeWork(), "the agent's context was full, but it reports that it is done; now checking its work")
+        return _do(a.TAKE_WORK, "the agent's context was full, but it reports that it is done; now checking its work")
     if len(phase.handovers) >= MAX_HANDOVERS:
         detail = f"{len(phase.handovers) + 1} agents in a row filled their context; make the phase smaller"
         return _fail(Reason.AGENT_FAILED, ended.role, detail)
-    return _do(a.HandOver(why=describe_ending(ended)), "the agent's context is full; a fresh agent continues")
+    return _do(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
 
 
 def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
@@ -321,12 +319,12 @@ def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
         return _fail(Reason.CONFLICT, "land", f"{detail}; the work before that is kept at {phase.parked}")
     if phase.conflict is not None:
         onto = phase.conflict.onto
-        rebuild = a.RebuildBranch(onto=onto, start=onto, conflict=True, complaint="", tree="")
+        rebuild = a.RebuildBranch(onto=onto, start=onto)
         return _do(rebuild, f"the work conflicts with the target in {conflicting(phase)}")
     if phase.moves > MAX_MOVES:
         return _fail(Reason.TARGET_MOVING, "land", f"the target moved {phase.moves} times while landing")
     if phase.candidate is None:
-        return _do(a.BuildCandidate(), "the work is replayed on the target's tip")
+        return _do(a.BUILD_CANDIDATE, "the work is replayed on the target's tip")
     tree = phase.candidate.tree
     if tree == phase.failed_tree:
         return _fail(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.complaint}")
@@ -336,7 +334,7 @@ def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
 
 def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> Decision:
     if not started.gates and not phase.gates:
-        return _do(a.JudgeGate(tree=tree), "there is no test command; that is recorded")
+        return _do(a.JUDGE_GATE, "there is no test command; that is recorded")
     for group in started.gates:
         if decision := _gates_of(group, started, phase, tree):
             return decision
@@ -406,7 +404,7 @@ def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> D
         return _do(a.Start(role="fix", cycle=phase.cycle + 1, tree=built.tree, complaint=detail), why)
     # The fixer has to see the tree that failed, which is the work on the moved target.
     start = built.commits[-1]
-    return _do(a.RebuildBranch(onto=built.onto, start=start, conflict=False, complaint=detail, tree=built.tree), why)
+    return _do(a.RebuildBranch(onto=built.onto, start=start, complaint=detail, tree=built.tree), why)
 
 
 def _land(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
@@ -416,10 +414,10 @@ def _land(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     signed = needs_sign_off(started, phase)
     is_free = state.auto or started.concludes  # a pull request is approved as a whole
     if (is_free and not signed) or not tree or phase.approved == tree:
-        return _do(a.Land(), "all checks passed; code, tracker and report land together")
+        return _do(a.LAND, "all checks passed; code, tracker and report land together")
     if phase.asked != tree:
         asks = "a person signs the phase off" if signed else "without `auto` a person approves each landing"
-        return _do(a.Ask(), asks)
+        return _do(a.ASK, asks)
     proven = f"phase {phase.read.phase} passed all checks and needs your"
     if signed:
         what = f": {'; '.join(phase.read.sign_off)}" if phase.read.sign_off else ""
@@ -441,7 +439,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
     each = [decide(lane.state) for lane in lanes]
     more = _search(state, started, len(lanes))
     actions = [
-        a.LaneAction(lane=lane.name, action=action)
+        replace(action, lane=lane.name)
         for lane, decision in zip(lanes, each, strict=True)
         for action in decision.actions
     ]
@@ -467,7 +465,7 @@ def _search(state: RunState, started: RunStarted, lanes: int) -> Decision | None
         return None
     if state.pause is not None:  # the target could not be read; the open lanes continue
         return _until(state.pause)
-    return _do(a.ReadPlan(), "the plan is searched for phases that can start next to the running ones")
+    return _do(a.READ_PLAN, "the plan is searched for phases that can start next to the running ones")
 
 
 def startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) -> list[Phase]:
@@ -513,21 +511,16 @@ def _place(pattern: str) -> tuple[str, ...]:
 
 def without_beginnings(decision: Decision) -> Decision:
     """The decision without the actions that begin something; a draining daemon leaves these to the next one."""
-    begins = (a.ReadPlan, a.Lease, a.Start)
-    actions = tuple(
-        one for one in decision.actions if not isinstance(one.action if isinstance(one, a.LaneAction) else one, begins)
-    )
-    return replace(decision, actions=actions)
+    begins = ("read-plan", "lease", "start")
+    return replace(decision, actions=tuple(one for one in decision.actions if one.step not in begins))
 
 
 def ends(state: RunState) -> tuple[a.Action, ...]:
     """The actions that end every process of a run; each process is due again afterwards."""
-    found: list[a.Action] = []
-    for name, one in open_states(state):
-        if one.phase is not None and one.phase.dispatch is not None:
-            end = a.End(id=one.phase.dispatch.id)
-            found.append(a.LaneAction(lane=name, action=end) if name else end)
-    return tuple(found)
+    phases = ((lane, one.phase) for lane, one in open_states(state))
+    return tuple(
+        replace(a.END, lane=lane) for lane, phase in phases if phase is not None and phase.dispatch is not None
+    )
 
 
 def pause_reason(state: RunState) -> str:

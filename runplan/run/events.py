@@ -18,8 +18,10 @@ TESTS = "tests"  #: the check that runs tests.command
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, kw_only=True):
     """A fact. The class name is its `type` in the journal."""
+
+    lane: str = ""  #: the one of several phases side by side that it belongs to; "" for the run
 
 
 # --- the run ------------------------------------------------------------------------------------------
@@ -204,7 +206,6 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     agent: str
     cycle: int
     tree: str = ""  #: the tree that a gate or verifier judges
-    head: str = ""  #: commit of the worktree
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again
     version: str = ""  #: of the agent's program
@@ -227,14 +228,11 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
     ending: str  #: an Ending
     code: int | None
     signal: int | None = None
-    output_bytes: int = 0
-    leftovers: int = 0
     said: str = ""  #: status in the agent's return: done, partial, blocked, failed, none
     detail: str = ""  #: blockers, or the last words of a failed agent
     agent: str = ""
     phase: str = ""
     kind: str = ""  #: an EndingKind of agents/endings.py
-    session: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
@@ -246,7 +244,6 @@ class HandedOver(Event, frozen=True, kw_only=True):
     """An agent's context was full. Its work is on the branch; a fresh agent continues with the note."""
 
     number: int  #: from 1, per phase
-    head: str
     tree: str
     note: str
     why: str
@@ -292,21 +289,14 @@ class CandidateConflicted(Event, frozen=True, kw_only=True):
     paths: tuple[str, ...]
 
 
-class CandidateEmpty(Event, frozen=True, kw_only=True):
-    """The target already holds every change of the phase."""
-
-    onto: str
-
-
 class BranchRebuilt(Event, frozen=True, kw_only=True):
     """The branch starts again at the target's tip: empty after a conflict, else with the work replayed there."""
 
     base: str
     base_tree: str
     parked: str  #: the ref that keeps the old branch
-    conflict: bool
     complaint: str  #: what the fixer has to fix
-    tree: str  #: the tree that failed; "" after a conflict
+    tree: str = ""  #: the tree that failed; "" after a conflict
 
 
 class GateJudged(Event, frozen=True, kw_only=True):
@@ -404,14 +394,12 @@ class LandingStarted(Event, frozen=True, kw_only=True):
 class LandingHeld(Event, frozen=True, kw_only=True):
     """The checkout of the target is in use; nothing was changed."""
 
-    id: str
     why: str
 
 
 class LandingMoved(Event, frozen=True, kw_only=True):
     """The target moved meanwhile; the candidate is rebuilt."""
 
-    id: str
     tip: str
     ours: bool = False  #: moved by another landing of runplan, which does not count against the limit
 
@@ -419,7 +407,6 @@ class LandingMoved(Event, frozen=True, kw_only=True):
 class LandingRefused(Event, frozen=True, kw_only=True):
     """The remote rejected the push; nothing was changed."""
 
-    id: str
     why: str
 
 
@@ -433,32 +420,16 @@ class Landed(Event, frozen=True, kw_only=True):
 
 
 class Concluded(Event, frozen=True, kw_only=True):
-    """Nothing is left to do for the lander: the pull request was merged, or there is none."""
+    """Nothing is left to do for the lander: merged, no pull request, or no further attempt for this reason."""
 
+    reason: str = ""
     note: str = ""
-
-
-class ConclusionFailed(Event, frozen=True, kw_only=True):
-    """The landed phases do not reach the target, and no further attempt is made."""
-
-    reason: str
-    detail: str
 
 
 # --- in the journal -----------------------------------------------------------------------------------
 
 
-class LaneFact(Struct, frozen=True, kw_only=True):
-    """An event of one lane; all others are events of the run."""
-
-    lane: str
-    event: Event
-
-
-Fact: TypeAlias = Event | LaneFact
-
 _TYPES = {kind.__name__: kind for kind in Event.__subclasses__()}
-
 
 E = TypeVar("E", bound=Event)
 
@@ -470,46 +441,26 @@ class Recorded(Struct, Generic[E], frozen=True, kw_only=True):
     run: str = ""
     at: str  #: UTC ISO-8601 with Z
     event: E
-    lane: str = ""
-
-    @property
-    def fact(self) -> Fact:
-        return LaneFact(lane=self.lane, event=self.event) if self.lane else self.event
 
 
-def name_of(fact: Fact) -> str:
-    return type(fact.event if isinstance(fact, LaneFact) else fact).__name__
+def name_of(event: Event) -> str:
+    return type(event).__name__
 
 
-def to_json(fact: Fact) -> str:
+def to_json(event: Event) -> str:
     # json escapes the surrogates of file names that are not UTF-8; msgspec.json rejects them.
-    fields = {**to_builtins(fact.event), "lane": fact.lane} if isinstance(fact, LaneFact) else to_builtins(fact)
-    return json.dumps(fields, separators=(",", ":"))
+    return json.dumps(to_builtins(event), separators=(",", ":"))
 
 
 def from_json(name: str, body: str) -> Event | None:
-    """The event without its lane; None for an unknown type."""
-    fact = recorded_as(name, body)
-    return fact.event if isinstance(fact, LaneFact) else fact
-
-
-def recorded_as(name: str, body: str) -> Fact | None:
-    """The fact of a journal row; None for an unknown type."""
+    """The event of a journal row; None for an unknown type."""
     kind = _TYPES.get(name)
-    if kind is None:
-        return None
-    fields = json.loads(body)
-    event = convert(fields, kind)
-    return LaneFact(lane=fields["lane"], event=event) if fields.get("lane") else event
+    return convert(json.loads(body), kind) if kind is not None else None
 
 
 def read_row(row: EventRow) -> Recorded[Event] | None:
-    """The event of a journal row; None for an unknown type."""
-    fact = recorded_as(row.type, row.body)
-    if fact is None:
-        return None
-    lane, event = (fact.lane, fact.event) if isinstance(fact, LaneFact) else ("", fact)
-    return Recorded(seq=row.seq, run=row.run, at=row.at, event=event, lane=lane)
+    event = from_json(row.type, row.body)
+    return Recorded(seq=row.seq, run=row.run, at=row.at, event=event) if event is not None else None
 
 
 #: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -120,8 +121,6 @@ def _after_work(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return _built(phase, event)
         case e.CandidateConflicted():
             return replace(phase, conflict=event)
-        case e.CandidateEmpty():
-            return replace(phase, refusal=(Reason.ALREADY_ON_TARGET, "the target already holds every change"))
         case e.BranchRebuilt():
             return _rebuilt(phase, event)
         case e.FinalVerificationDue():
@@ -160,7 +159,7 @@ def _to_fix(phase: PhaseRun, *, tree: str, complaint: str, cycle: int) -> PhaseR
 
 
 def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
-    if event.conflict:
+    if not event.tree:  # a conflict
         phase = replace(phase, rebuilt=phase.rebuilt + 1, gates=(), verdicts=(), parked=event.parked)
         phase = replace(phase, unsolved=phase.conflict)
     phase = replace(phase, base=event.base, base_tree=event.base_tree, conflict=None)
@@ -234,7 +233,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  #: for the report of every phase
     lanes: tuple[Lane, ...] = ()  #: phases side by side, ended ones included
     is_lane: bool = False  #: one of several phases that run side by side
-    concluded: e.Concluded | e.ConclusionFailed | None = None
+    concluded: e.Concluded | None = None
     repairs: int = 0  #: fixes of failed checks on the forge
     updates: int = 0  #: merges of the target into the branch
     looked: bool = False  #: the plan was searched for further phases that can start
@@ -303,17 +302,14 @@ def words(started: e.RunStarted) -> list[str]:
 # --- the fold -----------------------------------------------------------------------------------------
 
 
-def fold(facts: Iterable[e.Fact]) -> RunState:
-    state = RunState()
-    for fact in facts:
-        state = apply(state, fact)
-    return state
+def fold(events: Iterable[e.Event]) -> RunState:
+    return functools.reduce(apply, events, RunState())
 
 
-def apply(state: RunState, fact: e.Fact) -> RunState:
+def apply(state: RunState, fact: e.Event) -> RunState:
     """The state after one more fact."""
-    if isinstance(fact, e.LaneFact):
-        return _in_lane(state, fact.lane, fact.event)
+    if fact.lane and not state.is_lane:
+        return _in_lane(state, fact.lane, fact)
     state = _apply(state, fact)
     match fact:
         case e.LanesChosen():
@@ -400,7 +396,7 @@ def _apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, warnings=(*state.warnings, event.words))
         case e.RunEnded():
             return replace(state, ended=event)
-        case e.Concluded() | e.ConclusionFailed():
+        case e.Concluded():
             return replace(state, concluded=event)
         case e.LandingMoved() if state.phase is not None and state.phase.candidate is None:
             return replace(state, plan=None, phase=None)  # only the plan was to be marked; it is read again

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.agents.endings import AgentEnding
-    from runplan.run.actions import Sleep, Start
+    from runplan.run.actions import Action, Start
     from runplan.run.events import Event, Recorded
     from runplan.run.state import PhaseRun, RunState
     from runplan.settings.schema import AgentsSettings
@@ -126,9 +126,10 @@ def name_limit(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
 # --- waits ----------------------------------------------------------------------------------------------
 
 
-def sleep(action: Sleep, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    if context.clock.now() >= parse_iso(action.until):
-        yield Woke(kind=action.kind)
+def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    pause = state.pause
+    if pause is not None and context.clock.now() >= parse_iso(pause.until):
+        yield Woke(kind=pause.kind)
 
 
 def pause_after(ending: AgentEnding, phase: PhaseRun, context: RunContext, *, agent: str, id: str) -> Iterator[Event]:

@@ -15,7 +15,7 @@ from runplan.times import delay_s, iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.run.actions import Conclude, MergeTarget
+    from runplan.run.actions import Action
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
@@ -31,7 +31,7 @@ def _lander(context: RunContext) -> PullRequestLander:
     return context.lander
 
 
-def conclude(action: Conclude, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     assert state.started is not None
     progress = Progress(
         may_merge=state.auto,
@@ -57,7 +57,7 @@ def conclude(action: Conclude, state: RunState, context: RunContext) -> Iterator
         case NeedsRepair():
             yield _repair(answer, context)
         case Failed(reason=reason, why=why):
-            yield e.ConclusionFailed(reason=reason, detail=why)
+            yield e.Concluded(reason=reason, note=why)
         case unreachable:
             assert_never(unreachable)
 
@@ -74,7 +74,7 @@ def _repair(needed: NeedsRepair, context: RunContext) -> e.PlanRead:
     )
 
 
-def merge_target(action: MergeTarget, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.lease is not None
     tip = phase.read.tip
@@ -95,4 +95,4 @@ def merge_target(action: MergeTarget, state: RunState, context: RunContext) -> I
     )
     complaint = CONFLICT.format(", ".join(conflicts))
     yield e.CandidateConflicted(onto=tip, paths=conflicts)
-    yield e.BranchRebuilt(base=made, base_tree=tree, parked=phase.parked, conflict=True, complaint=complaint, tree="")
+    yield e.BranchRebuilt(base=made, base_tree=tree, parked=phase.parked, complaint=complaint)

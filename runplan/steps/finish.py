@@ -9,7 +9,7 @@ from runplan.checks import returns
 from runplan.git.removal import Kept
 from runplan.run.dispatch import Outcome, Return
 from runplan.run.events import CleanedUp, HandedOver, PhaseFailed, RunEnded, WorkRefused
-from runplan.run.reasons import Reason
+from runplan.run.reasons import Reason, describe_ending
 from runplan.steps.account import evidence
 from runplan.steps.context import phase_of
 from runplan.steps.verify import return_text
@@ -19,13 +19,13 @@ from runplan.text import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.run.actions import CleanUp, Fail, Finish, HandOver
+    from runplan.run.actions import Action, Fail, Finish
     from runplan.run.events import Event
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
 
-def hand_over(action: HandOver, state: RunState, context: RunContext) -> Iterator[Event]:
+def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
     number = len(phase.handovers) + 1
@@ -36,8 +36,9 @@ def hand_over(action: HandOver, state: RunState, context: RunContext) -> Iterato
         return
     outcome = context.dispatches.standing(phase.ended.id)
     message = outcome.message if isinstance(outcome, Outcome) else ""
-    text = _write_note(phase, context, phase.ended.id, message=message, head=head, why=action.why)
-    yield HandedOver(number=number, head=head, tree=context.objects.commit(head).tree, note=text, why=action.why)
+    why = describe_ending(phase.ended)
+    text = _write_note(phase, context, phase.ended.id, message=message, head=head, why=why)
+    yield HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
 
 
 def _write_note(phase: PhaseRun, context: RunContext, id: str, *, message: str, head: str, why: str) -> str:
@@ -67,7 +68,7 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[Event]:
     yield PhaseFailed(
         phase=phase.read.phase,
         reason=Reason.NO_PROGRESS if stuck else action.reason,
-        step=action.step,
+        step=action.at,
         detail=f"same tree and same failure as the previous attempt: {action.detail}" if stuck else action.detail,
         tree=tree,
         title=phase.read.title,
@@ -86,10 +87,10 @@ def _is_stuck(action: Fail, phase: str, tree: str, context: RunContext) -> bool:
         return False
     failures = [one.event for one in context.store.facts(PhaseFailed, plan=context.plan) if one.event.phase == phase]
     reasons = (action.reason, Reason.NO_PROGRESS)
-    return any(one.tree == tree and one.reason in reasons and one.step == action.step for one in failures[-1:])
+    return any(one.tree == tree and one.reason in reasons and one.step == action.at for one in failures[-1:])
 
 
-def clean_up(action: CleanUp, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     branch = phase.lease.branch if phase.lease else ""
     tip = context.worktrees.tip(branch) if branch else None

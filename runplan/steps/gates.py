@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from runplan.run.actions import JudgeBaseline, JudgeGate, Start
+    from runplan.run.actions import Action, Start
     from runplan.run.events import DispatchStarted, Event
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
@@ -139,7 +139,7 @@ class Ran(Struct, frozen=True, kw_only=True):
     evidence: Evidence
 
 
-def judge_baseline(action: JudgeBaseline, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
     for name, ran in _ran(phase, context):
@@ -154,16 +154,18 @@ def judge_baseline(action: JudgeBaseline, state: RunState, context: RunContext) 
         yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=ran.evidence)
 
 
-def judge_gate(action: JudgeGate, state: RunState, context: RunContext) -> Iterator[Event]:
+def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
+    assert phase.candidate is not None
+    tree = phase.candidate.tree
     if phase.ended is None:
-        yield GateJudged(tree=action.tree, answer="skipped", code=None, line=NO_TESTS, time=1)
+        yield GateJudged(tree=tree, answer="skipped", code=None, line=NO_TESTS, time=1)
         return
     for name, ran in _ran(phase, context):
         partly = bool(_rerun(name, phase))
-        judged = _judged(name, ran.results, phase, context, tree=action.tree, partly=partly)
+        judged = _judged(name, ran.results, phase, context, tree=tree, partly=partly)
         if judged.answer == "passed" and not partly:  # the baseline of the next phase
-            _remember(context, check_key(context, name, action.tree), ran.results)
+            _remember(context, check_key(context, name, tree), ran.results)
         tail = "" if judged.answer == "passed" else ran.output[-OUTPUT_SENT:]
         yield replace(judged, output=tail, ran=ran.evidence)
 

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from runplan.git.objects import Signature
     from runplan.gitfacts import Commit
     from runplan.plan.model import Phase, Plan
-    from runplan.run.actions import Ask, BuildCandidate, Land
+    from runplan.run.actions import Action
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
 Files: TypeAlias = dict[str, bytes]
 
 
-def build_candidate(action: BuildCandidate, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def build_candidate(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.work is not None
     if context.objects.tip(phase.work.head) is None:
@@ -49,7 +49,7 @@ def build_candidate(action: BuildCandidate, state: RunState, context: RunContext
     onto = context.tip()
     trailers, by = trailers_of(context, state), context.signature()
     if phase.read.merge and onto != phase.read.tip:
-        yield _moved(context, landing_id(context, state), onto)
+        yield _moved(context, onto)
         return
 
     def rewrite(commit: Commit) -> tuple[str, Signature]:
@@ -75,7 +75,8 @@ def build_candidate(action: BuildCandidate, state: RunState, context: RunContext
         case Conflicted(paths=paths):
             yield e.CandidateConflicted(onto=onto, paths=paths)
         case NothingLeft():
-            yield e.CandidateEmpty(onto=onto)
+            detail = "the target already holds every change"
+            yield e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
         case unreachable:
             assert_never(unreachable)
 
@@ -145,10 +146,10 @@ def _refusal(state: RunState, context: RunContext, plan: Plan, row: Phase) -> e.
             f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, "
             f"or drop this work and begin again: {command('runplan', 'reject', context.plan)}"
         )
-        return e.LandingHeld(id=landing_id(context, state), why=why)
+        return e.LandingHeld(why=why)
     if waits := tracker.missing(plan, row):
         why = f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done"
-        return e.LandingHeld(id=landing_id(context, state), why=why)
+        return e.LandingHeld(why=why)
     return None
 
 
@@ -184,13 +185,13 @@ def _blocked(detail: str) -> e.WorkRefused:
 RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved target
 
 
-def ask(action: Ask, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def ask(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     candidate = phase_of(state).candidate
     assert candidate is not None
     yield e.ApprovalAsked(tree=candidate.tree)
 
 
-def already_done(action: Land, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
+def already_done(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
     """A recorded landing has happened when its id is between the old tip and the target."""
     phase = phase_of(state)
     if phase.landing is None:
@@ -202,16 +203,15 @@ def already_done(action: Land, state: RunState, context: RunContext) -> tuple[e.
     return () if seen is None else (_landed(phase, phase.landing, seen),)
 
 
-def land(action: Land, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
     onto = phase.candidate.onto if phase.candidate else phase.read.tip
-    name = landing_id(context, state)
     with context.claims.landing_lock():
         tip = context.tip()
         if phase.landing is None:
             gone = phase.candidate is not None and context.objects.tip(phase.candidate.commits[-1]) is None
             if tip != onto or gone:
-                yield _moved(context, name, tip)
+                yield _moved(context, tip)
                 return
             files = bookkeeping(state, context, onto)
             if not isinstance(files, dict):
@@ -228,23 +228,23 @@ def land(action: Land, state: RunState, context: RunContext) -> Iterator[e.Event
                 context.worktrees.end_delivery()
                 yield _landed(phase, started, seen)
             case Pending(why=why, until=until):
-                yield e.LandingHeld(id=name, why=why)
+                yield e.LandingHeld(why=why)
                 if until:
                     yield e.Paused(kind="checkout", until=until, words=why)
             case Refused(reason=reason):
                 if isinstance(reason, TargetMoved):
-                    yield _moved(context, name, reason.tip)
+                    yield _moved(context, reason.tip)
                 else:
-                    yield e.LandingRefused(id=name, why=reason.why)
+                    yield e.LandingRefused(why=reason.why)
             case unreachable:
                 assert_never(unreachable)
 
 
-def _moved(context: RunContext, name: str, tip: str) -> e.LandingMoved:
+def _moved(context: RunContext, tip: str) -> e.LandingMoved:
     """Landings of our own are not counted as moves of the target."""
     since = iso(context.clock.now() - RECENT)
     ours = any(one.event.tip == tip for one in context.store.facts(e.Landed, since=since))
-    return e.LandingMoved(id=name, tip=tip, ours=ours)
+    return e.LandingMoved(tip=tip, ours=ours)
 
 
 def _intend(state: RunState, context: RunContext, onto: str, files: dict[str, bytes]) -> e.LandingStarted:

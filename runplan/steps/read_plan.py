@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.plan.model import Phase, Plan
-    from runplan.run.actions import ReadPlan
+    from runplan.run.actions import Action
     from runplan.run.events import Event
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 
-def read_plan(action: ReadPlan, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     tip = context.lander.tip() or ""
     text = context.objects.blob(tip, context.plan) if tip else None
     if text is None:

@@ -55,7 +55,6 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
         agent="",
         cycle=action.cycle,
         tree=action.tree,
-        head=context.worktrees.head(path) if writes else _commit_of(action.tree, phase),
         complaint=action.complaint,
         again=action.again,
         seconds=launch.wall_s,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runplan.git.command import Git
     from runplan.gitfacts import Oid
     from runplan.plan.model import Phase, Plan
-    from runplan.run.actions import BuildUndo
+    from runplan.run.actions import Action
     from runplan.run.events import Event
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
@@ -89,7 +89,7 @@ def _by_hand(oid: Oid) -> str:
     return f"look at it ({command('git', 'show', oid[:12])}), revert the phase yourself, and set its row to todo"
 
 
-def build_undo(action: BuildUndo, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     read = phase_of(state).read
     onto = context.tip()
     found = _find(context, onto, read.phase)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from runplan.agents.prompts import Brief
     from runplan.plan.model import Phase, Plan
-    from runplan.run.actions import JudgeVerdict
+    from runplan.run.actions import Action
     from runplan.run.events import Event, Rows
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
@@ -46,7 +46,7 @@ def return_text(context: RunContext, id: str) -> str | Unusable | None:
     return odd if path.is_symlink() or path.exists() else None
 
 
-def judge_verdict(action: JudgeVerdict, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
     assert phase.lease is not None

@@ -36,72 +36,92 @@ from runplan.steps.verify import return_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.run.actions import Await, End
+    from runplan.run.actions import Action
     from runplan.run.events import DispatchStarted, Event
-    from runplan.run.state import PhaseRun, RunState
+    from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 LAST_WORDS = 600  #: characters of a failed process's output in the report
 
 
-def await_end(action: Await, state: RunState, context: RunContext) -> Iterator[Event]:
-    match context.dispatches.standing(action.id):
+def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    started = _running(state)
+    match context.dispatches.standing(started.id):
         case Running():
             return
         case NeverStarted():
             # Only the intent was recorded, or the agent deleted the files of its dispatch.
-            context.dispatches.end([action.id], grace_s=GRACE_S)
-            yield from _examine(action.id, action.role, state, context)
-            yield DispatchEnded(id=action.id, role=action.role, ending=Ending.LOST, code=None)
+            context.dispatches.end([started.id], grace_s=GRACE_S)
+            yield from _examine(started, state, context)
+            yield DispatchEnded(id=started.id, role=started.role, ending=Ending.LOST, code=None)
         case Outcome(ending=Ending.REFUSED) as outcome:
             # It never ran: the same dispatch is due again when the run is retried.
-            yield DispatchEnded(id=action.id, role=action.role, ending=Ending.ENDED, code=None, detail=outcome.message)
-            raise Unreachable(outcome.message)
+            detail = outcome.message
+            yield DispatchEnded(id=started.id, role=started.role, ending=Ending.ENDED, code=None, detail=detail)
+            raise Unreachable(detail)
         case Outcome() as outcome:
-            yield from _ended(action, state, context, outcome)
+            yield from _ended(started, state, context, outcome)
 
 
-def _ended(action: Await, state: RunState, context: RunContext, outcome: Outcome) -> Iterator[Event]:
+def end(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    """Record a process that the loop has just ended; its commits are kept."""
+    started = _running(state)
+    outcome = context.dispatches.standing(started.id)
+    if outcome == Running():
+        raise still_running(started.id)
+    yield from _examine(started, state, context)
+    if isinstance(outcome, Outcome):
+        yield replace(_usage(started, context, outcome), ending=Ending.ENDED, kind=EndingKind.KILLED)
+    else:
+        yield DispatchEnded(id=started.id, role=started.role, ending=Ending.ENDED, code=None)
+
+
+def _running(state: RunState) -> DispatchStarted:
+    started = phase_of(state).dispatch
+    assert started is not None
+    return started
+
+
+def _ended(started: DispatchStarted, state: RunState, context: RunContext, outcome: Outcome) -> Iterator[Event]:
     if outcome.ending is Ending.LOST:
-        context.dispatches.end([action.id], grace_s=GRACE_S)
-    yield from _examine(action.id, action.role, state, context)
-    phase = phase_of(state)
-    started = phase.dispatch
-    said, detail = _said(action, context, outcome)
-    ended = replace(_usage(action.id, phase, context, outcome), said=said, detail=detail)
-    if started is None or not started.agent:
+        context.dispatches.end([started.id], grace_s=GRACE_S)
+    yield from _examine(started, state, context)
+    said, detail = _said(started, context, outcome)
+    ended = replace(_usage(started, context, outcome), said=said, detail=detail)
+    if not started.agent:
         yield ended
         return
-    profile = context.agents.profile(started.agent, Role(action.role))
+    profile = context.agents.profile(started.agent, Role(started.role))
     ending = judge(outcome, profile)
-    detail = ending.words or ended.detail
-    if ending.kind in ("crashed", "killed", "silent", "timed-out", "success"):
+    if ending.kind in ("crashed", "killed", "silent", "timed-out"):
         has_reason = said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # in the agent's own return
-        detail = ended.detail if has_reason or ending.kind == "success" else quoted(ending, outcome, profile)
+        detail = detail if has_reason else quoted(ending, outcome, profile)
+    elif ending.kind != "success":
+        detail = ending.words or detail
     yield name_limit(replace(ended, kind=ending.kind, detail=detail), started)
-    yield from pause_after(ending, phase, context, agent=started.agent, id=action.id)
+    yield from pause_after(ending, phase_of(state), context, agent=started.agent, id=started.id)
 
 
-def _usage(id: str, phase: PhaseRun, context: RunContext, outcome: Outcome) -> DispatchEnded:
+def _usage(started: DispatchStarted, context: RunContext, outcome: Outcome) -> DispatchEnded:
     """How the process ended and what it used, by its output or by its return."""
-    started = phase.dispatch
     usage, seconds = outcome.tally.usage, outcome.seconds
-    if started and not outcome.ended_at:  # its shim died and recorded neither
-        usage, seconds = _estimated(started, context, outcome), ran_s(started, context.clock.now())
-    returned = returns.parse_return(return_text(context, id), outcome.message)
+    if not outcome.ended_at:  # its shim died and recorded neither
+        seconds = ran_s(started, context.clock.now())
+        if started.agent:
+            prompt = len(context.dispatches.read(started.id, "prompt.md") or "")
+            price = context.agents.price(started.agent)
+            usage = metered(outcome.tally, prompt=prompt, price=price, most=started.usd)
+    returned = returns.parse_return(return_text(context, started.id), outcome.message)
     if usage == Usage() and isinstance(returned, Return):
         usage = returned.usage
     return DispatchEnded(
-        id=id,
-        role=started.role if started else "",
-        agent=started.agent if started else "",
-        phase=phase.read.phase if started and started.agent else "",
+        id=started.id,
+        role=started.role,
+        agent=started.agent,
+        phase=started.phase,
         ending=outcome.ending,
         code=outcome.code,
         signal=outcome.signal,
-        output_bytes=outcome.output_bytes,
-        leftovers=outcome.leftovers,
-        session=outcome.tally.session,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cached_tokens=usage.cached_tokens,
@@ -110,21 +130,12 @@ def _usage(id: str, phase: PhaseRun, context: RunContext, outcome: Outcome) -> D
     )
 
 
-def _estimated(started: DispatchStarted, context: RunContext, outcome: Outcome) -> Usage:
-    """The usage of an agent whose shim died, by its output until then."""
-    if not started.agent:
-        return outcome.tally.usage
-    prompt = len(context.dispatches.read(started.id, "prompt.md") or "")
-    return metered(outcome.tally, prompt=prompt, price=context.agents.price(started.agent), most=started.usd)
-
-
-def _examine(id: str, role: str, state: RunState, context: RunContext) -> Iterator[Event]:
+def _examine(started: DispatchStarted, state: RunState, context: RunContext) -> Iterator[Event]:
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
-    phase = phase_of(state)
-    if (before := context.dispatches.read(id, FINGERPRINT)) is not None:
-        since = phase.dispatch.at if phase.dispatch else ""
-        tips = [one.event.tip for one in context.store.facts(Landed, since=since)]
-        differences = context.fingerprints.compare(before, agent=signing(id).email)
+    phase, role = phase_of(state), started.role
+    if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
+        tips = [one.event.tip for one in context.store.facts(Landed, since=started.at)]
+        differences = context.fingerprints.compare(before, agent=signing(started.id).email)
         found = fingerprint.foreign(differences, tips)
         lines = fingerprint.lines(found, "the agent" if role in AGENT_ROLES else f"the {role} command")
         if set(lines) - set(phase.warnings):  # else recorded before a crash
@@ -142,32 +153,18 @@ def _examine(id: str, role: str, state: RunState, context: RunContext) -> Iterat
         yield WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
 
 
-def _said(action: Await, context: RunContext, outcome: Outcome) -> tuple[str, str]:
+def _said(started: DispatchStarted, context: RunContext, outcome: Outcome) -> tuple[str, str]:
     """The status in the agent's return, and why it stopped; the last words of a process that failed."""
     succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
     last_words = "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
-    if action.role not in WRITERS:
+    if started.role not in WRITERS:
         return "", last_words
     if blockers := returns.blockers(outcome.message):
         return ReturnStatus.BLOCKED, "; ".join(blockers)
-    match returns.parse_return(return_text(context, action.id), outcome.message):
+    match returns.parse_return(return_text(context, started.id), outcome.message):
         case Return(status=ReturnStatus.BLOCKED | ReturnStatus.FAILED as status, summary=summary):
             return status, summary
         case Return(status=status):
             return status, last_words
         case _:
             return "", last_words
-
-
-def end(action: End, state: RunState, context: RunContext) -> Iterator[Event]:
-    """Record a process that the loop has just ended; its commits are kept."""
-    phase = phase_of(state)
-    role = phase.dispatch.role if phase.dispatch else ""
-    outcome = context.dispatches.standing(action.id)
-    if outcome == Running():
-        raise still_running(action.id)
-    yield from _examine(action.id, role, state, context)
-    if isinstance(outcome, Outcome):
-        yield replace(_usage(action.id, phase, context, outcome), ending=Ending.ENDED, kind=EndingKind.KILLED)
-    else:
-        yield DispatchEnded(id=action.id, role=role, ending=Ending.ENDED, code=None)

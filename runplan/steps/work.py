@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from runplan.git.lane import WorktreeState
     from runplan.git.worktrees import BranchStanding
     from runplan.gitfacts import Change
-    from runplan.run.actions import Lease, RebuildBranch, TakeWork
+    from runplan.run.actions import Action, RebuildBranch
     from runplan.run.events import Event
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
 
-def lease(action: Lease, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def lease(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     if phase.read.drift:
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.read.drift)
@@ -120,7 +120,6 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
         base=action.onto,
         base_tree=context.objects.commit(action.onto).tree,
         parked=parked,
-        conflict=action.conflict,
         complaint=action.complaint or conflict,
         tree=action.tree,
     )
@@ -132,7 +131,7 @@ NAMED = 8  #: paths named in one sentence
 GITLINK = "160000"  #: the mode of a repository inside a tree
 
 
-def take_work(action: TakeWork, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.lease is not None
     head = commit_leftovers(phase, context, message=f"{phase.read.title or f'Phase {phase.read.phase}'}\n")

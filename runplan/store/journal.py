@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan.run.decide import Since, decide, moved, pause_reason
-from runplan.run.events import LaneFact, may_wait, name_of, read_row, sanitized, to_json
+from runplan.run.events import may_wait, name_of, read_row, sanitized, to_json
 from runplan.run.reasons import step_of
 from runplan.run.rows import RunRow
 from runplan.run.state import RunState, apply, open_lanes, shown
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.clock import SystemClock
-    from runplan.run.events import Event, Fact, Recorded
+    from runplan.run.events import Event, Recorded
     from runplan.store.sqlite import Store
 
 
@@ -23,7 +25,7 @@ class Journal:
     """The events of one run; `on_event` is called after each is recorded."""
 
     def __init__(
-        self, store: Store, clock: SystemClock, *, run: str, plan: str, fence: int, on_event: Callable[[Fact], None]
+        self, store: Store, clock: SystemClock, *, run: str, plan: str, fence: int, on_event: Callable[[Event], None]
     ) -> None:
         self._store = store
         self._clock = clock
@@ -36,22 +38,21 @@ class Journal:
         self._since = Since()
         for one in recorded(store, run):
             self._started = self._started or one.at
-            self.state = apply(self.state, one.fact)
+            self.state = apply(self.state, one.event)
             self._since = moved(self._since, self.state, one.at)
 
     def append(self, *events: Event, lane: str = "") -> None:
         """Record events together. They are durable when this returns, unless all of them may wait for the next."""
         at = iso(self._clock.now())
         state, since = self.state, self._since
-        plain = [sanitized(event) for event in events]
-        facts = [LaneFact(lane=lane, event=event) if lane else event for event in plain]
+        facts = [replace(sanitized(event), lane=lane) for event in events]
         for fact in facts:
             state = apply(state, fact)
             since = moved(since, state, at)
         self._started = self._started or at
         row = project(state, run=self._run, plan=self._plan, started=self._started, since=since.at)
         rows = [(at, name_of(fact), to_json(fact)) for fact in facts]
-        waits = all(map(may_wait, plain))
+        waits = all(map(may_wait, facts))
         self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
         self.state, self._since = state, since
         for fact in facts:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from runplan.engine.repository import OpenRepository
     from runplan.engine.runs import ActiveRuns
-    from runplan.run.events import Fact
+    from runplan.run.events import Event
     from runplan.run.requests import RunRequest
 
 A, B = "plans/A.md", "plans/B.md"
@@ -53,7 +53,7 @@ class Runs:
         self.done.append(f"begin {plan}")
         return Answer(run=f"run of {plan}", fresh=True)
 
-    def record(self, plan: str, event: Fact) -> bool:
+    def record(self, plan: str, event: Event) -> bool:
         if self.trouble is not None:
             raise self.trouble
         self.done.append(f"{type(event).__name__} {plan}")

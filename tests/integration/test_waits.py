@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.report.notices import Notice
-    from runplan.run.events import Fact
+    from runplan.run.events import Event
 
 PLAN, RUN = "plans/X.md", "r1"
 LATER = "2999-01-01T00:00:00Z"
@@ -62,7 +62,7 @@ WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str,
         "for sign-off",
         True,
     ),
-    "checkout": ((*PROVEN, e.LandingHeld(id="l", why="a.txt is edited")), "a.txt is edited", None, "a.txt is", True),
+    "checkout": ((*PROVEN, e.LandingHeld(why="a.txt is edited")), "a.txt is edited", None, "a.txt is", True),
     "key": (
         (*BEGUN, e.Halted(by="a restart", missing=("KEY",))),
         "the daemon restarted and lost $KEY",
@@ -104,7 +104,7 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
         for _ in range(2):  # the second daemon finds the wait of the first
             observer = Observer(cast("Any", Log()), cast("Any", notifier))
 
-            def on_event(fact: Fact, observer: Observer = observer) -> None:
+            def on_event(fact: Event, observer: Observer = observer) -> None:
                 observer.recorded(root, PLAN, RUN, fact)
 
             with store.transaction():

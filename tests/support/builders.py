@@ -134,6 +134,12 @@ def started(
     )
 
 
+def _running(state: RunState) -> tuple[str, str]:
+    assert state.phase is not None
+    assert state.phase.dispatch is not None
+    return state.phase.dispatch.id, state.phase.dispatch.role
+
+
 def _checked(phase: PhaseRun | None) -> tuple[str, ...]:
     """The checks of the dispatch that ended."""
     return (phase.newest.gates if phase and phase.newest and phase.ended else ()) or ("tests",)
@@ -154,9 +160,9 @@ class Chance:
 
     def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
         match action:
-            case a.ReadPlan():
+            case a.Action(step="read-plan"):
                 return [self._read()]
-            case a.Lease():
+            case a.Action(step="lease"):
                 return [self._lease(state)]
             case a.Start(role=role, cycle=cycle, tree=tree, complaint=complaint, again=again):
                 if role == "baseline" and self._choose(["new", "known"]) == "known":
@@ -174,10 +180,11 @@ class Chance:
                         scope=action.scope,
                     )
                 ]
-            case a.Await(id=name, role=role):
-                return self._end(name, role)
-            case a.End(id=name):
-                return [e.DispatchEnded(id=name, role="implement", ending="ended", code=None)]
+            case a.Action(step="await"):
+                return self._end(*_running(state))
+            case a.Action(step="end"):
+                name, role = _running(state)
+                return [e.DispatchEnded(id=name, role=role, ending="ended", code=None)]
             case _:
                 return self._judge(action, state)
 
@@ -220,19 +227,20 @@ class Chance:
     def _judge(self, action: a.Action, state: RunState) -> list[e.Event]:
         phase = state.phase
         match action:
-            case a.TakeWork():
+            case a.Action(step="take-work"):
                 if self._choose(["fine", "fine", "refused"]) == "refused":
                     return [e.WorkRefused(reason="tampered", detail="x")]
                 commits = int(self._choose(["1", "1", "1", "0"]))
                 return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits)]
-            case a.JudgeBaseline():
+            case a.Action(step="judge-baseline"):
                 if self._choose(["fine", "fine", "red"]) == "red":
                     return [e.WorkRefused(reason="baseline-red", detail="x")]
                 tree = phase.candidate.onto_tree if phase and phase.candidate else "t0"
                 return [e.BaselineKnown(key="k", tree=tree, results="", name=name) for name in _checked(phase)]
-            case a.JudgeGate(tree=tree):
+            case a.Action(step="judge-gate"):
+                tree = phase.candidate.tree if phase and phase.candidate else ""
                 return [self._gate(name, tree, phase) for name in _checked(phase)]
-            case a.JudgeVerdict():
+            case a.Action(step="judge-verdict"):
                 return [self._verdict(state)]
             case _:
                 return self._land(action, state)
@@ -266,7 +274,7 @@ class Chance:
     def _land(self, action: a.Action, state: RunState) -> list[e.Event]:
         phase = state.phase
         match action:
-            case a.BuildCandidate():
+            case a.Action(step="build-candidate"):
                 return [self._build(state)]
             case a.RebuildBranch():
                 return [
@@ -274,20 +282,19 @@ class Chance:
                         base=action.onto,
                         base_tree="t9",
                         parked="refs/runplan/parked/x/1/1",
-                        conflict=action.conflict,
                         complaint=action.complaint,
                         tree=action.tree,
                     )
                 ]
-            case a.Ask():
+            case a.Action(step="ask"):
                 assert phase is not None
                 assert phase.candidate is not None
                 return [e.ApprovalAsked(tree=phase.candidate.tree)]
-            case a.Land():
+            case a.Action(step="land"):
                 return self._swap(state)
-            case a.Fail(reason=reason, step=step, detail=detail):
+            case a.Fail(reason=reason, at=step, detail=detail):
                 return [e.PhaseFailed(phase="1", reason=reason, step=step, detail=detail)]
-            case a.CleanUp():
+            case a.Action(step="clean-up"):
                 return [e.CleanedUp(phase="1")]
             case a.Finish(outcome=outcome, reason=reason, detail=detail):
                 return [e.RunEnded(outcome=outcome, reason=reason, detail=detail)]
@@ -299,7 +306,7 @@ class Chance:
             case "conflict":
                 return e.CandidateConflicted(onto="c9", paths=("a",))
             case "empty":
-                return e.CandidateEmpty(onto="c9")
+                return e.WorkRefused(reason="already-on-target", detail="x")
             case word:
                 failed = state.phase.failed_tree if state.phase else ""
                 tree = failed if word == "same" and failed else self._new("t")
@@ -324,11 +331,11 @@ class Chance:
                 self._marked = phase.candidate is None
                 return [*before, e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
             case "held":
-                return [*before, e.LandingHeld(id="l", why="a.txt is edited")]
+                return [*before, e.LandingHeld(why="a.txt is edited")]
             case "moved":
-                return [*before, e.LandingMoved(id="l", tip="c4")]
+                return [*before, e.LandingMoved(tip="c4")]
             case "refused":
-                return [*before, e.LandingRefused(id="l", why="protected branch")]
+                return [*before, e.LandingRefused(why="protected branch")]
             case _:
                 self._marked = not before and phase.candidate is None
                 return before or [e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]

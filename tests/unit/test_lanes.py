@@ -12,7 +12,7 @@ from runplan.names import mark, run_of
 from runplan.plan.model import parse
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, overlap, startable
-from runplan.run.events import Recorded, from_json, name_of, recorded_as, to_json
+from runplan.run.events import from_json, to_json
 from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
 from tests.support.builders import Chance, a_plan, started
 
@@ -94,15 +94,7 @@ def test_neither_done_nor_blocked_phases_are_begun() -> None:
 
 
 def test_an_event_of_a_lane_keeps_its_lane_in_the_journal() -> None:
-    fact = e.LaneFact(lane="2", event=e.Queued())
-
-    body = to_json(fact)
-
-    assert name_of(fact) == "Queued"
-    assert recorded_as("Queued", body) == fact
-    assert from_json("Queued", body) == e.Queued()
-    assert Recorded(seq=1, at="", event=e.Queued(), lane="2").fact == fact
-    assert recorded_as("Queued", to_json(e.Queued())) == e.Queued()
+    assert from_json("Queued", to_json(e.Queued(lane="2"))) == e.Queued(lane="2")
 
 
 def test_the_name_of_a_lane_gives_its_run() -> None:
@@ -113,15 +105,15 @@ def test_the_name_of_a_lane_gives_its_run() -> None:
 # --- the machine --------------------------------------------------------------------------------------------
 
 
-def two_lanes(parallel: int = 2) -> list[e.Fact]:
+def two_lanes(parallel: int = 2) -> list[e.Event]:
     return [
         replace(started(), parallel=parallel),
         e.LanesChosen(tip="c0", lanes=(("1", "p1", ("a",)), ("2", "p2", ("b",)))),
     ]
 
 
-def in_lane(name: str, *events: e.Event) -> list[e.Fact]:
-    return [e.LaneFact(lane=name, event=event) for event in events]
+def in_lane(name: str, *events: e.Event) -> list[e.Event]:
+    return [replace(event, lane=name) for event in events]
 
 
 def read(phase: str) -> e.PlanRead:
@@ -140,8 +132,8 @@ def test_each_lane_is_decided_independently() -> None:
     decision = decide(state)
 
     assert decision.actions == (
-        a.LaneAction(lane="1", action=a.Await(id="r_1.1", role="implement")),
-        a.LaneAction(lane="2", action=a.ReadPlan()),
+        replace(a.AWAIT, lane="1"),
+        replace(a.READ_PLAN, lane="2"),
     )
     assert running(state) == ["r_1.1"]
     assert not decision.waiting
@@ -167,8 +159,8 @@ def test_a_lane_with_an_unreachable_remote_delays_no_other() -> None:
     decision = decide(fold(facts))
 
     assert decision.actions == (
-        a.LaneAction(lane="1", action=a.Sleep(kind="unreachable", until=LATER)),
-        a.LaneAction(lane="2", action=a.Await(id="d2", role="implement")),
+        replace(a.SLEEP, lane="1"),
+        replace(a.AWAIT, lane="2"),
     )
     assert (decision.waiting, decision.wake) == ("", LATER)
 
@@ -180,10 +172,10 @@ def test_an_unreachable_target_delays_no_running_lane() -> None:
     decision = decide(fold([*facts, silent, *in_lane("2", *at_work("p2", "d2"))]))
 
     assert decision.actions == (
-        a.LaneAction(lane="2", action=a.Await(id="d2", role="implement")),
-        a.Sleep(kind="unreachable", until=LATER),
+        replace(a.AWAIT, lane="2"),
+        a.SLEEP,
     )
-    assert a.ReadPlan() in decide(fold([*facts, silent, e.Woke(kind="unreachable")])).actions
+    assert a.READ_PLAN in decide(fold([*facts, silent, e.Woke(kind="unreachable")])).actions
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "limit", "checkout"])
@@ -194,17 +186,15 @@ def test_a_stop_overrides_the_wait_of_a_run(kind: str) -> None:
     ends = fold([started(), *at_work("p1", "d1"), e.StopRequested(by="me"), pause])
 
     assert isinstance(decide(alone).actions[0], a.Fail)
-    first = decide(side).actions[0]
-    assert isinstance(first, a.LaneAction)
-    assert isinstance(first.action, a.Fail)
-    assert decide(ends).actions == (a.End(id="d1"),)
+    assert isinstance(decide(side).actions[0], a.Fail)
+    assert decide(ends).actions == (a.END,)
 
 
 def test_a_run_of_the_next_phase_begins_nothing_after_its_lanes() -> None:
     facts = [*two_lanes(parallel=3), e.RunResumed(mode="next", wanted="", auto=True)]
     done = [fact for n in ("1", "2") for fact in in_lane(n, read(f"p{n}"), e.RunEnded(outcome="done"))]
 
-    assert a.ReadPlan() not in decide(fold(facts)).actions
+    assert a.READ_PLAN not in decide(fold(facts)).actions
     assert decide(fold([*facts, *done])).actions == (a.Finish(outcome="done"),)
 
 
@@ -214,19 +204,19 @@ def test_a_wait_for_budget_is_checked_again_when_another_agent_ends() -> None:
     ended = e.DispatchEnded(id="d2", role="implement", ending="exited", code=0)
 
     first = decide(fold([*facts, *in_lane("2", ended)])).actions[0]
-    assert isinstance(first, a.LaneAction)
-    assert not isinstance(first.action, a.Sleep)
+    assert first.lane == "1"
+    assert first.step != "sleep"
 
 
 def test_the_plan_is_checked_for_parallel_phases_once_per_ended_lane() -> None:
     three = two_lanes(parallel=3)
-    assert a.ReadPlan() not in decide(fold(three)).actions
+    assert a.READ_PLAN not in decide(fold(three)).actions
 
     ended = [*three, *in_lane("1", read("p1"), e.RunEnded(outcome="done"))]
-    assert a.ReadPlan() in decide(fold(ended)).actions
-    assert a.ReadPlan() not in decide(fold([*ended, e.LanesChosen(tip="c1", lanes=())])).actions
-    assert a.ReadPlan() not in decide(fold([*ended, e.StopRequested(by="me")])).actions
-    assert a.ReadPlan() not in decide(fold([*ended, e.Halted(by="me")])).actions
+    assert a.READ_PLAN in decide(fold(ended)).actions
+    assert a.READ_PLAN not in decide(fold([*ended, e.LanesChosen(tip="c1", lanes=())])).actions
+    assert a.READ_PLAN not in decide(fold([*ended, e.StopRequested(by="me")])).actions
+    assert a.READ_PLAN not in decide(fold([*ended, e.Halted(by="me")])).actions
 
 
 def test_after_a_failure_nothing_begins_and_the_run_fails_when_the_others_have_ended() -> None:
@@ -236,9 +226,9 @@ def test_after_a_failure_nothing_begins_and_the_run_fails_when_the_others_have_e
     alone = fold(facts)
     over = fold([*facts, *in_lane("2", read("p2"), e.RunEnded(outcome="done"))])
 
-    assert a.ReadPlan() not in decide(alone).actions
+    assert a.READ_PLAN not in decide(alone).actions
     assert decide(over).actions == (a.Finish(outcome="failed", reason="agent-failed", detail="x"),)
-    assert failure(over) == failed
+    assert failure(over) == replace(failed, lane="1")
 
 
 def test_a_phase_completed_by_another_process_is_no_failure() -> None:
@@ -248,7 +238,7 @@ def test_a_phase_completed_by_another_process_is_no_failure() -> None:
         *in_lane("2", read("p2"), e.RunEnded(outcome="done")),
     ]
 
-    assert decide(fold(facts)).actions == (a.ReadPlan(),)
+    assert decide(fold(facts)).actions == (a.READ_PLAN,)
 
 
 def test_an_event_of_an_unknown_lane_is_an_internal_error() -> None:
@@ -261,7 +251,7 @@ def test_a_request_for_the_run_reaches_every_lane() -> None:
     stopped = decide(fold([*facts, e.StopRequested(by="me")]))
     halted = decide(fold([*two_lanes(), e.Halted(by="me")]))
 
-    assert [one.action for one in stopped.actions if isinstance(one, a.LaneAction)] == [a.End(id="d1"), a.End(id="d2")]
+    assert stopped.actions == (replace(a.END, lane="1"), replace(a.END, lane="2"))
     assert halted.waiting == "paused"
     assert decide(fold([*two_lanes(), e.Halted(by="me"), e.Continued()])).waiting == ""
 
@@ -270,9 +260,9 @@ def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     built = [
         e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree=tree, patch="p") for tree in ("t1", "t2")
     ]
-    facts: list[e.Fact] = [*two_lanes()]
-    facts += in_lane("1", read("p1"), built[0], e.LandingHeld(id="x", why="w"))
-    facts += in_lane("2", read("p2"), built[1], e.LandingHeld(id="y", why="w"))
+    facts: list[e.Event] = [*two_lanes()]
+    facts += in_lane("1", read("p1"), built[0], e.LandingHeld(why="w"))
+    facts += in_lane("2", read("p2"), built[1], e.LandingHeld(why="w"))
     state = fold([*facts, e.Rejected(tree="t2", why="no")])
 
     phases = {lane.phase: lane.state.phase for lane in open_lanes(state)}
@@ -294,13 +284,13 @@ class Lanes:
     def choose(self, words: Sequence[str]) -> str:
         return self.data.draw(st.sampled_from(list(words)))
 
-    def answer(self, action: a.Action, state: RunState) -> list[e.Fact]:
-        if isinstance(action, a.LaneAction):
+    def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
+        if action.lane:
             lane = next(one for one in state.lanes if one.name == action.lane)
-            if isinstance(action.action, a.ReadPlan):
+            if action.step == "read-plan":
                 return in_lane(lane.name, read(lane.phase))
-            return in_lane(lane.name, *self.chance.answer(action.action, lane.state))
-        if isinstance(action, a.ReadPlan) and (self.left or open_lanes(state)):
+            return in_lane(lane.name, *self.chance.answer(action, lane.state))
+        if action.step == "read-plan" and (self.left or open_lanes(state)):
             room = 3 - len(open_lanes(state))
             count = int(self.choose([str(n) for n in range(min(room, len(self.left)) + 1)]))
             if not open_lanes(state):
@@ -316,12 +306,12 @@ class Lanes:
 @given(st.data(), st.sampled_from(["", "make test"]))
 def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, checks: str) -> None:
     world = Lanes(data)
-    facts: list[e.Fact] = [replace(started(test_command=checks), parallel=3)]
+    facts: list[e.Event] = [replace(started(test_command=checks), parallel=3)]
     state = fold(facts)
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            new_facts: list[e.Fact] = [e.RunResumed(mode="finish", wanted="", auto=True)]
+            new_facts: list[e.Event] = [e.RunResumed(mode="finish", wanted="", auto=True)]
         elif not decision.actions:
             break
         else:
@@ -336,7 +326,7 @@ def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, 
         state = fold(facts)
     assert state.ended is not None, decide(state).why
     assert fold(facts) == state
-    landed = [fact.lane for fact in facts if isinstance(fact, e.LaneFact) and isinstance(fact.event, e.Landed)]
+    landed = [fact.lane for fact in facts if isinstance(fact, e.Landed)]
     assert len(landed) == len(set(landed))
     assert not open_lanes(state)
     if failure(state) is not None:

@@ -61,8 +61,8 @@ def test_the_text_of_every_event_is_sanitized() -> None:
     assert len(cleaned.detail) <= LONGEST
     assert sanitized(WorkRefused(reason="tampered", detail=bad)) == WorkRefused(reason="tampered", detail=good)
     assert sanitized(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
-    over = HandedOver(number=1, head="h", tree="t", note=bad, why=bad)
-    assert sanitized(over) == HandedOver(number=1, head="h", tree="t", note=good, why=good)
+    over = HandedOver(number=1, tree="t", note=bad, why=bad)
+    assert sanitized(over) == HandedOver(number=1, tree="t", note=good, why=good)
     verdict = VerdictGiven(tree="t", patch="p", passed=False, items=((bad, False, bad),), agent="a", why=bad)
     assert sanitized(verdict) == VerdictGiven(
         tree="t", patch="p", passed=False, items=((good, False, good),), agent="a", why=good

@@ -27,7 +27,7 @@ FAILED = e.PhaseFailed(phase="1", reason="tests-failed", step="gate", detail="x"
 
 def records(*events: e.Event, run: str = "r", lane: str = "") -> list[e.Recorded[Any]]:
     return [
-        e.Recorded(seq=at, run=run, at=f"2026-01-0{at}T00:00:00Z", event=one, lane=lane)
+        e.Recorded(seq=at, run=run, at=f"2026-01-0{at}T00:00:00Z", event=replace(one, lane=lane))
         for at, one in enumerate(events, 1)
     ]
 

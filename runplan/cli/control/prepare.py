@@ -218,7 +218,7 @@ def state_of(store: Store, row: RunRow) -> RunState:
     """The state of a run, from its journal."""
     from runplan.store.journal import recorded
 
-    state = fold(one.fact for one in recorded(store, row.id))
+    state = fold(one.event for one in recorded(store, row.id))
     if state.started is None:
         raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
     return state

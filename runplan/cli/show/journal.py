@@ -40,12 +40,10 @@ WORDS = {
     "Leased": "worktree ready",
     "DispatchStarted": "process started",
     "DispatchEnded": "process ended",
-    "HandoverArmed": "context fills up",
     "GuardFound": "repository changed",
     "WorkTaken": "work collected",
     "CandidateBuilt": "change built",
     "CandidateConflicted": "conflict",
-    "CandidateEmpty": "nothing to land",
     "GateJudged": "tests judged",
     "ApprovalAsked": "approval needed",
     "LandingHeld": "landing waits",
@@ -267,9 +265,9 @@ def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
     state = RunState()
     steps = []
     for one in facts:
-        state = apply(state, one.fact)
+        state = apply(state, one.event)
         lanes = {lane.name: lane.phase for lane in state.lanes}
-        phase = lanes.get(one.lane, "") or (state.phase.read.phase if state.phase else "")
+        phase = lanes.get(one.event.lane, "") or (state.phase.read.phase if state.phase else "")
         steps.append({"at": one.at, "event": name_of(one.event), "phase": phase, "why": decide(state).why})
     return steps
 

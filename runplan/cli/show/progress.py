@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _COLOURS = {"landed": GREEN, "failed": RED, "verdict": BOLD, "waiting": YELLOW, "approval": YELLOW, "guard": RED}
 
 
-def show(fact: e.Fact) -> None:
-    lane, event = (f"[{fact.lane}] ", fact.event) if isinstance(fact, e.LaneFact) else ("", fact)
+def show(event: e.Event) -> None:
+    lane = f"[{event.lane}] " if event.lane else ""
     text = _LIVE.note(lane, event) or sentence(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not (event.again or event.despite)
     if text and not is_live:
