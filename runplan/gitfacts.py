@@ -1,10 +1,14 @@
-"""Values about commits and worktrees that pure packages share with `git`."""
+"""Values about commits and worktrees that pure packages share with `git`, and the trailers of landed commits."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import re
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
 
@@ -90,3 +94,92 @@ class Untracked(Struct, frozen=True, kw_only=True):
 
     path: str
     size: int  #: bytes
+
+
+# --- trailers -------------------------------------------------------------------------------------------
+
+PLAN = "Runplan-Plan"
+PHASE = "Runplan-Phase"
+RUN = "Runplan-Run"
+LANDING = "Runplan-Landing"
+UNDOES = "Runplan-Undoes"
+
+_TRAILER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)")
+_PICKED = "(cherry picked from commit "  # git counts this line into the block
+_OURS = re.compile(r"^(runplan-[a-z0-9-]*)[ \t]*:(.*)\n?", re.IGNORECASE | re.MULTILINE)
+
+
+def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
+    """Add trailers to the block at the end of the message, or as a paragraph; other Runplan-* lines are removed."""
+    paragraphs = _paragraphs(_OURS.sub("", message)) or [["(no message)"]]
+    if len(paragraphs) == 1 or not _is_block(paragraphs[-1]):
+        paragraphs.append([])
+    paragraphs[-1] += [f"{key}: {_single_spaced(value)}" for key, value in trailers]
+    return "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph) + "\n"
+
+
+def read_trailers(message: str) -> dict[str, str]:
+    """The trailers in the last paragraph of the message; the last one of a key counts."""
+    paragraphs = _paragraphs(message)
+    if len(paragraphs) < 2 or not _is_block(paragraphs[-1]):
+        return {}
+    found = (_TRAILER.match(line) for line in paragraphs[-1])
+    return {match[1]: match[2] for match in found if match}
+
+
+def _paragraphs(message: str) -> list[list[str]]:
+    paragraphs: list[list[str]] = [[]]
+    for line in message.split("\n"):
+        if line.strip():
+            paragraphs[-1].append(line.rstrip())
+        elif paragraphs[-1]:
+            paragraphs.append([])
+    return [paragraph for paragraph in paragraphs if paragraph]
+
+
+def _is_block(paragraph: Sequence[str]) -> bool:
+    return all(_TRAILER.match(line) or line.startswith(_PICKED) for line in paragraph)
+
+
+def _single_spaced(value: str) -> str:
+    return " ".join(value.split())
+
+
+class Undoable(Struct, frozen=True, kw_only=True):
+    """A landing that stands on the target."""
+
+    landing: str
+    commits: tuple[Oid, ...]  #: newest first, its bookkeeping among them
+
+
+class Unclear(Struct, frozen=True, kw_only=True):
+    """A commit with trailers of several landings, or with text below them: it was changed since it landed."""
+
+    commit: Oid
+
+
+def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) -> Undoable | Unclear | None:
+    """The phase's newest landing among commits (id, message), newest first; None when there is none to undo."""
+    read = [(oid, message, _marks(message)) for oid, message in marked]
+    undone = {landing for _, _, found in read for landing in found[UNDOES]}
+    own = {PLAN: {_single_spaced(plan)}, PHASE: {_single_spaced(phase)}, UNDOES: set[str]()}
+    stands = (
+        landing
+        for _, _, found in read
+        if own[PLAN] <= found[PLAN] and own[PHASE] <= found[PHASE] and not found[UNDOES]
+        for landing in sorted(found[LANDING] - undone)
+    )
+    landing = next(stands, "")
+    commits = []
+    for oid, message, found in read:
+        if landing and landing in found[LANDING]:
+            if found != own | {LANDING: {landing}} or read_trailers(message).get(LANDING) != landing:
+                return Unclear(commit=oid)
+            commits.append(oid)
+    return Undoable(landing=landing, commits=tuple(commits)) if landing else None
+
+
+def _marks(message: str) -> dict[str, set[str]]:
+    """The values of Runplan-* lines anywhere in the message; that of a squashed commit has several of a kind."""
+    lines = [(key.lower(), _single_spaced(value)) for key, value in _OURS.findall(message)]
+    return {key: {value for name, value in lines if name == key.lower()} for key in (PLAN, PHASE, LANDING, UNDOES)}

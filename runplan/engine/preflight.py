@@ -17,7 +17,6 @@ from runplan.checks import testcommand
 from runplan.errors import NotFound, RefusedEarly
 from runplan.git import objects as trees
 from runplan.git.candidate import Candidates
-from runplan.git.trailers import built_upon
 from runplan.git.worktrees import standing
 from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace
@@ -133,7 +132,8 @@ def phase_to_undo(at: RepositoryContext, plan: Plan, wanted: str, *, unfinished:
         )
     if phase.status != "done":
         raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
-    if upon := built_upon(plan, phase.id):
+    upon = [other.id for other in reversed(plan.phases) if other.status == "done" and phase.id in other.depends]
+    if upon:
         first = command("runplan", "undo", plan.path, upon[0])
         depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
         raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")

@@ -17,9 +17,8 @@ from runplan.engine.preflight import landing_place, require_prompts, settle_lost
 from runplan.errors import PlanUnreadable, RefusedEarly, Unreachable
 from runplan.git import repository as repositories
 from runplan.git.candidate import Candidates
-from runplan.git.fingerprint import Fingerprints
 from runplan.git.removal import Removal
-from runplan.git.repository import Checkouts
+from runplan.git.repository import Checkouts, Fingerprints
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.landing import modes

@@ -14,8 +14,7 @@ from runplan.checks.lineage import NAMED, Foreign, Lineage, is_own, own_refs
 from runplan.errors import RefusedEarly
 from runplan.git import objects
 from runplan.git.objects import SUBMODULE, SYMLINK, TREE, Entry, ObjectWriter, Signature, identity_env
-from runplan.git.trailers import LANDING
-from runplan.gitfacts import Identity
+from runplan.gitfacts import LANDING, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,11 +1,15 @@
-"""Opens a repository, refuses early one that no run could succeed in, and reads its checkouts and refs from files."""
+"""The user's repository: how it is opened and refused early, its checkouts, its refs, and its fingerprint.
+
+Checkouts and refs are read from the files: asking git would cost a process at each landing and each dispatch."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +20,10 @@ from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.command import Git, failure
 from runplan.gitfacts import read_person
 from runplan.names import HEADS
-from runplan.store.files import read_file
+from runplan.store.files import first_line, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from runplan.gitfacts import Identity, Oid
 
@@ -300,3 +304,86 @@ def _resolve(stored: Mapping[str, str], name: str) -> Oid | None:
             return value
         name = value.removeprefix("ref: ").strip()
     return None
+
+
+# --- fingerprints -------------------------------------------------------------------------------------
+
+MOST_LINES = 8
+_FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates", "shallow")
+_TAIL = 4096  #: bytes at the end of a reflog that hold its newest entry
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """A ref, a HEAD or a file that changed."""
+
+    name: str  #: of a file its absolute path
+    old: str  #: a commit, the content of HEAD, or the hash of a file; empty when it is new
+    new: str  #: empty when it is gone
+    by_agent: bool = False  #: its newest reflog entry has the agent's identity
+
+
+class Fingerprints:
+    """The user's refs, HEADs, configuration and hooks."""
+
+    def __init__(self, git: Git, *, common_dir: Path, prefix: str) -> None:
+        self._git = git
+        self._common_dir = common_dir
+        home = git.env.get("HOME") or "/"
+        self._files = (
+            *(f"{common_dir}/{name}" for name in _FILES),
+            git.env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig",
+            f"{git.env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
+        )
+        self._own = ("refs/runplan/", *([f"{HEADS}{prefix}"] if prefix else []))
+
+    def take(self) -> str:
+        """The fingerprint of now; runs no process where refs are files."""
+        return json.dumps(dict(self._values()))
+
+    def compare(self, before: str, *, agent: str, landed: Collection[Oid] = ()) -> tuple[Difference, ...]:
+        """The differences since, without refs that landings moved to `landed`; the process commits as `agent`."""
+        old, new = json.loads(before), dict(self._values())
+        return tuple(
+            Difference(name=name, old=old.get(name, ""), new=new.get(name, ""), by_agent=self._moved_by(name, agent))
+            for name in sorted({*old, *new})
+            if old.get(name) != new.get(name) and not (name.startswith("refs/") and new.get(name) in landed)
+        )
+
+    def _moved_by(self, name: str, agent: str) -> bool:
+        log = read_file(self._common_dir / "logs" / name) or b"" if name.startswith("refs/") else b""
+        newest = log[-_TAIL:].rstrip(b"\n").rpartition(b"\n")[2].partition(b"\t")[0]
+        return f"<{agent}>".encode() in newest
+
+    def _values(self) -> Iterator[tuple[str, str]]:
+        refs = refs_snapshot(self._common_dir, self._git)
+        yield from ((name, oid) for name, oid in refs.items() if not name.startswith(self._own))
+        common = str(self._common_dir)
+        for head in ("HEAD", *(f"worktrees/{name}/HEAD" for name in _names(f"{common}/worktrees"))):
+            yield head, first_line(f"{common}/{head}") or ""
+        hooks = [f"{common}/hooks/{name}" for name in _names(f"{common}/hooks") if not name.endswith(".sample")]
+        for path in (*self._files, *hooks):
+            content = read_file(path)
+            if content is not None:
+                yield path, sha256(content).hexdigest()
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208 - two agents a phase, and pathlib takes as long as the disk
+    except FileNotFoundError:
+        return []
+
+
+def describe_differences(found: Sequence[Difference], process: str) -> tuple[str, ...]:
+    """One sentence for the report each, the first few of them."""
+    more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
+    return (*(_sentence(one, process) for one in found[:MOST_LINES]), *more)
+
+
+def _sentence(one: Difference, process: str) -> str:
+    who = f"{process} changed {one.name} in your repository"
+    said = who if one.by_agent else f"{one.name} changed while {process} ran"
+    if one.name.startswith("/"):
+        return f"{said}: it {'is new' if not one.old else 'is gone' if not one.new else 'has other content'}"
+    old, new = (value if value.startswith("ref: ") else value[:12] for value in (one.old, one.new))
+    return f"{said}: {old or 'nothing'} → {new or 'nothing'}"

@@ -1,7 +1,13 @@
-"""Lends worktrees to agents and checks, and takes agents' commits into `tool.git`."""
+"""Lends worktrees to agents and checks, and takes agents' commits into `tool.git`.
+
+The agent of a lane sees `lanes/<name>.git` through a real `git worktree`. runplan looks at the same files through a
+git directory of its own, `tool.git/worktrees/<name>`, with its own HEAD and index. So nothing an agent does to its
+repository changes what runplan's git runs or sees. No process of an agent may live during these calls.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from contextlib import suppress
@@ -11,27 +17,277 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
-from runplan.git.lane import KEEPER, Lane, Unstored
+from runplan.git.command import SETTINGS, Git, configured, failure, one_line
+from runplan.git.objects import SYMLINK, Entry, ObjectWriter, Signature, identity_env
 from runplan.git.repository import refs_snapshot
-from runplan.git.workspace import LANDING_KEEP
-from runplan.gitfacts import Identity, is_agent
+from runplan.git.workspace import LANDING_KEEP, delete_tree, make_writable, write_whole
+from runplan.gitfacts import Identity, Untracked, is_agent
 from runplan.names import HEADS, base_ref, parked_under
-from runplan.store.files import file_lock, make_below, read_file
+from runplan.store.files import file_lock, first_line, make_below, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Sequence
 
     from filelock import FileLock
 
-    from runplan.git.command import Git
-    from runplan.git.lane import WorktreeState
-    from runplan.git.objects import Signature
     from runplan.git.workspace import Workspace
     from runplan.gitfacts import Oid
 
+MANY = 100  #: from so many files on they are synced to the disk together
+_STATUS = ("status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=all", "--ignored=matching",
+           "--ignore-submodules=dirty")  # fmt: skip
+_SETTINGS = (*SETTINGS, "core.fsync=none,objects")  #: HEAD and index are made again when they are lost
+_SHOWN = "shown"  #: a file in runplan's git directory
+_KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
+
+_KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
+#: Of commits that only keep uncommitted files; the same content kept twice is the same commit.
+KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
+#: Errors of the repository or the disk, not of a file.
+_PLACE = re.compile(
+    r"\.lock\b|No space left|quota|Read-only file system|Input/output error|repository database|object database"
+)
 MOST_NAMES = 1000
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_TRIES = 5
+
+
+class WorktreeState(Struct, frozen=True, kw_only=True):
+    """One status of a worktree."""
+
+    head: Oid
+    changed: tuple[str, ...]  #: tracked paths that differ from HEAD, staged or not
+    untracked: tuple[Untracked, ...]
+    ignored: bool  #: whether there are ignored files
+
+    @property
+    def clean(self) -> bool:
+        return not self.changed and not self.untracked
+
+
+class Lane:
+    """One worktree and its two views: the agent's and runplan's."""
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self.name = name
+        self._workspace = workspace
+        self.repository = workspace.lanes / f"{name}.git"
+        self.path = workspace.root / name
+        self._theirs = self.repository / "worktrees" / name
+        self._ours = workspace.path / "worktrees" / name
+        options = (f"--git-dir={self._ours}", f"--work-tree={self.path}")
+        self._git = Git(self.path, env=workspace.env, options=options, settings=_SETTINGS, own_session=True)
+        self.pristine = False  #: the last status found only the commit, and no process ran there since
+
+    # --- making it ---------------------------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        """Whether its files are there. Under the sandbox `git worktree remove` leaves an empty mount point."""
+        return self.path.is_dir() and any(self.path.iterdir()) and bool(self.base)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its files are there, and the agent's repository with the link to it."""
+        linked = self.exists and first_line(self.path / ".git") == f"gitdir: {self._theirs}"
+        return linked and (self._theirs / "commondir").is_file() and self.has_repository
+
+    @property
+    def has_repository(self) -> bool:
+        return (self.repository / "objects").is_dir()
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether files are there whose repository is gone: the state directory was deleted."""
+        return not self.exists and self.path.is_dir() and any(one.name != ".git" for one in self.path.iterdir())
+
+    def renew(self, base: Oid, *, mirror: Sequence[str]) -> None:
+        """Write the refs and configuration of the agent's repository; nothing of an earlier phase stays."""
+        if not self.is_whole:
+            self._make(base)
+        self._workspace.refresh(self.repository)
+        for name in ("refs", "hooks", "logs", "modules"):
+            delete_tree(self.repository / name)
+        (self.repository / "refs" / "heads").mkdir(parents=True)
+        refs = sorted(self._workspace.mirrored(mirror).items())
+        packed = "# pack-refs with: sorted \n" + "".join(f"{oid} {name}\n" for name, oid in refs)
+        write_whole(self.repository / "packed-refs", os.fsencode(packed))
+
+    def adopt(self, commit: Oid) -> None:
+        """Compare files whose repository is gone with `commit`."""
+        self._link(commit)
+        self.compare_with(commit)
+
+    def _link(self, commit: Oid) -> None:
+        self._ours.mkdir(parents=True, exist_ok=True)
+        (self._ours / "commondir").write_text("../..\n")
+        (self._ours / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
+        write_whole(self._ours / "HEAD", f"{commit}\n".encode())
+
+    def _make(self, base: Oid) -> None:
+        self.remove()
+        self._workspace.make_bare(self.repository)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        git = Git(self.repository.parent, env=self._workspace.env, options=(f"--git-dir={self.repository}",))
+        git.run("worktree", "add", "-q", "--lock", "--detach", "--no-checkout", str(self.path), base)
+        self._ours.mkdir(parents=True)
+        self.mark_disposable()  # it has no files yet, and that is not an agent's work
+        self._link(base)
+
+    def remove(self) -> None:
+        """Delete the worktree, the agent's repository and runplan's view of them."""
+        self.pristine = False
+        for place in (self.path, self.repository, self._ours):
+            if place.is_dir() and not place.is_symlink():
+                delete_tree(place)
+            else:
+                place.unlink(missing_ok=True)
+
+    # --- putting it on a commit ---------------------------------------------------------------------------
+
+    def put(self, commit: Oid, *, branch: str = "", clean: str, keep: Sequence[str] = ()) -> None:
+        """Make the files exactly `commit`, on `branch` or detached; `clean` says which other files go."""
+        self._unlock()
+        self._git.run("reset", "-q", "--hard", commit)
+        if clean:
+            self._clean(clean, keep)
+        self.sync_agent(commit, branch=branch)
+
+    def move_to(self, commit: Oid) -> None:
+        """Stand on another commit with the same files, detached."""
+        write_whole(self._ours / "HEAD", f"{commit}\n".encode())
+        self.sync_agent(commit)
+
+    def sync_agent(self, commit: Oid, *, branch: str = "") -> None:
+        """Set the agent's HEAD, branch and index to runplan's, and remove locks of a killed git."""
+        for lock in (*self.repository.glob("*.lock"), *self.repository.glob("refs/**/*.lock")):
+            lock.unlink()
+        for left in self._theirs.iterdir():
+            if left.name not in _KEPT:
+                delete_tree(left) if left.is_dir() else left.unlink()
+        if branch:
+            (self.repository / branch).parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self.repository / branch, f"{commit}\n".encode())
+        write_whole(self._theirs / "HEAD", (f"ref: {branch}\n" if branch else f"{commit}\n").encode())
+        shutil.copyfile(self._ours / "index", self._theirs / "index")
+
+    def _clean(self, clean: str, keep: Sequence[str]) -> None:
+        excluded = ("--exclude=/" + re.sub(r"([\\*?[ ])", r"\\\1", name) for name in keep)
+        words = ["clean", "-ffdq", *(["-x"] if clean == "ignored" else []), *excluded]
+        if self._git.run(*words, ok=(0, 1, 128)).code != 0:
+            make_writable(self.path)
+            self._git.run(*words)
+
+    def _unlock(self) -> None:
+        """Remove the lock of a git of ours that was killed; no other process works in this git directory."""
+        for left in self._ours.glob("*.lock"):
+            left.unlink(missing_ok=True)
+
+    # --- whose files are there ----------------------------------------------------------------------------
+
+    @property
+    def is_disposable(self) -> bool:
+        """Whether the files were put there for a check or a verifier, so that other files are not an agent's work."""
+        return (self._ours / _SHOWN).exists()
+
+    def mark_disposable(self) -> None:
+        self.pristine = False
+        (self._ours / _SHOWN).touch()
+
+    def mark_work(self) -> None:
+        self.pristine = False
+        (self._ours / _SHOWN).unlink(missing_ok=True)
+
+    @property
+    def base(self) -> Oid:
+        """The commit that the files are compared with; empty when there is none."""
+        return first_line(self._ours / "HEAD") or ""
+
+    # --- an agent's work ----------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> str:
+        """The agent's HEAD: a full ref name, or a commit when it is detached; empty when unreadable."""
+        return (first_line(self._theirs / "HEAD") or "").removeprefix("ref: ")
+
+    def refs(self) -> dict[str, Oid]:
+        return refs_snapshot(self.repository, self._git)
+
+    def take(self, tip: Oid, *, without: Sequence[Oid] = ()) -> Oid:
+        self._workspace.take(self.repository / "objects", tip, without=without)
+        return tip
+
+    def compare_with(self, commit: Oid) -> None:
+        """Compare the files with `commit` from now on; the files stay as they are. The next status looks at them."""
+        self._unlock()
+        self._git.run("reset", "-q", "--mixed", "--no-refresh", commit)
+
+    def state(self) -> WorktreeState:
+        """The differences from the commit it stands on; one scan of the files."""
+        self._unlock()
+        locks = {"GIT_OPTIONAL_LOCKS": "1"}
+        ran = self._git.run(*_STATUS, env=locks, ok=(0, 128))
+        if ran.code:  # a required filter may have failed: compare the files without filters
+            ran = self._git.run(*_STATUS, env=locks | configured(*self._workspace.without_filters()))
+        state = read_status(ran.out, self.path, head=self.base)
+        self.pristine = state.clean and not state.ignored
+        return state
+
+    def commit(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid:
+        """Commit the named files as they are, and stand on the new commit; `ObjectsRefused` if git cannot store one."""
+        self._unlock()
+        names = b"\0".join(os.fsencode(name) for name in paths)
+        env = configured("core.fsyncMethod=batch") if len(paths) > MANY else {}
+        asked = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+        ran = self._git.run(*asked, stdin=names, env=env, ok=(0, 128))
+        if ran.code and _PLACE.search(ran.err):
+            raise GitFailed(failure(asked, ran, self.path))
+        if ran.code:
+            raise ObjectsRefused(f"a file cannot be committed: {one_line(ran.err)}")
+        tree, text = self._git.text("write-tree"), message.encode("utf-8", "surrogateescape")
+        new = self._git.run("commit-tree", tree, "-p", self.base, stdin=text, env=identity_env(by)).text
+        write_whole(self._ours / "HEAD", f"{new}\n".encode())
+        return new
+
+    def commit_verbatim(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid:
+        """A commit of the named files byte for byte, when git cannot convert them as their attributes say."""
+        tool = self._workspace.git
+        writer = ObjectWriter(tool, self._workspace.path)
+        files = {name: self._verbatim(writer, name) for name in paths}
+        return writer.commit(writer.tree_with(tool.commit(self.base).tree, files), self.base, by, message)
+
+    def _verbatim(self, writer: ObjectWriter, name: str) -> Entry | None:
+        place = self.path / name
+        if not os.path.lexists(place):
+            return None
+        linked = place.is_symlink()
+        content = os.fsencode(os.readlink(place)) if linked else place.read_bytes()  # noqa: PTH115
+        mode = SYMLINK if linked else "100755" if os.access(place, os.X_OK) else "100644"
+        return Entry(mode, writer.write("blob", content, like=self.base))
+
+
+#: How many blank-separated fields precede the path: changed, unmerged, untracked, ignored.
+_FIELDS = {b"1": 8, b"u": 10, b"?": 1, b"!": 1}
+
+
+def read_status(output: bytes, top: Path, *, head: Oid) -> WorktreeState:
+    """Read porcelain v2; sizes are taken from the files under `top`."""
+    found: dict[bytes, set[str]] = {kind: set() for kind in _FIELDS}
+    for record in output.split(b"\0"):
+        if record[:1] in _FIELDS:
+            found[record[:1]].add(os.fsdecode(record.split(b" ", _FIELDS[record[:1]])[-1]))
+    return WorktreeState(
+        head=head,
+        changed=tuple(sorted(found[b"1"] | found[b"u"])),
+        untracked=tuple(Untracked(path=path, size=_size(top / path)) for path in sorted(found[b"?"])),
+        ignored=bool(found[b"!"]),
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0  # deleted meanwhile
 
 
 class BranchStanding(Struct, frozen=True, kw_only=True):
@@ -165,17 +421,18 @@ class Worktrees:
             return before
         refs = lane.refs()
         own, at_head = refs.get(branch, ""), refs.get(lane.head, lane.head)
-        if lane.taken == f"{own} {at_head}":
-            return before
-        tip = lane.take(own, without=[base, before]) if own not in ("", before) else before
-        if tip == before and _is_oid(at_head) and self._workspace.git.object(at_head) is None:
+        tip = before
+        if own not in ("", base, before):
+            tip = lane.take(own, without=[base, before])
+        elif _is_oid(at_head) and self._workspace.git.object(at_head) is None:
             with suppress(ObjectsRefused):  # HEAD may lead to nothing
                 tip = lane.take(at_head, without=[base, before])
-        if tip != before:
-            self._workspace.git.update_refs(f"update {branch} {tip}")
         if lane.exists:
             self._check_out(lane, tip, at_head, branch=branch)
-        lane.note_taken(f"{own} {at_head}")
+        if tip != before:
+            if lane.is_whole:  # before the ref: a repeated call then finds the same tip
+                lane.sync_agent(tip, branch=branch)
+            self._workspace.git.update_refs(f"update {branch} {tip}")
         self._workspace.merge_packs()
         return tip
 
@@ -191,13 +448,10 @@ class Worktrees:
     def state(self, path: Path) -> WorktreeState:
         return self.lane(path.name).state()
 
-    def commit_leftovers(
-        self, path: Path, paths: Sequence[str], *, branch: str, message: str, by: Signature
-    ) -> Oid | Unstored:
+    def commit_leftovers(self, path: Path, paths: Sequence[str], *, branch: str, message: str, by: Signature) -> Oid:
         """Commit exactly the named files, as they are in the worktree (also their deletion)."""
         made = self.lane(path.name).commit(paths, by, message=message)
-        if isinstance(made, str):
-            self._workspace.git.update_refs(f"update {branch} {made}")
+        self._workspace.git.update_refs(f"update {branch} {made}")
         return made
 
     # --- giving commits to the user -----------------------------------------------------------------------
@@ -250,19 +504,12 @@ class Worktrees:
 
     def _keep_at(self, names: Sequence[str], oid: Oid, *, without: Sequence[Oid] = ()) -> str:
         """Make the first free of these refs in the user's repository, unless one of them has the commit already."""
-        user = self._workspace.user
         keep = self._workspace.copy_to_user(oid, without=without)
-        for left in reversed(range(_TRIES)):
-            refs = refs_snapshot(self._workspace.common_dir, user)
-            if ref := next((name for name in names if refs.get(name) == oid), ""):
-                break
+        refs = refs_snapshot(self._workspace.common_dir, self._workspace.user)
+        ref = next((name for name in names if refs.get(name) == oid), "")
+        if not ref:
             ref = next(name for name in names if name not in refs)
-            try:
-                user.update_refs(f"create {ref} {oid}")
-                break
-            except GitFailed:  # another process may have made it
-                if not left:
-                    raise
+            self._workspace.user.update_refs(f"create {ref} {oid}")
         if keep:
             keep.unlink(missing_ok=True)
         return ref
@@ -277,15 +524,15 @@ class Worktrees:
             with suppress(ObjectsRefused):  # git cannot keep objects that it cannot read
                 lane.take(oid)
                 parked = self.park(oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}")
-        history: Iterable[str] = ()
+        history: list[str] = []
         if base and lane.is_orphan:
             lane.adopt(base)
             history = self._workspace.git.text("log", "--format=%T", base).split()
         if not lane.exists or lane.is_disposable:
             return parked
-        return self._park_uncommitted(lane, under=under, known=frozenset(history)) or parked
+        return self._park_uncommitted(lane, under=under, known=history) or parked
 
-    def _park_uncommitted(self, lane: Lane, *, under: str, known: Collection[str] = ()) -> str:
+    def _park_uncommitted(self, lane: Lane, *, under: str, known: Sequence[str] = ()) -> str:
         """Park the differences from the commit it stands on, unless the files are one of the `known` trees."""
         state = lane.state()
         if nested := next((one.path for one in state.untracked if one.path.endswith("/")), ""):
@@ -296,9 +543,7 @@ class Worktrees:
         message = f"Uncommitted work found in {under}\n"
         try:
             made = lane.commit(paths, KEEPER, message=message)
-        except GitFailed:  # a filter of the project's fails; the content counts
-            made = Unstored(path="", why="")
-        if isinstance(made, Unstored):
+        except GitFailed:  # an attribute or filter of the project's fails; the content counts
             made = lane.commit_verbatim(paths, KEEPER, message=message)
         return "" if known and self._workspace.git.commit(made).tree in known else self.park(made, under=under)
 

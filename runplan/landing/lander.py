@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from runplan.git.trailers import LANDING, read_trailers
-from runplan.gitfacts import Commit, Oid
+from runplan.gitfacts import LANDING, Commit, Oid, read_trailers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

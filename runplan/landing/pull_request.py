@@ -17,7 +17,7 @@ from msgspec import Struct
 from runplan.errors import GitFailed, Unreachable
 from runplan.forge.model import ForgeDenied, NotMerged, open_conflicts
 from runplan.git import remote as push
-from runplan.git.trailers import LANDING, PLAN, read_trailers
+from runplan.gitfacts import LANDING, PLAN, read_trailers
 from runplan.landing.lander import (
     Declined,
     Failed,

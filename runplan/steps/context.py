@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from runplan.clock import SystemClock
     from runplan.git.candidate import Candidates
     from runplan.git.command import Git
-    from runplan.git.fingerprint import Fingerprints
     from runplan.git.removal import Removal
+    from runplan.git.repository import Fingerprints
     from runplan.git.worktrees import Worktrees
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
 from runplan.git.candidate import Built, Conflicted, NothingLeft
-from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
+from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
 from runplan.landing import modes
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved
 from runplan.plan import tracker

@@ -11,7 +11,7 @@ from msgspec import Struct
 from runplan import names
 from runplan.errors import PlanUnreadable
 from runplan.git.candidate import Built, Conflicted, NothingLeft
-from runplan.git.trailers import UNDOES, Unclear, add_trailers, newest_landing
+from runplan.gitfacts import UNDOES, Unclear, add_trailers, newest_landing
 from runplan.plan.model import Status, parse
 from runplan.run.events import CandidateBuilt, CandidateConflicted, WorkRefused
 from runplan.run.reasons import Reason
@@ -60,7 +60,8 @@ def landing_to_undo(
             f"revert its commits yourself ({revert}), and set its row to todo"
         )
     if isinstance(found, Unclear):
-        return NotUndoable(why=f"the commit {found.commit[:12]} {found.why}; {_by_hand(found.commit)}")
+        why = "belongs to more than one landing, or has text below its Runplan trailers"
+        return NotUndoable(why=f"the commit {found.commit[:12]} {why}; {_by_hand(found.commit)}")
     for oid in found.commits:
         parents = objects.commit(oid).parents
         if len(parents) != 1:

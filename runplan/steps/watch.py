@@ -11,7 +11,7 @@ from runplan.agents.endings import EndingKind, judge, quoted
 from runplan.checks import returns
 from runplan.checks.secrets import redacted
 from runplan.errors import ObjectsRefused, Unreachable
-from runplan.git import fingerprint
+from runplan.git.repository import describe_differences
 from runplan.gitfacts import signing
 from runplan.run.dispatch import (
     GRACE_S,
@@ -135,9 +135,8 @@ def _examine(started: DispatchStarted, state: RunState, context: RunContext) -> 
     phase, role = phase_of(state), started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
         tips = [one.event.tip for one in context.store.facts(Landed, since=started.at)]
-        differences = context.fingerprints.compare(before, agent=signing(started.id).email)
-        found = fingerprint.foreign(differences, tips)
-        lines = fingerprint.lines(found, "the agent" if role in AGENT_ROLES else f"the {role} command")
+        found = context.fingerprints.compare(before, agent=signing(started.id).email, landed=tips)
+        lines = describe_differences(found, "the agent" if role in AGENT_ROLES else f"the {role} command")
         if set(lines) - set(phase.warnings):  # else recorded before a crash
             yield GuardFound(violated=any(one.by_agent for one in found), lines=lines)
     if role not in WRITERS or phase.lease is None:

@@ -12,7 +12,6 @@ from runplan.checks.lineage import off_base
 from runplan.checks.secrets import redacted
 from runplan.checks.tamper import FileChange, leaks
 from runplan.errors import ObjectsRefused, RefusedEarly
-from runplan.git.lane import Unstored
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept
 from runplan.gitfacts import AGENT, signing
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.checks.tamper import Permit, Tampering
-    from runplan.git.lane import WorktreeState
-    from runplan.git.worktrees import BranchStanding
+    from runplan.git.worktrees import BranchStanding, WorktreeState
     from runplan.gitfacts import Change
     from runplan.run.actions import Action, RebuildBranch
     from runplan.run.events import Event
@@ -183,17 +181,12 @@ def commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> s
     rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
     if not rest:
         return left.head
-    made = context.worktrees.commit_leftovers(
-        path,
-        rest,
-        branch=phase.lease.branch,
-        message=message,
-        by=Signature(author=AGENT, committer=signing(phase.ended.id), when=context.git_date()),
-    )
-    if isinstance(made, Unstored):
-        reason = Reason.BLOCKED if made.filtered else Reason.TAMPERED
-        return WorkRefused(reason=reason, detail=f"{made.path} cannot be committed: {made.why}")
-    return made
+    by = Signature(author=AGENT, committer=signing(phase.ended.id), when=context.git_date())
+    try:
+        return context.worktrees.commit_leftovers(path, rest, branch=phase.lease.branch, message=message, by=by)
+    except ObjectsRefused as error:
+        reason = Reason.BLOCKED if "clean filter" in str(error) else Reason.TAMPERED
+        return WorkRefused(reason=reason, detail=redacted(str(error)))
 
 
 def without_copies(left: WorktreeState, copies: tuple[str, ...]) -> WorktreeState:

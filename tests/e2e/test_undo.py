@@ -162,7 +162,7 @@ def test_an_undo_of_a_squashed_phase_is_refused(landed: Project) -> None:
     landed.repo.git("reset", "-q", "--soft", "HEAD~4")
     landed.repo.git("commit", "-qm", words)
     printed = refused(landed, "1").last
-    assert f"the commit {short(landed, 'HEAD')} also has trailers of phase 2 of plans/X.md" in printed
+    assert f"the commit {short(landed, 'HEAD')} belongs to more than one landing" in printed
     assert f"git show {short(landed, 'HEAD')}" in printed
 
 
@@ -179,7 +179,7 @@ def test_an_undo_without_the_trailers_of_all_commits_is_refused(tmp_path: Path) 
     buried = short(project, "HEAD")
     project.repo.git("cherry-pick", *upper)
     printed = refused(project, "1").last
-    assert f"the commit {buried} has text below its Runplan trailers" in printed
+    assert f"the commit {buried} belongs to more than one landing, or has text below" in printed
 
 
 def test_a_rebased_phase_is_undone(landed: Project) -> None:

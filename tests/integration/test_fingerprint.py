@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.git.fingerprint import Fingerprints
+from runplan.git.repository import MOST_LINES, Difference, Fingerprints, describe_differences
 from runplan.gitfacts import committing_as, signing
 from tests.support.repos import Repo, make_repo
 
@@ -73,6 +73,16 @@ def test_a_change_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
     assert not found.by_agent
 
 
+def test_a_landing_of_ours_is_no_difference(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo", a="1")
+    with repo.adapter() as git:
+        prints = Fingerprints(git, common_dir=repo.path / ".git", prefix="runplan/")
+        before = prints.take()
+        tip = repo.commit("Landed", a="2")
+        assert [one.name for one in prints.compare(before, agent=AGENT)] == ["refs/heads/main"]
+        assert prints.compare(before, agent=AGENT, landed=[tip]) == ()
+
+
 def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", a="1")
     with repo.adapter() as git:
@@ -83,3 +93,17 @@ def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -
         repo.git("branch", "runplan/x/1", env=committing_as("r1.1"))
         found = prints.compare(before, agent=AGENT)
     assert {one.name: one.by_agent for one in found} == {"refs/heads/mine": False, "refs/heads/theirs": True}
+
+
+def test_the_report_says_who_where_it_is_known() -> None:
+    own = Difference(name="refs/heads/x", old="", new="a" * 40, by_agent=True)
+    other = Difference(name="/r/.git/config", old="1", new="2")
+    assert describe_differences([own, other], "the agent") == (
+        "the agent changed refs/heads/x in your repository: nothing → aaaaaaaaaaaa",
+        "/r/.git/config changed while the agent ran: it has other content",
+    )
+
+
+def test_many_differences_are_counted() -> None:
+    many = [Difference(name=f"refs/tags/{number}", old="", new="1") for number in range(MOST_LINES + 3)]
+    assert describe_differences(many, "the agent")[-1] == "and 3 more"

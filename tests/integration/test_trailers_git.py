@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from runplan.git.trailers import PHASE, PLAN, add_trailers, read_trailers
+from runplan.gitfacts import PHASE, PLAN, add_trailers, read_trailers
 
 
 @pytest.mark.parametrize(

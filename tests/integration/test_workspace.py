@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.errors import GitFailed, RefusedEarly, SettingsError
-from runplan.git.lane import Unstored
+from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept, Removed
 from runplan.git.workspace import MOST_LANDED, MOST_PACKS
@@ -31,7 +30,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
-def leftovers(place: Place, tree: Repo, *paths: str) -> str | Unstored:
+def leftovers(place: Place, tree: Repo, *paths: str) -> str:
     return place.trees.commit_leftovers(
         tree.path,
         paths,
@@ -506,7 +505,8 @@ def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> N
     tree = place.lease()
     tree.write(".gitattributes", "*.bad working-tree-encoding=SHIFT-JIS\n")
     (tree.path / "x.bad").write_bytes(b"\xff")
-    assert isinstance(leftovers(place, tree, ".gitattributes", "x.bad"), Unstored)
+    with pytest.raises(ObjectsRefused, match=r"failed to encode 'x.bad'"):
+        leftovers(place, tree, ".gitattributes", "x.bad")
     assert place.removal.worktree("run") == Removed(what=str(tree.path), parked="refs/runplan/parked/worktree/run/1")
     shown = subprocess.run(
         ["git", "cat-file", "blob", "refs/runplan/parked/worktree/run/1:x.bad"], cwd=place.repo.path,

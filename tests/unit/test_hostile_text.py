@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan import text as terminal
+from runplan import gitfacts, text as terminal
 from runplan.agents import endings, prompts
 from runplan.checks import (
     completion,
@@ -22,7 +22,6 @@ from runplan.checks import (
     testfiles,
 )
 from runplan.errors import PlanUnreadable
-from runplan.git import lane as storing, trailers
 from runplan.plan import model as plan
 from runplan.report import text as markdown
 
@@ -151,10 +150,9 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
     ),
     "a terminal": (terminal.plain, (("", "\x1b["), ("", "\x1b]"), ("\x1b[", "0"), ("\x1b", " "))),
     "a commit message": (
-        lambda text: (trailers.read_trailers(text), trailers.marks(text)),
+        lambda text: (gitfacts.read_trailers(text), gitfacts.newest_landing([("c", text)], plan="p", phase="1")),
         (("a\n\nb: c\n", " d\n"), ("", "a: b\n"), ("", "a\n\n"), ("", "Runplan-Plan: a\n")),
     ),
-    "what git refuses": (storing.unstored, (("", "fatal: "), ("fatal: ", ": '"), ("", "failed to encode 'a"))),
     "signs of tests": (
         lambda text: testcommand.find(["Makefile"], package_json=text, makefile=text),
         (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, add_trailers, read_trailers
+from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, add_trailers, read_trailers
 
 OURS = ((PLAN, "plans/x.md"), (PHASE, "4a"), (RUN, "r-1"), (LANDING, "l-1"))
 LINES = "Runplan-Plan: plans/x.md\nRunplan-Phase: 4a\nRunplan-Run: r-1\nRunplan-Landing: l-1\n"
@@ -18,7 +18,6 @@ LINES = "Runplan-Plan: plans/x.md\nRunplan-Phase: 4a\nRunplan-Run: r-1\nRunplan-
         pytest.param("core: subject\n", "core: subject\n\n" + LINES, id="a subject that looks like a trailer"),
         pytest.param("Subject\n\nBody.\n", "Subject\n\nBody.\n\n" + LINES, id="a body"),
         pytest.param("S\n\nSigned-off-by: A <a@b>\n", "S\n\nSigned-off-by: A <a@b>\n" + LINES, id="joined"),
-        pytest.param("S\n\nNote: a\n  goes on\n", "S\n\nNote: a\n  goes on\n" + LINES, id="a folded trailer"),
         pytest.param("S\n\nNote: a\nand more\n", "S\n\nNote: a\nand more\n\n" + LINES, id="prose with a colon"),
         pytest.param("S\n\n  code: x\n", "S\n\n  code: x\n\n" + LINES, id="an indented body"),
         pytest.param(
@@ -27,7 +26,7 @@ LINES = "Runplan-Plan: plans/x.md\nRunplan-Phase: 4a\nRunplan-Run: r-1\nRunplan-
             id="a picked commit",
         ),
         pytest.param("S\n\nRunplan-Plan: forged\n", "S\n\n" + LINES, id="forged"),
-        pytest.param("S\n\nrunplan-landing : forged\n  folded\nA: b\n", "S\n\nA: b\n" + LINES, id="forged and folded"),
+        pytest.param("S\n\nrunplan-landing : forged\nA: b\n", "S\n\nA: b\n" + LINES, id="forged in lower case"),
         pytest.param("S\n\nRunplan-Run: x\n\nBody\n", "S\n\nBody\n\n" + LINES, id="forged in the body"),
         pytest.param("Runplan-Run: x\n", "(no message)\n\n" + LINES, id="forged and nothing else"),
         pytest.param("", "(no message)\n\n" + LINES, id="no message"),
@@ -53,7 +52,6 @@ def test_without_trailers_only_forged_ones_are_removed() -> None:
         pytest.param("S\n\nA: 1\nB-c: two words\n", {"A": "1", "B-c": "two words"}, id="a block"),
         pytest.param("S\n\nA: 1\n\nBody\n", {}, id="not at the end"),
         pytest.param("A: 1\n", {}, id="the subject is no trailer"),
-        pytest.param("S\n\nA: 1\n and more\n", {"A": "1 and more"}, id="folded"),
         pytest.param("S\n\nA: 1\nA: 2\n", {"A": "2"}, id="the last counts"),
         pytest.param("", {}, id="nothing"),
     ],
