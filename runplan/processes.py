@@ -255,11 +255,8 @@ def send(known: Process, number: signal.Signals) -> bool:
     return False
 
 
-def end_all(find: Callable[[], Collection[Process]], *, grace_s: float, force: Callable[[], None] | None = None) -> int:
-    """Send SIGTERM, then SIGKILL after the grace, until `find` finds none; the number of processes signalled.
-
-    `force` is called before SIGKILL: a control group can be killed at once.
-    """
+def end_all(find: Callable[[], Collection[Process]], *, grace_s: float) -> int:
+    """Send SIGTERM, then SIGKILL after the grace, until `find` finds none; the number of processes signalled."""
     count = 0
     for _ in range(ROUNDS):
         asked = [one for one in find() if send(one, signal.SIGTERM)]
@@ -267,8 +264,6 @@ def end_all(find: Callable[[], Collection[Process]], *, grace_s: float, force: C
             break
         count += len(asked)
         left = await_gone(asked, timeout_s=grace_s)
-        if left and force:
-            force()
         await_gone([one for one in left if send(one, signal.SIGKILL)], timeout_s=KILLED_S)
     return count
 

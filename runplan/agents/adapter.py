@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 
-from runplan.agents.budgets import Price
-from runplan.agents.context import tokens_in
+from runplan.agents.budgets import tokens_in
 from runplan.run.dispatch import OWN, WRITERS, Role
 from runplan.run.usage import MOST, Context, Message, ToolUsed, Unread, Usage, believable
 
@@ -41,8 +40,7 @@ class Account(Struct, frozen=True, kw_only=True):
     address: str
     model: str
     bill: str
-    lacks: str = ""  #: why the agent cannot work; "" when nothing is missing
-    remedy: str = ""  #: the fix for that; "": set a model
+    lacks: str = ""  #: why the agent cannot work, and the remedy; "" when nothing is missing
 
     @property
     def words(self) -> str:
@@ -59,10 +57,7 @@ class Task(Struct, frozen=True, kw_only=True):
     cycle: int  #: from 1; grows with each fix
     root: Path  #: the main checkout
     directory: Path  #: the directory of the dispatch
-    keyed: bool = False  #: whether one of its keys is in the caller's environment
-    home: Path | None = None  #: directory for a private configuration; None: the user's own is used
     sandboxed: bool = False
-    takes_messages: bool = False  #: whether it takes messages while it works; the prompt is then the first one
     usd: float = 0.0  #: dollars it may use, for a program that enforces the limit itself; 0: no limit
 
     @property
@@ -95,13 +90,9 @@ class Agent:
     prints_json = False  #: each line is a JSON object; else it is a part of the message
     closes = False  #: it has an end event, and without one no run ended well
     codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
-    version_args: tuple[str, ...] = ("--version",)  #: (): the program cannot be asked
     reports_usd = True  #: else a limit in dollars needs a price in the settings
-    takes_messages = False  #: its standard input stays open for `message` until the end event
     stop_signal = signal.SIGTERM  #: on which it ends itself and its commands
-    guessed_price = Price()  #: charged when it was ended before it reported; none when it reports while it runs
     fixed: ClassVar[Mapping[str, str]] = {}  #: variables that are always set
-    private: ClassVar[Mapping[str, str]] = {}  #: variables that point below the home of a private configuration
 
     def command(self, table: AgentTable) -> tuple[str, ...]:
         return table.argv or (self.program,)
@@ -111,10 +102,6 @@ class Agent:
 
     def arguments(self, task: Task) -> tuple[str, ...]:  # noqa: ARG002
         return ()
-
-    def message(self, text: str) -> bytes:
-        """A message in the form its standard input takes."""
-        return text.encode()
 
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:
         """The events that a line of its output reports."""
@@ -139,26 +126,17 @@ class Agent:
         """The variables with keys that it can use for this model."""
         return self.keys
 
-    def names(self, task: Task) -> tuple[str, ...]:
+    def names(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
         """The variables of the caller that it gets."""
-        own = () if task.home else self.private
-        return (*self.keys_for(task.table.model), *self.addresses, *self.models, *self.passed, *own)
+        return (*self.keys_for(table.model), *self.addresses, *self.models, *self.passed)
 
-    def environment(self, task: Task) -> dict[str, str]:
+    def environment(self, task: Task) -> dict[str, str]:  # noqa: ARG002
         """The variables that are set for it."""
-        private = {name: str(task.home / path) for name, path in self.private.items()} if task.home else {}
-        return {**self.fixed, **private}
+        return dict(self.fixed)
 
-    def files(self, task: Task) -> dict[Path, str]:  # noqa: ARG002
-        """The configuration files to write before it starts."""
+    def files(self, task: Task) -> dict[str, str]:  # noqa: ARG002
+        """Files to write to the directory of the dispatch before it starts."""
         return {}
-
-    def prepare(self, task: Task) -> None:
-        for path in self.private.values() if task.home else ():
-            (task.home / path).mkdir(parents=True, exist_ok=True)  # type: ignore[operator]
-        for file, content in self.files(task).items():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(content, encoding="utf-8")
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:  # noqa: ARG002
         """Whether the user chose a login or provider in the agent's own configuration."""
@@ -168,14 +146,17 @@ class Agent:
         """Whether it may be able to work without a key in the environment."""
         return self.is_configured(caller)
 
-    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
-        """The account it will use; `own`: with the user's configuration of the agent."""
-        own = own and self.is_configured(caller)
-        key = "" if own else first_set(caller, *self.keys_for(table.model))
-        default = OWN_CONFIG if own else "its default"
-        address = "" if own else caller.get(first_set(caller, *self.addresses))
+    def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+        """The variable with the key it uses; "" when the user's configuration of the agent decides that."""
+        return "" if self.is_configured(caller) else first_set(caller, *self.keys_for(table.model))
+
+    def account(self, table: AgentTable, caller: Mapping[str, str]) -> Account:
+        """The account it will use."""
+        key = self.key(table, caller)
+        default = OWN_CONFIG if self.is_configured(caller) else "its default"
+        address = caller.get(first_set(caller, *self.addresses)) if key else ""
         return Account(
-            login=key or (OWN_CONFIG if own else "of its own"),
+            login=key or OWN_CONFIG,
             address=address or default,
             model=table.model or caller.get(first_set(caller, *self.models)) or default,
             bill=f"the account of {key}" if key else "the account of that login",
@@ -191,8 +172,8 @@ class ProviderAgent(Agent):
     def keys_for(self, model: str) -> tuple[str, ...]:
         return provider_keys(model)
 
-    def names(self, task: Task) -> tuple[str, ...]:
-        return (*provider_names(task.table.model), *self.models, *(() if task.home else self.private))
+    def names(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
+        return (*self.keys_for(table.model), *provider_names(table.model), *self.models, *self.passed)
 
 
 def provider_names(model: str) -> tuple[str, ...]:

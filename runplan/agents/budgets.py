@@ -1,13 +1,13 @@
-"""Budgets: what an agent has used, as reported or estimated, and what it may still use."""
+"""What an agent has used, as reported or estimated, how full its context is, and what it may still use."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.agents.context import tokens_in
 from runplan.run.usage import Usage
 from runplan.text import in_words
 
@@ -16,43 +16,56 @@ if TYPE_CHECKING:
 
     from runplan.run.dispatch import Launch
     from runplan.run.usage import Tally
-    from runplan.settings.schema import AgentTable
 
 _MILLION = 1_000_000
 _CACHED = 0.1  #: share of the price for cached tokens
 
+UNSURE = 15  #: points added to a threshold when the fill level is an estimate
+DEFAULT_WINDOW = 200_000
+_CHARACTERS = 4  #: per token, in an estimate
 
-class Price(Struct, frozen=True, kw_only=True):
-    """Dollars per million tokens; 0 when unknown."""
-
-    sent: float = 0.0
-    answered: float = 0.0
-    guessed: bool = False  #: good enough to charge unreported usage, not to end an agent
-
-
-def price_of(table: AgentTable, *, guess: Price) -> Price:
-    """The price of the settings, else the guess for this kind of agent."""
-    found = Price(sent=table.usd_per_mtok_in, answered=table.usd_per_mtok_out)
-    return guess if found == Price() else found
-
-
-def used_by(launch: Launch, tally: Tally, *, sure: bool) -> Usage:
-    """The usage of a process; `sure`: to end it by, so that no price is guessed."""
-    price = Price(sent=launch.usd_in, answered=launch.usd_out, guessed=launch.usd_guessed)
-    known = Price() if sure and price.guessed else price
-    return metered(tally, prompt=launch.prompt, price=known, most=launch.usd)
+#: Context windows in tokens by model name; the first match counts.
+_WINDOWS = tuple(
+    (re.compile(pattern, re.IGNORECASE), window)
+    for pattern, window in (
+        (r"\[1m\]$|sonnet-(?:5|4-[6-9](?!\d))", 1_000_000),
+        (r"haiku|sonnet", DEFAULT_WINDOW),
+        (r"(?:^|/)gpt-5", 272_000),  # input only; its window of 400,000 includes the answer
+        (r"claude-(?:opus|fable|mythos)|(?:^|/)gemini-(?:2\.5|[3-9])", 1_000_000),
+    )
+)
 
 
-def metered(tally: Tally, *, prompt: int, price: Price, most: float = 0.0) -> Usage:
-    """The usage with its dollars; `prompt` is its length in characters, `most` the dollars allowed, 0 for no limit."""
+def tokens_in(characters: int) -> int:
+    """The approximate number of tokens of a text of this length."""
+    return characters // _CHARACTERS
+
+
+def metered(tally: Tally, *, prompt: int, usd_in: float, usd_out: float) -> Usage:
+    """The usage with its dollars; `prompt` is its length in characters, prices are per million tokens, 0 if unknown."""
     used = tally.usage
     if tally.estimated and used == Usage():  # everything was sent once at least
         used = Usage(input_tokens=tally.context + tokens_in(prompt))
     if used.usd:
         return used
-    fresh = used.input_tokens - used.cached_tokens * (1 - _CACHED)
-    usd = (max(0.0, fresh) * price.sent + used.output_tokens * price.answered) / _MILLION
-    return replace(used, usd=min(usd, most) if price.guessed and most else usd)
+    fresh = max(0.0, used.input_tokens - used.cached_tokens * (1 - _CACHED))
+    return replace(used, usd=(fresh * usd_in + used.output_tokens * usd_out) / _MILLION)
+
+
+def window_of(model: str, reported: int = 0) -> int:
+    """The context window in tokens; a window that the agent reported counts first."""
+    return reported or next((window for pattern, window in _WINDOWS if pattern.search(model)), DEFAULT_WINDOW)
+
+
+def percent(tally: Tally, launch: Launch) -> int:
+    """How full the context is. An estimate leaves out the prompt, so that is added."""
+    tokens = tally.context + (tokens_in(launch.prompt) if tally.estimated else 0)
+    return tokens * 100 // (launch.window or window_of(tally.model or launch.model, tally.window))
+
+
+def reached(threshold: int, tally: Tally, launch: Launch) -> bool:
+    """Whether the context is filled to this percentage; a threshold of 0 is never reached."""
+    return 0 < threshold <= percent(tally, launch) - (UNSURE if tally.estimated else 0)
 
 
 class Cost(Struct, frozen=True, kw_only=True):

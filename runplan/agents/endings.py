@@ -136,7 +136,6 @@ class Profile(Struct, frozen=True, kw_only=True):
     closes: bool = False  #: its program has an end event, and without one no run ended well
     answers: bool = False  #: it is expected to leave a message
     writes: bool = False  #: its role is to change files, so a denied tool is a failure
-    takes_messages: bool = False  #: it takes messages while it works
     codes: Mapping[int, EndingKind] = {}  #: meaning of exit codes when its output does not say more
     zone: tzinfo | None = None  #: of the clock times it names; UTC when unknown
 

@@ -5,12 +5,10 @@ Values are never stored. A run records only the names that it needs.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.agents.clis import agent_of
 from runplan.processes import MARK
-from runplan.run.dispatch import Role
 from runplan.run.reasons import variables
 from runplan.settings.load import OURS
 from runplan.text import command
@@ -18,6 +16,7 @@ from runplan.text import command
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from runplan.run.dispatch import Role
     from runplan.settings.schema import AgentsSettings
 
 ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))
@@ -115,7 +114,9 @@ def for_a_run(
     caller: Mapping[str, str], agents: AgentsSettings, *, forge: bool = False, checks: Sequence[str] = ()
 ) -> dict[str, str]:
     """The variables sent with `start`. The daemon keeps them in memory for the run."""
-    names = ALLOWED.union(checks, FORGE if forge else (), *(_names(agents, name, caller) for name in _used(agents)))
+    used = (agents.agent(name) for name in _used(agents))
+    tables = ((*agent_of(table.kind).names(table, caller), *table.env) for table in used)
+    names = ALLOWED.union(checks, FORGE if forge else (), *tables)
     return _sent(caller, names, (*ALLOWED_PREFIXES, "RUNPLAN_"))
 
 
@@ -155,12 +156,3 @@ def _sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str
 def _used(agents: AgentsSettings) -> tuple[str, ...]:
     """The agents that a run may start."""
     return tuple(dict.fromkeys(name for _, name in agents.dispatched))
-
-
-def _names(agents: AgentsSettings, name: str, caller: Mapping[str, str]) -> tuple[str, ...]:
-    """The caller's variables that the agent would get with the user's own configuration."""
-    from runplan.agents.adapter import Task
-
-    table, nowhere = agents.agent(name), Path("/nonexistent")
-    task = Task(table=table, caller=caller, role=Role.IMPLEMENT, phase="", cycle=1, root=nowhere, directory=nowhere)
-    return (*agent_of(table.kind).names(task), *table.env)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +14,6 @@ from msgspec.structs import replace
 
 from runplan.agents import sandbox as sandboxes
 from runplan.agents.adapter import Task, first_set
-from runplan.agents.budgets import Price, price_of
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import Profile
 from runplan.agents.environment import agent_environment, allowed, task_environment
@@ -34,10 +31,6 @@ if TYPE_CHECKING:
     from runplan.run.dispatch import Role
     from runplan.settings.schema import AgentsSettings, AgentTable
 
-#: Some programs take a second to print their version.
-VERSION_S = 15.0
-
-_VERSION = re.compile(r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}")
 _INTERPRETER = re.compile(r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*")
 
 
@@ -80,9 +73,7 @@ class Agents:
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the kind of the agent, which reads its output."""
         table = self._settings.agent(name)
-        agent, is_own = agent_of(table.kind), uses_own(table, self._caller)
-        # A key in the environment does not override a login that the user has chosen.
-        keyed = bool(first_set(self._caller, *keys_of(table))) and (table.private is not None or not is_own)
+        agent = agent_of(table.kind)
         task = Task(
             table=table,
             caller=self._caller,
@@ -91,18 +82,17 @@ class Agents:
             cycle=cycle,
             root=self._root,
             directory=directory,
-            keyed=keyed,
-            home=None if is_own else directory / OWN / "home",
             sandboxed=self._sandbox is not None and self._is_sandboxed(self._settings.sandbox_of(name)),
-            takes_messages=self.profile(name, role).takes_messages,
             usd=usd,
         )
-        agent.prepare(task)
+        for file, content in agent.files(task).items():
+            (directory / file).write_text(content, encoding="utf-8")
         argv = agent.argv(task)
         variables = agent.environment(task) | self._variables(dispatch, role, phase)
         variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(cycle)}
         variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
-        env = agent_environment(self._caller, keep=(*agent.names(task), *table.env), settings=variables)
+        keep = (*agent.names(table, self._caller), *table.env)
+        env = agent_environment(self._caller, keep=keep, settings=variables)
         if self._sandbox and task.sandboxed:
             argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=task.own)
         return argv, env | committing_as(dispatch), table.kind
@@ -130,10 +120,6 @@ class Agents:
     def _is_sandboxed(self, mode: str) -> bool:
         return sandboxes.is_used(mode, self._caller)
 
-    def version(self, name: str) -> str:
-        """The version of the agent's program; "" when it is unknown."""
-        return version_of(self._settings.agent(name), self._caller)
-
     def profile(self, name: str, role: Role) -> Profile:
         """The properties of this agent in this role that decide how its ending is judged."""
         agent = agent_of(self._settings.agent(name).kind)
@@ -141,28 +127,12 @@ class Agents:
             closes=agent.closes,
             answers=bool(agent.program),
             writes=role in WRITERS,
-            takes_messages=role in WRITERS and agent.takes_messages,
             codes=agent.codes,
             zone=datetime.now(UTC).astimezone().tzinfo,
         )
 
-    def price(self, name: str) -> Price:
-        return _price(self._settings.agent(name))
-
     def redacted(self, text: str) -> str:
         return redacted(text, self._secrets)
-
-
-def keys_of(table: AgentTable) -> tuple[str, ...]:
-    """The variables with keys that this agent can use: its own, or those of its model's provider."""
-    return agent_of(table.kind).keys_for(table.model)
-
-
-def uses_own(table: AgentTable, caller: Mapping[str, str]) -> bool:
-    """Whether the agent gets its user's configuration instead of one made for the dispatch."""
-    if table.private is not None:
-        return not table.private
-    return not first_set(caller, *keys_of(table)) or agent_of(table.kind).is_configured(caller)
 
 
 def account_of(table: AgentTable, caller: Mapping[str, str]) -> Account | None:
@@ -170,52 +140,22 @@ def account_of(table: AgentTable, caller: Mapping[str, str]) -> Account | None:
     agent = agent_of(table.kind)
     if not agent.program:
         return None
-    found = agent.account(table, caller, own=uses_own(table, caller))
+    found = agent.account(table, caller)
     return replace(found, address=redacted(found.address))
 
 
 def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
     """Why the agent cannot reach its provider: no key and no login; "" when it can."""
-    keys = keys_of(table)
-    if not keys or first_set(caller, *keys, *table.env):
+    agent = agent_of(table.kind)
+    keys = agent.keys_for(table.model)
+    if not keys or first_set(caller, *keys, *table.env) or agent.has_login(caller):
         return ""
-    unset = f"neither {' nor '.join(keys)} is set"
-    if table.private:  # the user's own configuration is not used
-        return f"{unset}, which a private configuration needs"
-    return "" if agent_of(table.kind).has_login(caller) else f"{unset}, and there is no login"
+    return f"neither {' nor '.join(keys)} is set, and there is no login"
 
 
 def unwatched(table: AgentTable) -> bool:
     """Whether its cost in dollars is unknown: it reports none and has no price."""
-    return not agent_of(table.kind).reports_usd and _price(table) == Price()
-
-
-def _price(table: AgentTable) -> Price:
-    return price_of(table, guess=agent_of(table.kind).guessed_price)
-
-
-def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
-    """The version of an agent's program; "" when it is unknown. A user's own command is not asked."""
-    agent = agent_of(table.kind)
-    env = agent_environment(caller, keep=(), settings={})
-    program, *rest = agent.command(table) or ("",)
-    path = shutil.which(program, path=env.get("PATH", os.defpath))
-    if not agent.program or not agent.version_args or path is None:
-        return ""
-    return _version((path, *rest, *agent.version_args), tuple(env.items()), os.stat(path).st_mtime_ns)  # noqa: PTH116
-
-
-@cache
-def _version(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
-    """Asked once per binary."""
-    try:
-        ran = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, env=dict(env), timeout=VERSION_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    found = _VERSION.search(ran.stdout[:1_000].decode(errors="replace")) if ran.returncode == 0 else None
-    return found[0] if found else ""
+    return not (agent_of(table.kind).reports_usd or table.usd_per_mtok_in or table.usd_per_mtok_out)
 
 
 def own_file(table: AgentTable) -> str:
@@ -271,8 +211,7 @@ def require_agent(
         )
     account = account_of(table, caller)
     if account and account.lacks:
-        remedy = account.remedy or f'set model = "..." under [agents.{table.name}] in runplan.toml'
-        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}; {remedy}")
+        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}")
 
 
 def program_of(table: AgentTable) -> str:

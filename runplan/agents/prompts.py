@@ -162,3 +162,62 @@ def one_line(text: str) -> str:
 def _gate(gate: GateEvidence) -> str:
     ending = "did not finish" if gate.exit_code is None else f"exit code {gate.exit_code}"
     return f"- {one_line(gate.command)} on tree {gate.tree}: {ending}; {one_line(gate.result)}"
+
+
+# --- hand-over ---------------------------------------------------------------------------------------------------
+
+LINES = 40  #: the most that a note has
+_MOST = 6  #: files or items that are named
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """The state of the work at a hand-over."""
+
+    number: int  #: which hand-over of the phase this is, from 1
+    why: str
+    plan: str
+    phase: str
+    items: tuple[tuple[str, str], ...]  #: (id, text) of the phase's items
+    done: tuple[str, ...]  #: ids that the agent itself reported as passed
+    summary: str  #: of its return, if it wrote one
+    files: tuple[str, ...]  #: changed and committed so far
+    message: str  #: the end of its message
+    commit: str  #: the tip of its branch
+
+
+def note(standing: Standing) -> str:
+    """At most LINES lines: the next step, the state of the work, the agent's own words."""
+    left = [(item, text) for item, text in standing.items if item not in standing.done]
+    lines = [
+        f"# Hand-over {standing.number}",
+        "",
+        f"The agent before you was ended: {one_line(standing.why)}.",
+        "",
+        "## Immediate next action",
+        "",
+        f"{left[0][0]}: {one_line(left[0][1])}" if left else "Prove that every item holds, then finish.",
+        "",
+        "## Current state",
+        "",
+        f"Its work is on your branch, up to {standing.commit[:12]}. Look at it before you continue.",
+        *_some([f"- {shown(path)}" for path in standing.files], "files"),
+        "",
+        "## Not yet proven",
+        "",
+        *_some([f"- {item}" for item, _ in left], "items"),
+        "",
+        "## References",
+        "",
+        f"{one_line(standing.plan)}, phase {one_line(standing.phase)}",
+        "",
+        "## What it said",
+        "",
+    ]
+    said = [line for line in (standing.summary or standing.message).splitlines() if line.strip()] or ["Nothing."]
+    lines += [f"> {line}"[:300] for line in said[len(lines) - LINES :]]
+    return "\n".join(lines) + "\n"
+
+
+def _some(lines: Sequence[str], what: str) -> list[str]:
+    more = [f"- and {len(lines) - _MOST} more {what}"] if len(lines) > _MOST else []
+    return [*lines[:_MOST], *more] or [f"No {what}."]

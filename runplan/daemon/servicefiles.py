@@ -48,8 +48,6 @@ RestartSec=5
 RestartPreventExitStatus=2
 # Agents outlive the daemon; the next one adopts them.
 KillMode=process
-# Each agent gets a control group below the daemon's, so that all its processes are found and ended.
-Delegate=yes
 OOMPolicy=continue
 UMask={umask:04o}
 WorkingDirectory=/

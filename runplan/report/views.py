@@ -170,7 +170,6 @@ def _usage(work: Work | None, seen: Seen) -> dict[str, Any]:
     output = _output(work, seen)
     return {
         "agent": work.agent if work else None,
-        "version": work.version if work else None,
         "dispatched": work.dispatched if work else None,
         "output": _iso(output) if output else None,
         "gates": list(work.gates) if work else [],

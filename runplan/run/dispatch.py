@@ -71,8 +71,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     silence_s: float  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped
     grace_s: float = 5.0  #: between asking the process to end and killing it
-    takes_messages: bool = False  #: its standard input stays open, and the file given there is its first message
-    wrap_up_s: float = 120.0  #: time to finish after an agent was asked to wrap up
     tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: likewise
     prompt: int = 0  #: characters of the prompt, for an estimate of the context
@@ -81,7 +79,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     model: str = ""
     usd_in: float = 0.0  #: dollars per million tokens, for an agent that reports no cost; 0 = unknown
     usd_out: float = 0.0
-    usd_guessed: bool = False  #: the price is an estimate: it is recorded, but stops nothing
     files: tuple[tuple[str, str], ...] = ()  #: (name, text) to write next to its logs before it starts
 
 

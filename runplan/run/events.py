@@ -208,7 +208,6 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     tree: str = ""  #: the tree that a gate or verifier judges
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again
-    version: str = ""  #: of the agent's program
     tokens: int = 0  #: limit; 0 for none
     usd: float = 0.0  #: likewise
     seconds: float = 0.0  #: likewise; also of a command

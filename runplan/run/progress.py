@@ -30,7 +30,6 @@ class Step(Struct, frozen=True):
     id: str | None = None
     role: str | None = None
     agent: str | None = None
-    version: str | None = None
     cycle: int | None = None
     tree: str | None = None
     input_tokens: int | None = None
@@ -51,7 +50,6 @@ class Work(Struct, frozen=True, kw_only=True):
 
     dispatch: str | None = None  #: the newest process, unless its end is recorded
     agent: str | None = None  #: its agent; None for a command of the project
-    version: str | None = None
     dispatched: str | None = None
     step: str | None = None  #: its role
     gates: tuple[str, ...] = ()  #: names of the checks that it runs
@@ -76,7 +74,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     def at_rest(self) -> Work:
         """The same without a running process."""
-        return replace(self, dispatch=None, agent=None, version=None, dispatched=None, step=None, gates=())
+        return replace(self, dispatch=None, agent=None, dispatched=None, step=None, gates=())
 
     def after(self, step: Step) -> Work:
         work = replace(self, since=step.at, waiting_for=None, about=None, wake=None)
@@ -104,7 +102,6 @@ def _started(work: Work, step: Step) -> Work:
         work,
         dispatch=step.id,
         agent=step.agent or None,
-        version=step.version or None,
         dispatched=step.at,
         step=step.role,
         gates=tuple(json.loads(step.gates)) if step.gates else (),

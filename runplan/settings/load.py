@@ -318,8 +318,8 @@ def _section_of(name: str) -> str:
 
 def _unusable(table: AgentTable) -> str:
     """The key that a table of this kind lacks or cannot have; "" when it can be used."""
-    if table.kind in ("command", "script") and (table.model or table.args or table.private is not None):
-        return f"a {table.kind} agent has no model, args or private; they are for the built-in agents"
+    if table.kind in ("command", "script") and (table.model or table.args):
+        return f"a {table.kind} agent has no model or args; they are for the built-in agents"
     if table.kind == "command" and not table.argv:
         return 'a command needs argv = ["program", "argument"]'
     if table.kind == "script" and not table.script:

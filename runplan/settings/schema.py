@@ -153,9 +153,6 @@ class AgentTable(Struct, frozen=True, kw_only=True):
     context: Annotated[int, about("size of its context in tokens; 0: as reported, or by model", at_least(0))] = 0
     usd_per_mtok_in: Annotated[float, about("dollars per million tokens sent; 0: as reported", at_least(0))] = 0.0
     usd_per_mtok_out: Annotated[float, about("dollars per million tokens received; 0: as reported", at_least(0))] = 0.0
-    private: Annotated[
-        bool | None, about("a configuration for each dispatch; unset: if it has a key, and you no configuration")
-    ] = None
     sandbox: Annotated[str, about("sandbox of this agent; unset: agents.sandbox", one_of(*SANDBOXES))] = ""
 
 

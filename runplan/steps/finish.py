@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.agents.context import Standing, note
+from runplan.agents.prompts import Standing, note
 from runplan.checks import returns
 from runplan.git.removal import Kept
 from runplan.run.dispatch import Outcome, Return

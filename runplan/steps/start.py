@@ -64,7 +64,7 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
         environment="" if chosen else context.agents.digest,
         scope=action.scope,
     )
-    yield _of_agent(started, phase, context, chosen) if chosen else started
+    yield _of_agent(started, phase, chosen) if chosen else started
     try:
         if not writes:
             _show(action, phase, context, path)
@@ -76,11 +76,10 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
     context.dispatches.start(launch)
 
 
-def _of_agent(started: DispatchStarted, phase: PhaseRun, context: RunContext, chosen: Chosen) -> DispatchStarted:
+def _of_agent(started: DispatchStarted, phase: PhaseRun, chosen: Chosen) -> DispatchStarted:
     return replace(
         started,
         agent=chosen.agent,
-        version=context.agents.version(chosen.agent),
         tokens=chosen.left.tokens,
         usd=chosen.left.usd,
         bounds=chosen.left.bounds,
@@ -169,7 +168,7 @@ def _agent(
         worktree=path,
         usd=may.usd,
     )
-    table, price = context.settings.agents.agent(chosen.agent), context.agents.price(chosen.agent)
+    table = context.settings.agents.agent(chosen.agent)
     limits, writes = context.settings.limits, action.role in WRITERS
     return Launch(
         id=id,
@@ -180,16 +179,14 @@ def _agent(
         reader=reader,
         wall_s=may.seconds,
         silence_s=limits.silence_s,
-        takes_messages=context.agents.profile(chosen.agent, role).takes_messages,
         tokens=may.tokens,
         usd=may.usd,
         prompt=len(text),
         hand_over_at=limits.context_critical if writes else 0,
         window=table.context,
         model=table.model,
-        usd_in=price.sent,
-        usd_out=price.answered,
-        usd_guessed=price.guessed,
+        usd_in=table.usd_per_mtok_in,
+        usd_out=table.usd_per_mtok_out,
         files=((FINGERPRINT, context.fingerprints.take()),),
     )
 

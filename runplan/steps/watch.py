@@ -109,8 +109,9 @@ def _usage(started: DispatchStarted, context: RunContext, outcome: Outcome) -> D
         seconds = ran_s(started, context.clock.now())
         if started.agent:
             prompt = len(context.dispatches.read(started.id, "prompt.md") or "")
-            price = context.agents.price(started.agent)
-            usage = metered(outcome.tally, prompt=prompt, price=price, most=started.usd)
+            table = context.settings.agents.agent(started.agent)
+            prices = {"usd_in": table.usd_per_mtok_in, "usd_out": table.usd_per_mtok_out}
+            usage = metered(outcome.tally, prompt=prompt, **prices)
     returned = returns.parse_return(return_text(context, started.id), outcome.message)
     if usage == Usage() and isinstance(returned, Return):
         usage = returned.usage

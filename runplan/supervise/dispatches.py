@@ -25,9 +25,7 @@ from runplan.processes import Process
 from runplan.run.dispatch import OWN, Ending, NeverStarted, Outcome, Running
 from runplan.settings.load import environment
 from runplan.store.files import Anchor, lock_descriptor, make_below, publish, read_text
-from runplan.supervise import cgroups
-from runplan.supervise.cgroups import Cgroup
-from runplan.supervise.files import DispatchFiles
+from runplan.supervise.output import DispatchFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
     from runplan.run.dispatch import DispatchStanding, Launch
 
-SPAWNER = "runplan.supervise.spawner"
+SPAWNER = "runplan.supervise.shim"
 
 #: A spawner that has not answered after this is considered dead.
 ANSWER_S = 30.0
@@ -294,12 +292,11 @@ class Dispatches:
     def sweep(self, ids: Collection[str]) -> int:
         """End the processes of dispatches whose shim died; the number of processes ended."""
         over = [dispatch for dispatch in ids if not self._runs(dispatch)]
-        paths = [path for dispatch in over if (path := self._files(dispatch).shim().cgroup)]
 
         def marked() -> list[Process]:
             return [process for dispatch in over for process in processes.marked(dispatch)]
 
-        return cgroups.end([Cgroup(path) for path in paths], marked, grace_s=SWEEP_GRACE_S)
+        return processes.end_all(marked, grace_s=SWEEP_GRACE_S)
 
     def _files(self, dispatch: str) -> DispatchFiles:
         if dispatch not in self._known:

@@ -3,137 +3,254 @@
 The shim reads the agent's pipes, writes the capped logs, enforces the limits, waits for the agent's pid (a grandchild
 can hold the pipe open for ever), ends the processes the agent left behind and writes exit.json. SIGTERM asks it to end
 the agent and to exit; a second SIGTERM makes it kill at once.
+
+This module runs as the spawner, which forks shims on request and lives as long as its runner. A new interpreter for
+every shim would take a hundred milliseconds, a fork takes ten. So a shim supervises one dispatch after the other.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
+import gc
+import json
 import os
 import selectors
 import signal
+import socket
+import struct
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import processes
-from runplan.agents.budgets import used_by
+from runplan.agents.budgets import metered, reached
 from runplan.agents.clis import agent_of
-from runplan.agents.context import WRAP_UP, reached
 from runplan.checks.secrets import secret_values
 from runplan.errors import is_shortage, refused_by_system
-from runplan.run.dispatch import Ending, Outcome
-from runplan.supervise import cgroups
-from runplan.supervise.child import PIPE_SIZE, Signals, start
-from runplan.supervise.files import ShimRecord
-from runplan.supervise.output import AgentOutput
+from runplan.processes import MARK
+from runplan.run.dispatch import Ending, Launch, Outcome
+from runplan.supervise.output import AgentOutput, DispatchFiles, ShimRecord, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runplan.processes import Process
-    from runplan.run.dispatch import Launch
-    from runplan.run.usage import Tally
-    from runplan.supervise.cgroups import Cgroup
-    from runplan.supervise.child import Child
-    from runplan.supervise.files import DispatchFiles
+    from runplan.run.usage import Tally, Usage
 
+#: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
+HEADER = struct.Struct("!I")
+ENDED = b"."  #: a shim's word that its dispatch has ended and that it takes another one
+LONGEST_KIND = 64  #: bytes of the name of a kind of agent
+IDLE_S = 5.0  #: a shim without a dispatch exits after this
+
+PIPE_SIZE = 1024 * 1024
 CHUNK = 256 * 1024
 LEFTOVER_GRACE_S = 1.0  #: between SIGTERM and SIGKILL for processes that an agent leaves behind
 LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
 
+_PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
-def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> bool:
+
+# --- spawner ----------------------------------------------------------------------------------------------------
+
+
+def main(descriptor: int) -> None:
+    """Fork a shim for each socket that the runner sends, until the runner closes its end."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the shims
+    processes.identity(os.getpid())  # caches the boot id for all shims
+    gc.freeze()  # the forks share these pages
+    with socket.socket(fileno=descriptor) as runner:
+        while True:
+            kind, ends, _, _ = socket.recv_fds(runner, LONGEST_KIND, 1)
+            if not ends:
+                os._exit(0)
+            with contextlib.suppress(ImportError):  # the shim reports it
+                reader_of(kind.decode().strip())  # imported here once, not in every shim
+            if os.fork() == 0:
+                runner.close()
+                _become_shim(ends[0])
+            os.close(ends[0])
+
+
+def _become_shim(descriptor: int) -> None:
+    code = 1
+    try:
+        os.setsid()
+        os.set_inheritable(descriptor, False)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if _LIBC:  # orphaned descendants become our children, so that a daemon without the mark is found too
+            _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        with socket.socket(fileno=descriptor) as runner:
+            runner.settimeout(IDLE_S)
+            _serve(runner, me=processes.identity(os.getpid()) or "")
+        code = 0
+    finally:
+        if code:
+            sys.excepthook(*sys.exc_info())
+        os._exit(code)
+
+
+def _serve(runner: socket.socket, *, me: str) -> None:
+    """Supervise one dispatch after the other, until the runner is gone or sends none for a while."""
+    with contextlib.suppress(OSError):  # the runner is gone, or the time is up
+        while True:
+            header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
+            text = runner.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL) if locks else b""
+            if not text:
+                return
+            os.set_inheritable(locks[0], False)
+            # From the answer on the shim can be asked to end; the request is delivered when it is ready.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            with contextlib.suppress(OSError):  # the runner may have died
+                runner.sendall(HEADER.pack(os.getpid()))
+            directory, launch = msgspec.convert(json.loads(text), tuple[str, Launch])
+            is_reusable = supervise(launch, DispatchFiles(Path(directory)), me=me)
+            os.close(locks[0])
+            if not is_reusable:
+                return
+            runner.sendall(ENDED)
+
+
+# --- one dispatch -----------------------------------------------------------------------------------------------
+
+
+def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> bool:
     """Start the process, supervise it to its end and write the exit record; `me` is this process's identity.
 
     Whether the shim can supervise another one: the agent exited by itself and left no process behind.
     """
     held = os.open(files.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with Signals() as signals:
-        group = cgroups.planned(files.directory.name)
-        files.write_shim(ShimRecord(identity=me, reader=launch.reader, cgroup=group.path if group else ""))
-        outcome = _run(launch, files, signals, group, subreaper=subreaper)
-        if group:
-            group.remove()
+    with _Signals() as signals:
+        files.write_shim(ShimRecord(identity=me, reader=launch.reader))
+        outcome = _run(launch, files, signals)
         files.write_exit(outcome, held=held)
     os.close(held)
     return outcome.ending is Ending.EXITED and not outcome.leftovers and not signals.requests
 
 
-def _run(launch: Launch, files: DispatchFiles, signals: Signals, group: Cgroup | None, *, subreaper: bool) -> Outcome:
-    output = AgentOutput(launch.reader, files, cap=launch.log_cap, secrets=secret_values(launch.env))
-    started = time.monotonic()  # before the start: from there on the agent can stop the shim
+def _run(launch: Launch, files: DispatchFiles, signals: _Signals) -> Outcome:
     try:
-        child = start(launch, group)
+        supervision = _Supervision(launch, files, signals)
     except (OSError, ValueError) as error:
         ending, why = (Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (Ending.MISSING, error)
         message = f"cannot start {launch.argv[0]!r}: {why}"
         return Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
-    groups = [group] if group else []
-    return _Supervision(launch, child, output, signals, groups, started, subreaper=subreaper).run()
+    return supervision.run()
+
+
+def _start(launch: Launch) -> tuple[int, int, int]:
+    """Start the process in a session of its own: its pid, and our ends of its standard output and error."""
+    with contextlib.ExitStack() as stack:
+        stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        (out, out_end), (err, err_end) = _pipe(), _pipe()
+        for descriptor in (stdin, out_end, err_end):
+            stack.callback(os.close, descriptor)
+        agent = subprocess.Popen(
+            launch.argv,
+            stdin=stdin,
+            stdout=out_end,
+            stderr=err_end,
+            cwd=launch.cwd,
+            env={**launch.env, MARK: launch.id},
+            start_new_session=True,
+        )
+    agent.returncode = 0  # the shim waits for every child itself; Popen must not
+    return agent.pid, out, err
+
+
+def _pipe() -> tuple[int, int]:
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    with contextlib.suppress(AttributeError, OSError):  # only faster; the user's allowance can be used up
+        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+    return read_end, write_end
+
+
+class _Signals:
+    """Turns SIGTERM and SIGCHLD into a readable descriptor."""
+
+    def __init__(self) -> None:
+        self.requests = 0  #: how often the shim was asked to end
+        self.descriptor, self._write_end = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write_end, False)
+
+    def __enter__(self) -> _Signals:
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # deliver requests that came before
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        os.close(self.descriptor)
+        os.close(self._write_end)
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.descriptor, 4096):
+                pass
+
+    def _on_term(self, *_: object) -> None:
+        self.requests += 1
 
 
 class _Supervision:
     """One agent while it runs."""
 
-    def __init__(
-        self,
-        launch: Launch,
-        child: Child,
-        output: AgentOutput,
-        signals: Signals,
-        groups: list[Cgroup],
-        started: float,
-        *,
-        subreaper: bool,
-    ) -> None:
+    def __init__(self, launch: Launch, files: DispatchFiles, signals: _Signals) -> None:
+        """Start the agent."""
         self._launch = launch
-        self._agent = child.pid
-        self._stdin = child.stdin
-        self._output = output
         self._signals = signals
-        self._groups = groups
-        self._subreaper = subreaper
+        self._output = AgentOutput(launch.reader, files, cap=launch.log_cap, secrets=secret_values(launch.env))
+        self._started = time.monotonic()  # before the start: from there on the agent can stop the shim
+        self._agent, out, err = _start(launch)
         self._status: int | None = None
         self._ending: Ending | None = None
         self._kill_at = 0.0  #: when an agent that was asked to end is killed
         self._waiting = ""  #: the provider it waited for when it was asked to end
-        self._wrap_up_by = 0.0  #: deadline of an agent that was asked to wrap up; 0: it was not
-        self._started = started
-        self._wall = started + launch.wall_s
+        self._wall = self._started + launch.wall_s
         self._last_output = time.monotonic()
         self._sample: Activity | None = None  #: taken in the middle of the current silence
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
-        self._selector.register(child.out, selectors.EVENT_READ, output.take_out)
-        self._selector.register(child.err, selectors.EVENT_READ, output.take_err)
+        self._selector.register(out, selectors.EVENT_READ, self._output.take_out)
+        self._selector.register(err, selectors.EVENT_READ, self._output.take_err)
 
     def run(self) -> Outcome:
         while self._status is None:
-            timeout_s = min(self._deadlines()) - time.monotonic()
+            timeout_s = self._deadline() - time.monotonic()
             for key, _ in self._selector.select(min(LONGEST_SLEEP_S, max(0.0, timeout_s))):
                 if key.data is None:
                     self._signals.clear()
                     self._reap()
                 else:
                     self._read(key)
-            if self._tally.finished is not None:
-                self._close_stdin()  # an agent that reads messages waits for more when it has finished
             if self._status is None:
                 self._check(time.monotonic())
-        self._close_stdin()
         self._drain()
         leftovers = self._end_leftovers()
         return self._outcome(os.waitstatus_to_exitcode(self._status), leftovers)
 
-    def _close_stdin(self) -> None:
-        if self._stdin:
-            self._stdin.close()
-            self._stdin = None
-
     @property
     def _tally(self) -> Tally:
         return self._output.events.tally
+
+    def _usage(self) -> Usage:
+        launch = self._launch
+        return metered(self._tally, prompt=launch.prompt, usd_in=launch.usd_in, usd_out=launch.usd_out)
 
     # --- output -------------------------------------------------------------------------------------
 
@@ -164,14 +281,13 @@ class _Supervision:
 
     # --- limits -------------------------------------------------------------------------------------
 
-    def _deadlines(self) -> list[float]:
-        if self._ending or self._wrap_up_by:
-            return [self._kill_at or self._wrap_up_by]
-        deadlines = [self._wall]
-        if self._launch.silence_s:
-            share = 1.0 if self._is_sampled() else 0.5
-            deadlines.append(self._last_output + share * self._launch.silence_s)
-        return deadlines
+    def _deadline(self) -> float:
+        if self._ending:
+            return self._kill_at
+        if not self._launch.silence_s:
+            return self._wall
+        share = 1.0 if self._is_sampled() else 0.5
+        return min(self._wall, self._last_output + share * self._launch.silence_s)
 
     def _check(self, now: float) -> None:
         if self._ending:
@@ -179,27 +295,14 @@ class _Supervision:
                 self._signals.requests = 1
                 self._kill_at = now + processes.KILLED_S
                 self._signal(signal.SIGKILL)
-        elif 0 < self._wrap_up_by <= now:
-            self._stop(Ending.CONTEXT, now)
         elif now >= self._wall:
             self._stop(Ending.TIMEOUT, now)
         elif self._signals.requests:
             self._stop(Ending.ENDED, now)
         elif exceeded := self._exceeded():
-            self._enforce(exceeded, now)
-        elif not self._wrap_up_by and self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
-            self._check_silence(now)
-
-    def _enforce(self, exceeded: Ending, now: float) -> None:
-        """Stop the agent. One with a full context that reads messages is asked to wrap up first."""
-        if exceeded is Ending.CONTEXT and self._wrap_up_by:
-            return
-        if exceeded is Ending.CONTEXT and self._stdin:
-            self._stdin.send(WRAP_UP)
-            self._close_stdin()
-            self._wrap_up_by = min(now + self._launch.wrap_up_s, self._wall)
-        else:
             self._stop(exceeded, now)
+        elif self._launch.silence_s and now >= self._last_output + self._launch.silence_s / 2:
+            self._check_silence(now)
 
     def _exceeded(self) -> Ending | None:
         """The limit that ends the agent."""
@@ -207,7 +310,7 @@ class _Supervision:
         finished = tally.finished if tally.finished and tally.finished.ok else None
         if finished and not finished.so_far:
             return None  # finished work is not discarded for its cost
-        used = used_by(launch, tally, sure=True)
+        used = self._usage()
         if 0 < launch.tokens <= used.input_tokens + used.output_tokens or 0 < launch.usd <= used.usd:
             return Ending.BUDGET
         # An agent that may have finished is not replaced: aider applies an answer after it has reported the usage.
@@ -241,16 +344,13 @@ class _Supervision:
                 processes.send(process, number)
 
     def _gets(self, process: Process, number: signal.Signals) -> bool:
-        from runplan.agents.sandbox import is_sandboxed  # slow to import
-
-        if process.pid == self._agent and is_sandboxed(self._launch.argv):
-            return False  # bwrap ends with the agent; ended earlier it would cut off the agent's last output
+        if process.pid == self._agent and Path(self._launch.argv[0]).name == "bwrap":
+            return False  # it ends with the agent; ended earlier it would cut off the agent's last output
         # As at a terminal: an agent interrupts the commands that it runs in other sessions itself.
         return number is not signal.SIGINT or processes.session(process.pid) == self._agent
 
     def _family(self) -> list[Process]:
-        found = processes.family(self._launch.id, root=os.getpid(), leader=self._agent)
-        return cgroups.with_members(found, self._groups)
+        return processes.family(self._launch.id, root=os.getpid(), leader=self._agent)
 
     def _reap(self) -> bool:
         """Wait for every child that has ended; False when no child is left."""
@@ -266,26 +366,23 @@ class _Supervision:
 
     def _end_leftovers(self) -> int:
         grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
-        return cgroups.end(self._groups, self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
+        return processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
 
     def _leftovers(self) -> list[Process]:
         # Orphans become children of a subreaper, so without children no descendant is left.
-        return self._family() if self._reap() or not self._subreaper else []
+        return self._family() if self._reap() or not _LIBC else []
 
     def _outcome(self, exit_code: int, leftovers: int) -> Outcome:
         by_signal, tally = exit_code < 0, self._tally
-        own_ending = Ending.SIGNALLED if by_signal else Ending.EXITED
         return Outcome(
-            ending=self._ending or (Ending.CONTEXT if self._wrap_up_by else own_ending),
+            ending=self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED),
             code=None if by_signal else exit_code,
             signal=-exit_code if by_signal else None,
             message=self._output.events.message,
             tools=self._output.events.tools,
             output_bytes=self._output.size,
             leftovers=leftovers,
-            tally=replace(
-                tally, usage=used_by(self._launch, tally, sure=False), waiting=self._waiting or tally.waiting
-            ),
+            tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
             error=self._output.error,
             ended_at=time.time(),
             seconds=round(time.monotonic() - self._started, 3),
@@ -321,3 +418,7 @@ class Activity(Struct, frozen=True, kw_only=True):
 def activity(family: Iterable[Process], *, at: float) -> Activity:
     cpu_s, moved = processes.work_done(family)
     return Activity(at=at, cpu_s=cpu_s, moved=moved)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

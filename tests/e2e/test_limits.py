@@ -277,7 +277,6 @@ def test_a_budget_reserved_for_a_running_agent_is_not_given_to_another_run(proje
 
 
 LOST = r"""
-if test "$1" = --version; then echo "2.1.197 (Claude Code)"; exit 0; fi
 echo '{"type":"system","subtype":"init","session_id":"s","model":"claude-opus"}'
 echo '{"type":"assistant","message":{"id":"m","content":[],"usage":{"input_tokens":1000,"output_tokens":400000}}}'
 sleep 0.6
@@ -297,23 +296,15 @@ def with_lost(project: Project, more: str) -> None:
     project.commit_file("runplan.toml", text + printed + more)
 
 
-@pytest.mark.parametrize(
-    ("limit", "price", "usd"),
-    [
-        ("plan_usd = 6.0", PRICE, 4.001),
-        ("phase_usd = 5.0", "", 5.0),
-    ],
-    ids=["plan", "by a guess, no more than it was allowed"],
-)
-def test_the_usage_of_a_lost_agent_is_recorded(project: Project, limit: str, price: str, usd: float) -> None:
-    with_lost(project, f"{price}[limits]\n{limit}\n")
+def test_the_usage_of_a_lost_agent_is_recorded(project: Project) -> None:
+    with_lost(project, f"{PRICE}[limits]\nplan_usd = 6.0\n")
 
     ran = project.start("1", "auto", TEST_NOW="")
 
     assert (ran.code, ran.last) == (1, "runplan: failed: budget"), ran.err
     first = of(project, "DispatchEnded")[0]
     assert (first["ending"], first["output_tokens"]) == ("lost", 400_000)
-    assert first["usd"] == pytest.approx(usd)
+    assert first["usd"] == pytest.approx(4.001)
     assert isinstance(first["seconds"], float)
     assert 0.5 < first["seconds"] <= 7200
     assert len(of(project, "DispatchStarted")) <= 2

@@ -23,7 +23,7 @@ from runplan.run.rows import ScheduleRow
 from runplan.run.state import fold
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import Store
-from runplan.supervise.files import DispatchFiles, ShimRecord
+from runplan.supervise.output import DispatchFiles, ShimRecord
 from runplan.times import iso
 from tests.support.builders import read, record
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes

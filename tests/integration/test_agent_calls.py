@@ -1,10 +1,11 @@
-"""How each agent is called: argv by role, its own keys only, and a configuration of its own where a key is at hand."""
+"""How each agent is called: argv by role, its own keys only, and the account that it will use."""
 
 from __future__ import annotations
 
 import json
 import os
 import tomllib
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,27 +122,10 @@ def test_further_variables_are_passed_by_name_except_those_of_a_forge(tmp_path: 
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_with_a_key_at_hand_the_configuration_is_the_dispatchs_own(tmp_path: Path, name: str) -> None:
-    variable, folder = calls(name)["private"], calls(name).get("folder", "")
+def test_the_users_own_configuration_is_used(tmp_path: Path, name: str) -> None:
+    variable = calls(name)["folder"]
     call = Call(tmp_path, name, caller={**KEYS, "HOME": "/home/uma", variable: "/home/uma/own"})
-    assert call.env[variable] == str(tmp_path / "own/home" / folder)
-    assert (tmp_path / "own/home" / folder).is_dir()
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_without_a_key_the_users_own_configuration_is_used(tmp_path: Path, name: str) -> None:
-    variable = calls(name)["private"]
-    call = Call(tmp_path, name, caller={"HOME": "/home/uma", variable: "/home/uma/own"})
     assert call.env[variable] == "/home/uma/own"
-    assert not (tmp_path / "own").exists()
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_the_agent_table_chooses_the_configuration(tmp_path: Path, name: str) -> None:
-    variable = calls(name)["private"]
-    caller = {**KEYS, variable: "/home/uma/own"}
-    assert Call(tmp_path / "a", name, caller=caller, private=False).env[variable] == "/home/uma/own"
-    assert Call(tmp_path / "b", name, caller={}, private=True).env[variable].startswith(str(tmp_path))
 
 
 #: The files in the home of a user who has chosen a login or a provider, by program.
@@ -165,14 +149,10 @@ def at_home(place: Path, name: str, text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", list(CONFIGURED))
 def test_a_configuration_of_the_users_own_is_used_although_there_is_a_key(tmp_path: Path, name: str) -> None:
-    caller = at_home(tmp_path / "uma", *CONFIGURED[name])
-    variable = calls(name)["private"]
-    call = Call(tmp_path / "a", name, caller=caller)
-    assert call.env.get(variable) == caller.get(variable)
-    assert not (tmp_path / "a/own").exists()
+    call = Call(tmp_path / "a", name, caller=at_home(tmp_path / "uma", *CONFIGURED[name]))
     assert "--auth-type" not in call.argv
-    private = Call(tmp_path / "b", name, caller=caller, private=True)
-    assert private.env[variable].startswith(str(tmp_path / "b"))
+    assert 'model_provider="runplan"' not in call.argv
+    assert not (tmp_path / "a/gemini.json").exists()
 
 
 GATEWAY = """
@@ -188,14 +168,7 @@ def test_the_key_of_the_users_own_codex_gateway_is_passed_on(tmp_path: Path) -> 
     caller = at_home(tmp_path / "uma", ".codex/config.toml", GATEWAY) | {"GATEWAY_KEY": "gw"}
     call = Call(tmp_path / "a", "codex", caller=caller)
     assert call.env["GATEWAY_KEY"] == "gw"
-    assert "CODEX_HOME" not in call.env
-
-
-def test_a_model_alone_in_codex_configuration_goes_with_the_key(tmp_path: Path) -> None:
-    caller = at_home(tmp_path / "uma", ".codex/config.toml", 'model = "mine"\n')
-    Call(tmp_path / "a", "codex", caller=caller)
-    written = tomllib.loads((tmp_path / "a/own/home/codex/config.toml").read_text(encoding="utf-8"))
-    assert (written["model"], written["model_provider"]) == ("mine", "runplan")
+    assert 'model_provider="runplan"' not in call.argv
 
 
 def reported(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tuple[str, str, str, str]:
@@ -213,7 +186,7 @@ BY_KEY = "the account of {}, by use"
 @pytest.mark.parametrize(
     ("kind", "files", "caller", "account"),
     [
-        ("claude", {}, {}, ("of its own", ANTHROPIC, "its default", "the subscription of that login")),
+        ("claude", {}, {}, ("of its own configuration", ANTHROPIC, "its default", "the subscription of that login")),
         (
             "claude",
             {},
@@ -285,9 +258,10 @@ def test_codex_takes_its_prompt_from_standard_input_with_any_arguments(tmp_path:
 
 def test_codex_gets_the_name_of_its_key_variable(tmp_path: Path) -> None:
     def provider(where: str, **caller: str) -> Any:
-        Call(tmp_path / where, "codex", caller=caller)
-        written = tomllib.loads((tmp_path / where / "own/home/codex/config.toml").read_text(encoding="utf-8"))
-        return written["model_providers"][written["model_provider"]]
+        argv = Call(tmp_path / where, "codex", caller=caller).argv
+        options = [value for flag, value in pairwise(argv) if flag == "-c"]
+        settings = tomllib.loads("\n".join(options))
+        return settings["model_providers"][settings["model_provider"]]
 
     reported = provider("a", OPENAI_API_KEY="k")
     assert (reported["env_key"], reported["base_url"]) == ("OPENAI_API_KEY", "https://api.openai.com/v1")
@@ -305,19 +279,17 @@ def test_no_key_is_written_to_a_file(tmp_path: Path) -> None:
 
 
 def test_gemini_and_qwen_are_given_their_settings(tmp_path: Path) -> None:
-    Call(tmp_path / "g", "gemini", caller=KEYS)
-    gemini = json.loads((tmp_path / "g/own/home/.gemini/settings.json").read_text(encoding="utf-8"))
+    env = Call(tmp_path, "gemini", caller=KEYS).env
+    gemini = json.loads((tmp_path / "gemini.json").read_text(encoding="utf-8"))
     assert gemini["security"]["auth"]["selectedType"] == "gemini-api-key"
-    Call(tmp_path / "q", "qwen", caller=KEYS)
-    qwen = json.loads((tmp_path / "q/own/home/.qwen/settings.json").read_text(encoding="utf-8"))
-    assert qwen["general"]["gitCoAuthor"] is False
-    without = Call(tmp_path / "w", "qwen", caller={})
-    assert json.loads((tmp_path / "w/qwen.json").read_text(encoding="utf-8")) == qwen
-    assert without.env["QWEN_CODE_SYSTEM_SETTINGS_PATH"] == str(tmp_path / "w/qwen.json")
+    assert env["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"] == str(tmp_path / "gemini.json")
+    env = Call(tmp_path, "qwen", caller={}).env
+    assert json.loads((tmp_path / "qwen.json").read_text(encoding="utf-8"))["general"]["gitCoAuthor"] is False
+    assert env["QWEN_CODE_SYSTEM_SETTINGS_PATH"] == str(tmp_path / "qwen.json")
 
 
 def test_qwen_uses_the_key_it_is_given(tmp_path: Path) -> None:
-    assert Call(tmp_path, "qwen", caller=KEYS, private=False).argv[1:3] == ("--auth-type", "openai")
+    assert Call(tmp_path, "qwen", caller=KEYS).argv[1:3] == ("--auth-type", "openai")
 
 
 def test_opencode_may_neither_edit_nor_run_commands_when_it_judges(tmp_path: Path) -> None:
@@ -334,11 +306,6 @@ def test_opencode_may_neither_edit_nor_run_commands_when_it_judges(tmp_path: Pat
         "baseURL": "http://127.0.0.1:1/v1",
         "apiKey": "{env:OPENAI_API_KEY}",
     }
-
-
-def test_aider_finds_an_identity_where_it_would_else_write_one(tmp_path: Path) -> None:
-    Call(tmp_path, "aider", caller=KEYS)
-    assert "name = runplan agent" in (tmp_path / "own/home/.gitconfig").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -359,46 +326,13 @@ def test_mini_gets_a_short_prompt_as_an_argument_and_is_pointed_to_a_long_one(tm
     assert len(pointed) < 1_000
 
 
-# --- versions and refusals -----------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------
 
 
 def a_program(path: Path, text: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
-
-
-def test_a_version_is_asked_once_per_binary_and_again_when_it_changes(tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    a_program(tmp_path / "bin/claude", f'echo "$*" >> {asked}; echo "2.1.197 (Claude Code)"')
-    agents = Agents(
-        settings(deep={"kind": "claude"}),
-        root=tmp_path,
-        plan="p",
-        run="r",
-        caller={"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"},
-    )
-    assert [agents.version("claude"), agents.version("deep")] == ["2.1.197", "2.1.197"]
-    assert asked.read_text(encoding="utf-8") == "--version\n"
-    a_program(tmp_path / "bin/claude", 'echo "claude 3.0"')
-    os.utime(tmp_path / "bin/claude", (1, 1))
-    assert agents.version("claude") == "3.0"
-
-
-@pytest.mark.parametrize("text", ["exit 3", "echo no number", "echo 1.2 >&2"])
-def test_a_program_without_version_output_has_no_version(tmp_path: Path, text: str) -> None:
-    a_program(tmp_path / "bin/codex", text)
-    caller = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
-    agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller)
-    assert agents.version("codex") == agents.version("gemini") == ""
-
-
-def test_a_custom_command_is_not_asked_for_its_version(tmp_path: Path) -> None:
-    a_program(tmp_path / "bin/own", f"touch {tmp_path / 'ran'}")
-    own = {"kind": "command", "argv": [str(tmp_path / "bin/own")]}
-    agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={"PATH": "/usr/bin:/bin"})
-    assert agents.version("own") == ""
-    assert not (tmp_path / "ran").exists()
 
 
 def test_a_start_with_an_agent_that_is_not_installed_is_refused(tmp_path: Path) -> None:

@@ -175,19 +175,6 @@ def test_the_doctor_names_settings_that_cannot_be_read(
     assert faults[1:] == []
 
 
-def test_the_doctor_shows_the_version_of_an_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(tmp_path, "claude", "codex")
-    (tmp_path / "bin/codex").write_text("#!/bin/sh\necho codex-cli 0.166.0\n", encoding="utf-8")
-    repo = make_repo(tmp_path / "app")
-    monkeypatch.chdir(repo.path)
-    call("doctor")
-    output = capsys.readouterr().out
-    assert "codex (codex 0.166.0)" in output
-    assert "claude (claude)" in output
-
-
 JUDGED = '[agents]\nimplementer = "claude"\nverifier = "j"\n[agents.j]\n'
 CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
 

@@ -24,11 +24,11 @@ KNOWN = {cells[0].strip("`"): cells for cells in rows(PAGE, "## Known agents")}
 KEYS = {cells[0].strip("`"): cells for cells in rows(PAGE, "### Keys and configuration")}
 
 
-def task(name: str, role: Role, *, home: Path | None = None, args: tuple[str, ...] = ()) -> Task:
+def task(name: str, role: Role, *, args: tuple[str, ...] = ()) -> Task:
     # mini reads a prompt file; the page serves as one.
     docs = Path(__file__).parents[2] / "docs"
     table = AgentTable(name=name, kind=name, args=args)
-    where = {"root": docs, "directory": docs / "none", "home": home}
+    where = {"root": docs, "directory": docs / "none"}
     return Task(table=table, caller={}, role=role, phase="1", cycle=1, **where)  # type: ignore[arg-type]
 
 
@@ -56,12 +56,11 @@ def test_the_flags_are_those_of_the_command_line(name: str) -> None:
 @pytest.mark.parametrize("name", KNOWN)
 def test_keys_and_folders_are_those_of_the_module(name: str) -> None:
     _, keys, folders, _ = KEYS[name]
-    agent, asked = agent_of(name), task(name, Role.FIX, home=Path("/d/home"))
-    own = agent.environment(asked)
+    agent = agent_of(name)
+    given = agent.names(AgentTable(name=name, kind=name), {})
     assert tuple(re.findall(r"`(\w+)`", keys)) == agent.keys
-    assert set(agent.keys) <= set(agent.names(asked))
-    named = set(re.findall(r"`(\w+)`", folders))
-    assert named <= {variable for variable, value in own.items() if value.startswith("/d/home")}
+    assert set(agent.keys) <= set(given)
+    assert set(re.findall(r"`([A-Z]\w+)`", folders)) <= {*given, "HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"}
 
 
 def test_the_endings_are_those_of_the_code() -> None:
@@ -93,7 +92,7 @@ def test_the_example_of_a_new_agent_is_one() -> None:
     writing, reading = (task("acme", role, args=("-x",)) for role in (Role.FIX, Role.VERIFY))
     assert acme.argv(writing) == ("acme", "run", "--json", "--write", "-x")
     assert acme.argv(reading) == ("acme", "run", "--json", "--read-only", "-x")
-    assert (acme.environment(writing), acme.names(writing)) == ({}, ("ACME_API_KEY", "ACME_HOME"))
+    assert (acme.environment(writing), acme.names(writing.table, {})) == ({}, ("ACME_API_KEY", "ACME_HOME"))
     assert acme.read(b'{"type":"start","id":"s"}') == (Started(session="s"),)
     assert acme.read(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
     assert acme.read(b'{"type":"done"}') == (Finished(ok=True),)

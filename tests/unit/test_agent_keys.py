@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from runplan.agents.adapter import PROVIDERS, Task
 from runplan.agents.clis import agent_of
-from runplan.agents.invocation import keys_of
 from runplan.run.dispatch import Role
 from runplan.settings.schema import AgentTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MANY = ("aider", "mini", "opencode")
 
 
-def task(kind: str, where: Path, *, model: str = "", usd: float = 0.0) -> Task:
-    table = AgentTable(name=kind, kind=kind, model=model)
+def task(kind: str, where: Path, *, usd: float) -> Task:
+    table = AgentTable(name=kind, kind=kind)
     return Task(table=table, caller={}, role=Role.FIX, phase="1", cycle=1, root=where, directory=where, usd=usd)
 
 
 def names(kind: str, model: str) -> set[str]:
-    given = agent_of(kind).names(task(kind, Path("/nonexistent"), model=model))
+    given = agent_of(kind).names(AgentTable(name=kind, kind=kind, model=model), {})
     return {name for name in given if name.endswith("_API_KEY")}
 
 
@@ -30,13 +32,13 @@ def names(kind: str, model: str) -> set[str]:
 def test_an_unknown_provider_gets_no_key(kind: str, model: str) -> None:
     """One on this machine needs none; any other is named by `env`."""
     assert names(kind, model) == set()
-    assert keys_of(AgentTable(name=kind, kind=kind, model=model)) == ()
+    assert agent_of(kind).keys_for(model) == ()
 
 
 @pytest.mark.parametrize("kind", MANY)
 def test_only_the_key_of_the_models_provider_is_passed_and_required(kind: str) -> None:
     assert names(kind, "anthropic/claude-sonnet-4-5") == {"ANTHROPIC_API_KEY"}
-    assert keys_of(AgentTable(name=kind, kind=kind, model="anthropic/claude-sonnet-4-5")) == ("ANTHROPIC_API_KEY",)
+    assert agent_of(kind).keys_for("anthropic/claude-sonnet-4-5") == ("ANTHROPIC_API_KEY",)
 
 
 @pytest.mark.parametrize("kind", MANY)
@@ -44,7 +46,7 @@ def test_a_model_without_a_provider_gets_every_known_key(kind: str) -> None:
     known = {name for given in PROVIDERS.values() for name in given if name.endswith("_API_KEY")}
     own = {"OPENCODE_API_KEY"} if kind == "opencode" else set()
     assert names(kind, "") == names(kind, "gpt-5") == known | own
-    assert set(keys_of(AgentTable(name=kind, kind=kind))) == known | own
+    assert set(agent_of(kind).keys_for("")) == known | own
 
 
 def test_opencode_has_its_own_key_for_its_own_models() -> None:

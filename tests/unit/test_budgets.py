@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.agents.budgets import Cost, GivenOut, Left, Price, UsedUp, left, metered, price_of, used_by
-from runplan.agents.clis import agent_of
+from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left, metered
 from runplan.agents.invocation import unwatched
-from runplan.run.dispatch import Launch, Usage
+from runplan.run.dispatch import Usage
 from runplan.run.usage import Tally
 from runplan.settings.load import Layer
 from runplan.settings.schema import AgentTable
@@ -21,37 +20,23 @@ from tests.support.samples import outcome_of
 if TYPE_CHECKING:
     from typing import Any
 
-PRICE = Price(sent=2.0, answered=10.0)
+PRICE = {"usd_in": 2.0, "usd_out": 10.0}
 COMMAND = {"type": "item.completed", "item": {"type": "command_execution", "command": "x" * 40_000}}
-
-
-def launch(**changes: Any) -> Launch:
-    fields: dict[str, Any] = {
-        "id": "r.1",
-        "argv": ("x",),
-        "cwd": "/",
-        "env": {},
-        "stdin": "",
-        "reader": "codex",
-        "wall_s": 1.0,
-        "silence_s": 0.0,
-    }
-    return Launch(**{**fields, **changes})
 
 
 def test_reported_dollars_override_the_price() -> None:
     reported = Usage(input_tokens=1_000_000, usd=0.5)
-    assert metered(Tally(usage=reported), prompt=0, price=PRICE) == reported
+    assert metered(Tally(usage=reported), prompt=0, **PRICE) == reported
 
 
 def test_tokens_without_dollars_are_priced() -> None:
     reported = Usage(input_tokens=1_000_000, output_tokens=100_000)
-    assert metered(Tally(usage=reported), prompt=0, price=PRICE).usd == pytest.approx(3.0)
+    assert metered(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(3.0)
 
 
 def test_cached_tokens_cost_a_tenth() -> None:
     reported = Usage(input_tokens=1_000_000, cached_tokens=900_000)
-    assert metered(Tally(usage=reported), prompt=0, price=PRICE).usd == pytest.approx(0.38)
+    assert metered(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(0.38)
 
 
 @pytest.mark.parametrize(
@@ -61,28 +46,13 @@ def test_cached_tokens_cost_a_tenth() -> None:
 )
 def test_an_agent_without_a_report_has_used_at_least_its_output(last: list[dict[str, Any]]) -> None:
     tally = outcome_of("codex", [json.dumps(event).encode() for event in [COMMAND, *last]]).tally
-    assert metered(tally, prompt=4_000, price=PRICE) == Usage(input_tokens=11_000, usd=0.022)
+    assert metered(tally, prompt=4_000, **PRICE) == Usage(input_tokens=11_000, usd=0.022)
 
 
 def test_reported_usage_overrides_an_estimate() -> None:
     done = {"type": "turn.completed", "usage": {"input_tokens": 7, "output_tokens": 1}}
     tally = outcome_of("codex", [json.dumps(event).encode() for event in (COMMAND, done)]).tally
-    assert metered(tally, prompt=4_000, price=Price()) == Usage(input_tokens=7, output_tokens=1)
-
-
-def test_the_estimated_cost_of_claude_is_booked_and_ends_no_agent() -> None:
-    """It keeps to its limit itself, so it cannot have used more than that."""
-    price = price_of(AgentTable(name="claude", kind="claude"), guess=agent_of("claude").guessed_price)
-    reported = Tally(usage=Usage(input_tokens=100_000, output_tokens=10_000))
-    sent = launch(usd_in=price.sent, usd_out=price.answered, usd_guessed=price.guessed, usd=2.0)
-    assert used_by(sent, reported, sure=True).usd == 0.0
-    assert used_by(sent, reported, sure=False).usd == 2.0
-    assert metered(reported, prompt=0, price=price).usd == pytest.approx(2.25)
-
-
-def test_a_configured_price_is_exact() -> None:
-    table = AgentTable(name="claude", kind="claude", usd_per_mtok_in=3.0, usd_per_mtok_out=15.0)
-    assert price_of(table, guess=agent_of("claude").guessed_price) == Price(sent=3.0, answered=15.0)
+    assert metered(tally, prompt=4_000, usd_in=0.0, usd_out=0.0) == Usage(input_tokens=7, output_tokens=1)
 
 
 @pytest.mark.parametrize(

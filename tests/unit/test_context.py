@@ -6,15 +6,9 @@ import json
 
 import pytest
 
+from runplan.agents.budgets import percent, reached, window_of
 from runplan.agents.clis import agent_of
-from runplan.agents.context import (
-    LINES,
-    Standing,
-    note,
-    percent,
-    reached,
-    window_of,
-)
+from runplan.agents.prompts import LINES, Standing, note
 from runplan.run.dispatch import Launch
 from runplan.run.usage import Context, Folding, Spent, Tally, Usage
 

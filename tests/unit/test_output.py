@@ -11,13 +11,13 @@ from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST
 from runplan.run.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
 from runplan.run.usage import MESSAGE_TAIL, MOST_TOOLS, Finished, Retrying, Trouble, TroubleKind
-from runplan.supervise.files import DispatchFiles
 from runplan.supervise.output import (
     ERROR_TAIL,
     LOG_TAIL,
     LONGEST_LINE,
     AgentOutput,
     CappedLog,
+    DispatchFiles,
     EventCollector,
     LineSplitter,
 )

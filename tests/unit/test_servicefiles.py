@@ -33,7 +33,6 @@ def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
     assert made["Restart"] == "on-failure"
     assert made["RestartPreventExitStatus"] == "2"
     assert made["KillMode"] == "process"
-    assert made["Delegate"] == "yes"
     assert made["UMask"] == "0027"
     assert made["ExecStart"] == "/usr/bin/python3 -P -m runplan daemon"
     assert made["Environment"] == '"PATH=/bin"'

@@ -161,8 +161,8 @@ def test_a_built_in_kind_needs_no_table_and_a_table_of_its_name_needs_no_kind() 
 
 
 def test_a_table_of_a_built_in_kind_says_how_it_is_called() -> None:
-    table = {"kind": "claude", "model": "opus", "args": ["--max-turns", "9"], "private": False}
-    expected = AgentTable(name="deep", kind="claude", model="opus", args=("--max-turns", "9"), private=False)
+    table = {"kind": "claude", "model": "opus", "args": ["--max-turns", "9"]}
+    expected = AgentTable(name="deep", kind="claude", model="opus", args=("--max-turns", "9"))
     assert settled(agents={"deep": table, "implementer": "deep"}).agents.agent("deep") == expected
 
 
@@ -192,9 +192,8 @@ def test_layers_complete_one_agent_together() -> None:
         ({"implementr": "claude"}, "[agents] implementr: unknown key; did you mean 'implementer'?"),
         ({"own": {"kind": "command", "argvs": ["x"]}}, "[agents.own] argvs: unknown key; did you mean 'argv'?"),
         ({"own": {"kind": "command", "argv": ["x"], "args": ["y"]}}, "a command agent has no model"),
-        ({"own": {"kind": "script", "script": "x", "private": False}}, "a script agent has no model"),
+        ({"own": {"kind": "script", "script": "x", "model": "m"}}, "a script agent has no model"),
         ({"own": {"kind": "claude", "model": ""}}, "[agents.own] model: must not be empty"),
-        ({"own": {"kind": "claude", "private": "yes"}}, "[agents.own] private: must be true or false"),
         ({"own": {"kind": "magic"}}, "[agents.own] kind: must be one of claude, codex, command, script, not 'magic'"),
         ({"own": {"argv": ["x"]}}, '[agents.own]: no kind; add kind = "command"'),
         ({"own": {"kind": "command"}}, "[agents.own]: a command needs argv"),

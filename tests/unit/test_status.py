@@ -38,7 +38,6 @@ def some_work(minutes: float = 12, retries: int = 1) -> Work:
     return Work(
         dispatch="r.1",
         agent="claude",
-        version="2.1.0",
         dispatched=iso(ago(minutes)),
         retries=retries,
         tokens=120_345,
@@ -67,7 +66,7 @@ def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
         "  1  In progress  Step 1",
         "  2  Todo         Step 2",
         "  Running: phase 1, implement for 12m, agent running 12m, last output 30s ago, 1 retry",
-        "  Run r1a2b3c4: claude 2.1.0, 120.3k tokens, $0.42",
+        "  Run r1a2b3c4: claude, 120.3k tokens, $0.42",
     ]
 
 
@@ -109,7 +108,7 @@ def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     assert [phase["status"] for phase in view(seen)["phases"]] == ["in-progress", "in-progress"]
     assert lines(seen)[3].startswith("  Needs attention: phase 2, gate for 40m")
     assert lines(seen)[4:7] == [
-        "    phase 1: implement by claude 2.1.0 for 12m",
+        "    phase 1: implement by claude for 12m",
         "    phase 2: gate for 40m",
         "    phase 3: failed (agent-failed), so no further phase starts",
     ]

@@ -11,7 +11,7 @@ READ = Step("2026-01-01T00:00:00Z", "PlanRead")
 
 
 def began(id: str, role: str = "implement", cycle: int = 1, *, agent: str = "claude", tree: str = "") -> Step:
-    return Step(f"at {id}", "DispatchStarted", id=id, role=role, agent=agent, cycle=cycle, tree=tree, version="2.1.0")
+    return Step(f"at {id}", "DispatchStarted", id=id, role=role, agent=agent, cycle=cycle, tree=tree)
 
 
 def ended(id: str, tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> Step:
@@ -20,7 +20,7 @@ def ended(id: str, tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> Step:
 
 def test_running_agents_are_those_started_without_an_end() -> None:
     work = work_of([READ, began("r.1"), ended("r.1"), began("r.2", "verify")])
-    assert (work.dispatch, work.agent, work.version, work.dispatched) == ("r.2", "claude", "2.1.0", "at r.2")
+    assert (work.dispatch, work.agent, work.dispatched) == ("r.2", "claude", "at r.2")
     over = work_of([READ, began("r.1"), ended("r.1")])
     for rest, role, since in ((over, "implement", "at r.1"), (work.at_rest(), "verify", "at r.2")):
         assert (rest.dispatch, rest.agent, rest.step) == (None, None, None)

@@ -9,13 +9,11 @@ from msgspec.structs import replace
 
 from runplan.agents.adapter import ProviderAgent, provider_keys, under_home
 from runplan.agents.endings import trouble
-from runplan.agents.environment import AGENT_EMAIL, AGENT_NAME
 from runplan.names import DIFF_FILE
 from runplan.run.usage import Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from runplan.agents.adapter import Task
     from runplan.run.usage import AgentEvent
@@ -46,7 +44,6 @@ class Aider(ProviderAgent):
     keys = provider_keys()
     #: It wraps lines at the width of the screen, error messages too.
     fixed: ClassVar = {"COLUMNS": "4000"}
-    private: ClassVar = {"HOME": ""}
 
     def arguments(self, task: Task) -> tuple[str, ...]:
         role = () if task.writes else ("--dry-run", "--read", DIFF_FILE)
@@ -56,11 +53,6 @@ class Aider(ProviderAgent):
             *role,
             *task.options("--model"),
         )
-
-    def files(self, task: Task) -> dict[Path, str]:
-        """Without an identity it would write one into the repository's configuration."""
-        identity = f"[user]\n\tname = {AGENT_NAME}\n\temail = {AGENT_EMAIL}\n"
-        return {task.home / ".gitconfig": identity} if task.home else {}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return under_home(caller, ".aider.conf.yml").is_file()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import (
+    OWN_CONFIG,
     Account,
     Agent,
     at,
@@ -21,7 +21,6 @@ from runplan.agents.adapter import (
     tool,
     under_home,
 )
-from runplan.agents.budgets import Price
 from runplan.agents.endings import trouble
 from runplan.run.usage import (
     Context,
@@ -62,30 +61,20 @@ class Claude(Agent):
     keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
     addresses = ("ANTHROPIC_BASE_URL",)
     models = ("ANTHROPIC_MODEL",)
+    passed = ("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_TMPDIR")
     closes = True
-    takes_messages = True
     stop_signal = signal.SIGINT
-    # It reports dollars at its end and enforces its limit itself. One that is ended before is charged the highest
-    # price of its list, and never more than it was allowed.
-    guessed_price = Price(sent=15.0, answered=75.0, guessed=True)
     fixed: ClassVar = {
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
     }
-    private: ClassVar = {"CLAUDE_CONFIG_DIR": "claude", "CLAUDE_CODE_TMPDIR": "tmp"}
 
     def arguments(self, task: Task) -> tuple[str, ...]:
         base = ("-p", "--output-format", "stream-json", "--verbose")
-        hearing = ("--input-format", "stream-json") if task.takes_messages else ()
         role = _WRITING if task.writes else _READING
         limit = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
-        return (*base, *hearing, *role, *_ISOLATED, *limit, *task.options("--model"))
-
-    def message(self, text: str) -> bytes:
-        """A user message. While it works it reads one after the running tool."""
-        content = [{"type": "text", "text": text}]
-        return json.dumps({"type": "user", "message": {"role": "user", "content": content}}).encode() + b"\n"
+        return (*base, *role, *_ISOLATED, *limit, *task.options("--model"))
 
     def environment(self, task: Task) -> dict[str, str]:
         # As root it refuses to skip permissions unless it runs in a sandbox.
@@ -98,15 +87,15 @@ class Claude(Agent):
         files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(state)
 
-    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+    def account(self, table: AgentTable, caller: Mapping[str, str]) -> Account:
         """Variables in its settings override those of the caller."""
-        settings = read_json(_folder(caller) / "settings.json") if own else {}
+        settings = read_json(_folder(caller) / "settings.json")
         variables = settings.get("env")
         seen = {**caller, **variables} if isinstance(variables, dict) else caller
         helper = "apiKeyHelper" if settings.get("apiKeyHelper") else ""
         paid = first_set(seen, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY") or helper
         return Account(
-            login=paid or first_set(seen, "CLAUDE_CODE_OAUTH_TOKEN") or "of its own",
+            login=paid or first_set(seen, "CLAUDE_CODE_OAUTH_TOKEN") or OWN_CONFIG,
             address=str(seen.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"),
             model=str(table.model or seen.get("ANTHROPIC_MODEL") or settings.get("model") or "its default"),
             bill=f"the account of {paid}, by use" if paid else "the subscription of that login",

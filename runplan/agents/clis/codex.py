@@ -6,7 +6,7 @@ import json
 import signal
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from runplan.agents.adapter import Account, Agent, at, estimate, first_set, objects, read_json, text, under_home, usage
 from runplan.agents.endings import trouble
@@ -34,56 +34,43 @@ class Codex(Agent):
     closes = True
     reports_usd = False
     stop_signal = signal.SIGINT
-    private: ClassVar = {"CODEX_HOME": "codex"}
+    passed = ("CODEX_HOME",)
 
     def arguments(self, task: Task) -> tuple[str, ...]:
         # As root its own sandbox cannot be made inside another one, where it is not needed.
         is_free = task.writes or task.sandboxed
         role = ("--dangerously-bypass-approvals-and-sandbox",) if is_free else ("-s", "read-only")
-        return (*_BASE, *role, *task.options("-m"), "-")
+        return (*_BASE, *self._provider(task), *role, *task.options("-m"), "-")
 
-    def names(self, task: Task) -> tuple[str, ...]:
-        key = "" if task.home else _provider(_config(task.caller)).get("env_key")
-        return (*super().names(task), *((str(key),) if key else ()))
-
-    def files(self, task: Task) -> dict[Path, str]:
+    def _provider(self, task: Task) -> tuple[str, ...]:
         """It takes a key from the environment only through a provider that names the variable."""
-        if task.home is None:
-            return {}
-        url = task.caller.get("OPENAI_BASE_URL") or _OPENAI
-        # The key is the environment's; the model is the user's, unless the configuration is private.
-        own = _config(task.caller).get("model") if task.table.private is None else ""
-        model = f"model = {json.dumps(str(own))}\n" if own else ""
-        content = (
-            f'{model}model_provider = "runplan"\n\n[model_providers.runplan]\nname = "OpenAI"\n'
-            f'base_url = {json.dumps(url)}\nwire_api = "responses"\nenv_key = "{self._key(task.caller)}"\n'
-        )
-        return {task.home / "codex" / "config.toml": content}
+        key = self.key(task.table, task.caller)
+        url = json.dumps(task.caller.get("OPENAI_BASE_URL") or _OPENAI)
+        provider = f'{{name="OpenAI", base_url={url}, wire_api="responses", env_key="{key}"}}'
+        return ("-c", 'model_provider="runplan"', "-c", f"model_providers.runplan={provider}") if key else ()
+
+    def names(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:
+        key = str(_provider(_config(caller)).get("env_key") or "")
+        return (*super().names(table, caller), *((key,) if key else ()))
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """A login or a provider; a model alone is neither."""
         return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
 
-    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+    def account(self, table: AgentTable, caller: Mapping[str, str]) -> Account:
         """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
-        config = _config(caller) if table.private is not True else {}
+        config, key = _config(caller), self.key(table, caller)
         model = table.model or str(config.get("model") or "its default")
-        if own and (provider := _provider(config)):
+        if provider := _provider(config):
             return _at_provider(provider, str(config["model_provider"]), model, caller)
-        address = str(config.get("openai_base_url") or _OPENAI)
+        address = (caller.get("OPENAI_BASE_URL") if key else str(config.get("openai_base_url", ""))) or _OPENAI
         stored = read_json(_folder(caller) / "auth.json")
-        key, login = "CODEX_API_KEY", ""
-        if not own:
-            key, address = self._key(caller), caller.get("OPENAI_BASE_URL") or _OPENAI
-        elif not caller.get(key) and stored.get("OPENAI_API_KEY") and not stored.get("tokens"):
-            key, login = "that key", "the key in auth.json"
-        elif not caller.get(key):
-            plan = "the ChatGPT plan of that login"
-            return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
-        return Account(login=login or key, address=address, model=model, bill=f"the account of {key}, by use")
-
-    def _key(self, caller: Mapping[str, str]) -> str:
-        return first_set(caller, *self.keys) or self.keys[0]
+        is_key = bool(stored.get("OPENAI_API_KEY")) and not stored.get("tokens")
+        login = key or first_set(caller, "CODEX_API_KEY") or ("the key in auth.json" if is_key else "")
+        if login:
+            return Account(login=login, address=address, model=model, bill=f"the account of {login}, by use")
+        plan = "the ChatGPT plan of that login"
+        return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match text(event, "type"):
@@ -151,12 +138,11 @@ def _provider(config: dict[str, Any]) -> dict[str, Any]:
 
 def _at_provider(provider: dict[str, Any], name: str, model: str, caller: Mapping[str, str]) -> Account:
     key, address = str(provider.get("env_key") or ""), str(provider.get("base_url") or "its default")
-    lacks = f"needs {key}, which its config.toml names for {name} and which is not set"
+    lacks = f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
     return Account(
         login=key or "none",
         address=address,
         model=model,
         bill=f"the account at {name}",
         lacks=lacks if key and not caller.get(key) else "",
-        remedy=f"set {key} in this terminal",
     )

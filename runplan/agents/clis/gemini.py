@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: With an address in the environment it would choose another login, and fail.
 _SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}
+_DEFAULTS = "gemini.json"
 _DENIED = ("policy_violation", "permission_denied")
 
 
@@ -28,7 +29,7 @@ class Gemini(Agent):
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     addresses = ("GOOGLE_GEMINI_BASE_URL",)
     models = ("GEMINI_MODEL",)
-    passed = ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+    passed = ("GEMINI_CLI_HOME", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
     closes = True
     codes: ClassVar = {
         41: EndingKind.AUTH,
@@ -43,14 +44,17 @@ class Gemini(Agent):
     }
     reports_usd = False
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
-    private: ClassVar = {"GEMINI_CLI_HOME": ""}
 
     def arguments(self, task: Task) -> tuple[str, ...]:
         mode = ("--approval-mode", "yolo" if task.writes else "plan")
         return ("--skip-trust", "-o", "stream-json", *mode, *task.options("-m"))
 
-    def files(self, task: Task) -> dict[Path, str]:
-        return {task.home / ".gemini" / "settings.json": json.dumps(_SETTINGS)} if task.home else {}
+    def environment(self, task: Task) -> dict[str, str]:
+        """The user's own settings override these defaults."""
+        return {**self.fixed, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(task.directory / _DEFAULTS)}
+
+    def files(self, task: Task) -> dict[str, str]:
+        return {_DEFAULTS: json.dumps(_SETTINGS)} if self.key(task.table, task.caller) else {}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return bool(text(read_json(_folder(caller) / "settings.json"), "security", "auth", "selectedType"))

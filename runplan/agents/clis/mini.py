@@ -43,13 +43,12 @@ class Mini(ProviderAgent):
     rank = 7
     keys = provider_keys()
     models = ("MSWEA_MODEL_NAME",)
-    version_args = ()
     fixed: ClassVar = {
         "MSWEA_CONFIGURED": "true",
         "MSWEA_COST_TRACKING": "ignore_errors",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }
-    private: ClassVar = {"MSWEA_GLOBAL_CONFIG_DIR": "mini"}
+    passed = ("MSWEA_GLOBAL_CONFIG_DIR",)
 
     def arguments(self, task: Task) -> tuple[str, ...]:
         base = ("-y", "--exit-immediately", "-o", str(task.own / TRAJECTORY))
@@ -62,15 +61,17 @@ class Mini(ProviderAgent):
             )
         return (*base, *limit, *task.options("-m"), "-t", prompt)
 
-    def is_configured(self, caller: Mapping[str, str]) -> bool:
+    def has_login(self, caller: Mapping[str, str]) -> bool:
         return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
 
-    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+    def account(self, table: AgentTable, caller: Mapping[str, str]) -> Account:
         """Its configuration holds variables; the caller's override them. It does not work without a model."""
-        seen = {**_settings(caller), **caller} if own else caller
-        found = super().account(table, seen, own=False)
-        has_model = table.model or seen.get("MSWEA_MODEL_NAME") or any(arg.startswith(_CHOOSES) for arg in table.args)
-        return found if has_model else replace(found, lacks="has no model, and does not work without one")
+        seen = {**_settings(caller), **caller}
+        found = super().account(table, seen)
+        if table.model or seen.get("MSWEA_MODEL_NAME") or any(arg.startswith(_CHOOSES) for arg in table.args):
+            return found
+        remedy = f'set model = "..." under [agents.{table.name}] in runplan.toml'
+        return replace(found, lacks=f"has no model, and does not work without one; {remedy}")
 
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG002
         """Its output is for people: the prompt, commands and their output."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Task
     from runplan.run.usage import AgentEvent
 
-#: Marks its plugin library as installed. Without it 60 MB are fetched for every dispatch.
-_INSTALLED = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
 _DENIED = "rule which prevents"
 
 
@@ -37,19 +35,10 @@ class OpenCode(ProviderAgent):
     rank = 4
     keys = ("OPENCODE_API_KEY", *provider_keys())
     fixed: ClassVar = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-    private: ClassVar = {
-        "XDG_DATA_HOME": "data",
-        "XDG_CONFIG_HOME": "config",
-        "XDG_STATE_HOME": "state",
-        "XDG_CACHE_HOME": "cache",
-    }
 
     def keys_for(self, model: str) -> tuple[str, ...]:
         is_own = "/" not in model or model.startswith("opencode/")
         return (*(self.keys[:1] if is_own else ()), *provider_keys(model))
-
-    def names(self, task: Task) -> tuple[str, ...]:
-        return (*self.keys_for(task.table.model), *super().names(task))
 
     def arguments(self, task: Task) -> tuple[str, ...]:
         # Its `--agent plan` can still commit through bash: the configuration denies that to readers.
@@ -57,9 +46,9 @@ class OpenCode(ProviderAgent):
         return ("run", "--format", "json", *role, *task.options("-m"))
 
     def environment(self, task: Task) -> dict[str, str]:
-        return super().environment(task) | {"OPENCODE_CONFIG": str(task.directory / "opencode.json")}
+        return {**self.fixed, "OPENCODE_CONFIG": str(task.directory / "opencode.json")}
 
-    def files(self, task: Task) -> dict[Path, str]:
+    def files(self, task: Task) -> dict[str, str]:
         settings: dict[str, object] = {"share": "disabled", "autoupdate": False}
         if not task.writes:
             settings["permission"] = {"bash": "deny", "edit": "deny"}
@@ -69,11 +58,7 @@ class OpenCode(ProviderAgent):
             options = {"baseURL": task.caller[address], "apiKey": "{env:OPENAI_API_KEY}"}
             # Its own client is kept: under this name it insists on one that speaks Responses.
             settings["provider"] = {provider: {"options": options, "models": {model: {}}}}
-        files = {task.directory / "opencode.json": json.dumps(settings)}
-        if task.home:
-            folder = task.home / "config" / "opencode"
-            files |= {folder / "package-lock.json": json.dumps(_INSTALLED), folder / "node_modules" / ".keep": ""}
-        return files
+        return {"opencode.json": json.dumps(settings)}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """Whether the user has logged in, or has a configuration, which may name providers."""

@@ -24,6 +24,7 @@ _ERROR = "[API Error: "
 _ABORTED = "Request was aborted."  #: by us, when it was ended
 _REQUESTS = ("qwen-code.api_error", "qwen-code.api_response")
 #: By default it adds a co-author to commits.
+_SETTINGS_FILE = "qwen.json"
 _SETTINGS = {"general": {"gitCoAuthor": False, "disableAutoUpdate": True}}
 
 
@@ -37,20 +38,19 @@ class Qwen(Agent):
     codes: ClassVar = {53: EndingKind.MAX_TURNS}
     reports_usd = False
     fixed: ClassVar = {"QWEN_CODE_NO_RELAUNCH": "true"}
-    private: ClassVar = {"HOME": ""}
 
     def arguments(self, task: Task) -> tuple[str, ...]:
         mode = ("--approval-mode", "yolo" if task.writes else "plan")
         # Without a key it uses the login it knows.
-        auth = ("--auth-type", "openai") if task.keyed else ()
+        auth = ("--auth-type", "openai") if self.key(task.table, task.caller) else ()
         return (*auth, "-o", "stream-json", *mode, *task.options("-m"))
 
     def environment(self, task: Task) -> dict[str, str]:
-        own = {} if task.home else {"QWEN_CODE_SYSTEM_SETTINGS_PATH": str(_settings(task))}
-        return super().environment(task) | own
+        settings = str(task.directory / _SETTINGS_FILE)
+        return {**self.fixed, "QWEN_CODE_SYSTEM_SETTINGS_PATH": settings, "QWEN_RUNTIME_DIR": str(task.own)}
 
-    def files(self, task: Task) -> dict[Path, str]:
-        return {_settings(task): json.dumps(_SETTINGS)}
+    def files(self, task: Task) -> dict[str, str]:  # noqa: ARG002
+        return {_SETTINGS_FILE: json.dumps(_SETTINGS)}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         settings = read_json(under_home(caller, ".qwen", "settings.json"))
@@ -67,16 +67,12 @@ class Qwen(Agent):
 
     def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
         """It retries silently: only the records of its sessions have the provider's last answer."""
-        sessions = (directory / "home" / ".qwen" / "projects").glob("*/chats/*.jsonl")
+        sessions = (directory / "projects").glob("*/chats/*.jsonl")
         texts = (read_text(session, largest=LARGEST_SESSION) or "" for session in sorted(sessions))
         return tuple(each for session in texts for each in read_session(session.encode()))
 
 
 AGENT = Qwen()
-
-
-def _settings(task: Task) -> Path:
-    return task.home / ".qwen" / "settings.json" if task.home else task.directory / "qwen.json"
 
 
 def read_session(session: bytes) -> tuple[AgentEvent, ...]:

@@ -142,8 +142,8 @@ def _agent(at: RepositoryContext, role: str, name: str) -> str:
     program = invocation.program_of(table)
     if lacks := invocation.lacks_login(table, at.env):
         raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
-    version, account = invocation.version_of(table, at.env), invocation.account_of(table, at.env)
-    return f"{name} ({f'{program} {version}'.rstrip()})" + (f"; {account.words}" if account else "")
+    account = invocation.account_of(table, at.env)
+    return f"{name} ({program})" + (f"; {account.words}" if account else "")
 
 
 def sandbox(mode: str, found: Obstacle | None) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runplan.run.rows import EventRow, RunRow
     from runplan.run.usage import AgentEvent
     from runplan.store.sqlite import Store
-    from runplan.supervise.files import DispatchFiles
+    from runplan.supervise.output import DispatchFiles
 
 FOLLOW_S = 0.5  #: between two looks at a followed journal or log
 
@@ -136,7 +136,7 @@ def _short(value: object) -> str:
 
 def _print_transcripts(store: Store, run: RunRow, dispatches: Path, *, follow: bool) -> None:
     """Print the transcript of the newest agent of the run; with `follow`, also of those after it."""
-    from runplan.supervise.files import DispatchFiles
+    from runplan.supervise.output import DispatchFiles
 
     shown: set[str] = set()
     while True:
@@ -161,7 +161,7 @@ def _agents(store: Store, run: str) -> list[dict[str, object]]:
 
 def _print_log(files: DispatchFiles, *, follow: bool) -> None:
     """Print the log; with `follow`, until the dispatch has ended."""
-    reader, rest, read = files.reader(), b"", 0
+    reader, rest, read = files.shim().reader, b"", 0
     while True:
         runs = follow and files.locked()
         content = files.out.read_bytes()[read:] if files.out.exists() else b""

@@ -429,7 +429,7 @@ def _help(view: dict[str, Any], wake: str) -> list[str]:
 
 
 def _agent(run: dict[str, Any]) -> list[str]:
-    return [f"{run['agent']} {run['version'] or ''}".rstrip()] if run["agent"] else []
+    return [str(run["agent"])] if run["agent"] else []
 
 
 def short(count: int) -> str:
