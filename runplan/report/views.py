@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, convert, field, to_builtins
 from msgspec.structs import replace
 
-from runplan.run.rows import UNFINISHED
+from runplan.run.rows import UNFINISHED, Work
+from runplan.text import clock, in_words
+from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from runplan.plan.model import Plan
-    from runplan.run.progress import Work
     from runplan.run.rows import RunRow, ScheduleRow, WaitRow
 
 
@@ -22,8 +23,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     """The run, claim and schedule of a plan."""
 
     run: RunRow | None = None  #: the newest
-    work: Work | None = None
-    outputs: Mapping[str, datetime] | None = None  #: last output by dispatch
+    work: Work = Work()  #: of that run
+    outputs: Mapping[str, datetime] = field(default_factory=dict)  #: last output by dispatch
     owner: str = ""  #: of the plan's claim
     alive: bool = False
     stopped: bool = False  #: the owner is suspended, as by Ctrl-Z
@@ -110,8 +111,7 @@ def _worked(seen: Seen) -> tuple[str | None, ...]:
     """The phases that run now."""
     if seen.run is None or not seen.is_active:
         return ()
-    lanes = seen.work.lanes if seen.work else ()
-    return (*(lane.phase for lane in lanes if not lane.failed), seen.run.phase)
+    return (*(lane.phase for lane in seen.work.lanes if not lane.failed), seen.run.phase)
 
 
 def _phase(phase: PhaseSummary, done: set[str], worked: tuple[str | None, ...]) -> dict[str, Any]:
@@ -131,18 +131,29 @@ def _phase(phase: PhaseSummary, done: set[str], worked: tuple[str | None, ...]) 
 
 
 _RUN = ("id", "state", "phase", "step", "since", "attempt", "outcome", "reason", "waiting_for", "about", "wake")
-_WAIT = ("phase", "step", "since", "waiting_for", "about", "wake")
+_WAIT = ("phase", "step", "waiting_for", "about", "wake")
+_WORK = ("agent", "dispatched", "retries", "tokens", "unpriced")
 
 
 def _run(run: RunRow, seen: Seen, now: datetime) -> dict[str, Any]:
+    lanes = [(_lane_row(run, lane), lane) for lane in seen.work.lanes] if seen.is_active else []
     return {
         **{name: getattr(run, name) for name in _RUN},
         **_daemon_wait(run, seen),
         "asked": _asked(run, seen),
         **_usage(seen.work, seen),
-        "stuck": _stuck(run, seen, now) if seen.is_active else None,
-        "lanes": [_lane(lane, seen) for lane in seen.work.lanes] if seen.work and seen.is_active else [],
+        "stuck": _stuck(run, lanes, seen, now) if seen.is_active else None,
+        "lanes": [
+            {name: getattr(row, name) for name in (*_WAIT, "since")} | _usage(lane, seen) | {"failed": lane.failed}
+            for row, lane in lanes
+        ],
     }
+
+
+def _lane_row(run: RunRow, lane: Work) -> RunRow:
+    """The lane as if it were a run of its own."""
+    since = lane.began or lane.dispatched or run.since
+    return replace(run, since=since, **{name: getattr(lane, name) for name in _WAIT})
 
 
 def _daemon_wait(run: RunRow, seen: Seen) -> dict[str, str | None]:
@@ -156,67 +167,103 @@ def _daemon_wait(run: RunRow, seen: Seen) -> dict[str, str | None]:
 def _asked(run: RunRow, seen: Seen) -> str | None:
     """The stop or pause that was requested and is not done yet."""
     queued = seen.queued if seen.queued in ("stop", "pause") else ""
-    asked = "stop" if queued == "stop" else (seen.work.asked if seen.work else None) or queued or None
+    asked = "stop" if queued == "stop" else seen.work.asked or queued or None
     over = not seen.is_active or (asked == "pause" and run.waiting_for == "paused")
     return None if over else asked
 
 
-def _lane(work: Work, seen: Seen) -> dict[str, Any]:
-    wait = {name: getattr(work, name) for name in _WAIT}
-    return {**dict.fromkeys(_WAIT[:3]), **_usage(work, seen), **wait, "failed": work.failed}
-
-
-def _usage(work: Work | None, seen: Seen) -> dict[str, Any]:
+def _usage(work: Work, seen: Seen) -> dict[str, Any]:
     output = _output(work, seen)
-    return {
-        "agent": work.agent if work else None,
-        "dispatched": work.dispatched if work else None,
-        "output": _iso(output) if output else None,
-        "gates": list(work.gates) if work else [],
-        "retries": work.retries if work else None,
-        "tokens": work.tokens if work else None,
-        "usd": round(work.usd, 4) if work else None,
-        "unpriced": bool(work and work.unpriced),
-    }
+    more = {"gates": list(work.gates), "usd": round(work.usd, 4), "output": iso(output) if output else None}
+    return {name: getattr(work, name) for name in _WORK} | more
 
 
-def _output(work: Work | None, seen: Seen) -> datetime | None:
-    return seen.outputs.get(work.dispatch) if work and work.dispatch and seen.outputs else None
+def _output(work: Work, seen: Seen) -> datetime | None:
+    return seen.outputs.get(work.dispatch or "")
 
 
-def _stuck(run: RunRow, seen: Seen, now: datetime) -> dict[str, str]:
+# --- is it stuck? -------------------------------------------------------------------------------------
+
+LEVELS = {"fine": "Running", "slow": "Slow", "look": "Needs attention"}  #: how much a person is needed, least first
+LONG_S = 30 * 60.0  #: a step this long is never fine
+MANY_RETRIES = 2  #: nor are this many retries
+QUIET_S = 5 * 60.0  #: an agent without output for this long is slow
+SILENT_S = 15 * 60.0  #: and a person should look at it after this long
+OVERSLEPT_S = 5 * 60.0  #: a wait that ends this late has failed to end
+PERSONS = ("approval", "sign-off", "checkout", "review", "paused", "key")  #: waits that only a person can end
+
+
+def _stuck(run: RunRow, lanes: list[tuple[RunRow, Work]], seen: Seen, now: datetime) -> dict[str, str]:
     """Whether the run makes progress; of several lanes, the one that needs a person most."""
-    from runplan.run.progress import LEVELS
-
-    lanes = [lane for lane in seen.work.lanes if not lane.failed] if seen.work and not run.waiting_for else []
-    if not lanes:
-        return _answer(run, seen.work, seen, now)
-    rows = (replace(run, **{name: getattr(lane, name) for name in _WAIT}) for lane in lanes)
-    answers = [_answer(row, lane, seen, now) for row, lane in zip(rows, lanes, strict=True)]
-    return max(answers, key=lambda one: LEVELS.index(one["level"]))
+    side_by_side = [] if run.waiting_for else [(row, lane) for row, lane in lanes if not lane.failed]
+    answers = [answer(row, work, seen, now=now) for row, work in side_by_side or [(run, seen.work)]]
+    return max(answers, key=lambda one: list(LEVELS).index(one["level"]))
 
 
-def _answer(run: RunRow, work: Work | None, seen: Seen, now: datetime) -> dict[str, Any]:
-    from runplan.run.progress import PERSONS, Doing, answer
-    from runplan.times import parse_iso
+def answer(run: RunRow, work: Work, seen: Seen, *, now: datetime, zone: tzinfo | None = None) -> dict[str, str]:
+    """A level for scripts and a sentence; never `fine` after half an hour in a step or two retries."""
+    # A wait for a person needs no process.
+    interrupted = not (seen.alive or (run.waiting_for in PERSONS and run.wake is None))
+    level = "look" if interrupted or seen.stopped else _level(run, work, seen, now)
+    step = f"{run.step} {', '.join(work.gates)}" if work.gates else run.step
+    where = f"phase {run.phase}, {step or 'starting'}" if run.phase else "between phases"
+    parts = [where if run.waiting_for else f"{where} for {in_words(_ago(run.since, now))}"]
+    if interrupted:
+        parts.append("interrupted; no process is working on it")
+    if seen.stopped:
+        parts.append(f"its process is stopped; continue it: kill -CONT {seen.owner.partition(':')[0]}")
+    if work.dispatched:
+        output = _output(work, seen)
+        parts.append(f"agent running {in_words(_ago(work.dispatched, now))}")
+        parts.append(f"last output {in_words(_ago(output, now))} ago" if output else "no output yet")
+    parts += _waiting(run, now, zone)
+    if work.retries:
+        parts.append(f"{work.retries} {'retry' if work.retries == 1 else 'retries'}")
+    asked, verdict = _asked(run, seen), LEVELS[level]
+    if asked and level == "fine":
+        verdict = {"stop": "Stopping", "pause": "Pausing"}[asked]
+    elif asked:
+        parts.append(f"a {asked} was requested")
+    elif level == "fine" and run.waiting_for:
+        verdict = "Waiting"
+    return {"level": level, "sentence": f"{verdict}: {', '.join(parts)}"}
 
-    doing = Doing(
-        phase=run.phase,
-        step=f"{run.step} {', '.join(work.gates)}" if work and work.gates and work.step == run.step else run.step,
-        since=parse_iso(run.since),
-        began=parse_iso(work.began) if work and work.began and work.role == run.step else None,
-        suspended=seen.owner.partition(":")[0] if seen.stopped else "",
-        carried=seen.alive or (run.waiting_for in PERSONS and run.wake is None),  # a wait for a person needs no process
-        dispatched=parse_iso(work.dispatched) if work and work.dispatched else None,
-        output=_output(work, seen),
-        retries=work.retries if work else 0,
-        asked=_asked(run, seen),
-        waiting_for=run.waiting_for,
-        about=run.about,
-        wake=parse_iso(run.wake) if run.wake else None,
-    )
-    found = answer(doing, now=now, zone=None)
-    return {"level": found.level, "sentence": found.sentence}
+
+def _level(run: RunRow, work: Work, seen: Seen, now: datetime) -> str:
+    if run.waiting_for in PERSONS:
+        return "look"
+    is_long = max(_ago(moment, now) for moment in (run.since, work.began, work.dispatched)) >= LONG_S
+    many = work.retries >= MANY_RETRIES
+    if run.waiting_for:
+        return "look" if _ago(run.wake, now) >= OVERSLEPT_S else "slow" if is_long or many else "fine"
+    quiet_s = _ago(_output(work, seen) or work.dispatched, now) if work.dispatched else 0.0
+    if (is_long and (many or not work.dispatched)) or quiet_s >= SILENT_S:
+        return "look"
+    return "slow" if is_long or many or quiet_s >= QUIET_S else "fine"
+
+
+def _ago(moment: datetime | str | None, now: datetime) -> float:
+    at = parse_iso(moment) if isinstance(moment, str) else moment
+    return max((now - at).total_seconds(), 0.0) if at else 0.0
+
+
+def _waiting(run: RunRow, now: datetime, zone: tzinfo | None) -> list[str]:
+    if not run.waiting_for:
+        return []
+    span = in_words(_ago(run.since, now))
+    if run.waiting_for == "paused":
+        return [f"paused for {span}{(run.about or '').removeprefix('paused')}"]
+    parts = [f"waiting {span}: {run.about}" if run.about else f"waiting {span} for {run.waiting_for}"]
+    if (late_s := _ago(run.wake, now)) >= OVERSLEPT_S:
+        parts.append(f"should have continued {in_words(late_s)} ago")
+    elif run.wake:
+        wake = parse_iso(run.wake)
+        verb = {"limit": "resets", "checkout": "tries again"}.get(run.waiting_for, "until")
+        parts.append(f"{verb} {clock(wake, zone, now=now)} ({in_words((wake - now).total_seconds())})")
+    return parts
+
+
+# --- schedules ----------------------------------------------------------------------------------------
 
 
 def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:
@@ -226,13 +273,7 @@ def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | Non
     following = upcoming(row, now)
     return {
         "spec": f"every {row.spec}",
-        "next": _iso(following) if following else None,
+        "next": iso(following) if following else None,
         "paused": row.paused,
         "due": is_due(row, now),
     }
-
-
-def _iso(moment: datetime) -> str:
-    from runplan.times import iso
-
-    return iso(moment)

@@ -564,27 +564,3 @@ def describe_rejection(phase: str, plan: str) -> str:
     """Why `now` starts nothing after a rejection, and the commands that help."""
     retry, resume = command("runplan", "retry", plan), command("runplan", "resume", plan)
     return f"phase {phase} was rejected; retry it: {retry}; or resume the schedule: {resume}"
-
-
-class Since(Struct, frozen=True, kw_only=True):
-    """The start of the current step or wait."""
-
-    at: str = ""
-    steps: tuple[str, ...] = ()
-    stepped: str = ""  #: when these steps began
-    waiting: str = ""
-    ended: bool = False
-
-
-def moved(before: Since, state: RunState, at: str) -> Since:
-    """The same after a fact that was recorded at `at` and led to `state`."""
-    if state.ended is not None:
-        return before if before.ended else replace(before, at=at, ended=True)
-    states = [one for _, one in open_states(state)]
-    steps = tuple(step_of(one.phase) if one.phase is not None else "" for one in states)
-    stepped = before.stepped if before.stepped and steps == before.steps else at
-    waiting = decide(state).waiting
-    if before.waiting and not waiting and stepped == before.stepped and any(one.waits for one in states):
-        return before  # a look in between two waits for the same thing
-    waits = before.at if waiting == before.waiting else at
-    return Since(at=waits if waiting else stepped, steps=steps, stepped=stepped, waiting=waiting)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from runplan.run.progress import awaited
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -114,7 +112,8 @@ def unsolved(phase: PhaseRun, why: str) -> str:
 
 
 def describe_pause(pause: Paused) -> str:
-    return awaited(pause.kind, pause.agent, pause.words) or ""
+    known = {"limit": f"{pause.agent} usage limit", "overloaded": f"{pause.agent} is overloaded"}
+    return known.get(pause.kind, pause.words)
 
 
 def gave_reason(ended: DispatchEnded) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
@@ -31,6 +33,37 @@ class RunRow(Struct, frozen=True, kw_only=True):
     landing: str
     about: str | None = None  #: the cause of the wait
     wake: str | None = None  #: when the wait ends
+    progress: str = ""  #: JSON of its Work
+
+    @property
+    def work(self) -> Work:
+        return convert(json.loads(self.progress), Work) if self.progress else Work()
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """The current work of a run or lane, and its usage."""
+
+    dispatch: str | None = None  #: the running process
+    agent: str | None = None  #: its agent; None for a command of the project
+    dispatched: str | None = None
+    gates: tuple[str, ...] = ()  #: names of the checks that it runs
+    phase: str | None = None
+    step: str | None = None
+    began: str | None = None  #: when the step started; other processes may have continued it since
+    retries: int = 0  #: fix cycles, hand-overs and repeated dispatches of the phase
+    tokens: int = 0  #: sent and received, by agents that have ended
+    usd: float = 0.0
+    unpriced: bool = False  #: an agent reported tokens but no cost
+    asked: str | None = None  #: stop or pause, requested by a person
+    waiting_for: str | None = None  #: of a lane, as are the fields below
+    about: str | None = None
+    wake: str | None = None
+    failed: str | None = None  #: why the lane ended without a landing
+    lanes: tuple[Work, ...] = ()  #: open and failed lanes
+
+    def at_rest(self) -> Work:
+        """The same without a running process."""
+        return replace(self, dispatch=None, agent=None, dispatched=None, gates=())
 
 
 class EventRow(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
+GOOD = ("done", "nothing-to-do")  #: outcomes of a lane; another run may have finished its phase
 #: Waits after which the same thing is looked at again.
 REPEATED_WAITS = ("checkout", "unreachable", "parent", "checks", "review", "merge")
 
@@ -35,6 +36,7 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
     newest: e.DispatchStarted | None = None  #: the last one
     dispatch: e.DispatchStarted | None = None  #: its end is not recorded yet
+    began: str = ""  #: when the first process of its role and cycle started
     ended: e.DispatchEnded | None = None  #: ended, and not yet judged
     again: tuple[e.DispatchStarted, ...] = ()  #: repetitions after a crash
     lost: int = 0  #: lost dispatches in a row
@@ -167,6 +169,8 @@ def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
 
 
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
+    same = phase.newest is not None and (phase.newest.role, phase.newest.cycle) == (event.role, event.cycle)
+    phase = replace(phase, began=phase.began if same else event.at)
     phase = replace(phase, newest=event, dispatch=event, first=phase.first or (event.id if event.agent else ""))
     if event.again:
         warnings = (*phase.warnings, f"{event.again}; it was tried once more")
@@ -220,6 +224,9 @@ class RunState(Struct, frozen=True, kw_only=True):
     plan: e.PlanRead | None = None  #: the newest reading not yet acted upon
     phase: PhaseRun | None = None
     dispatches: int = 0  #: processes started so far; numbers their ids
+    tokens: int = 0  #: sent and received, by agents that have ended
+    usd: float = 0.0
+    unpriced: bool = False  #: an agent reported tokens but no cost
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
     tidy: bool = False  #: the worktree holds only files that git knows
@@ -283,8 +290,7 @@ def shown(state: RunState) -> PhaseRun | None:
 
 def failed_lane(state: RunState) -> Lane | None:
     """The first lane that ended without a landing."""
-    good = ("done", "nothing-to-do")  # another run may have finished the phase
-    return next((lane for lane in state.lanes if lane.state.ended and lane.state.ended.outcome not in good), None)
+    return next((lane for lane in state.lanes if lane.state.ended and lane.state.ended.outcome not in GOOD), None)
 
 
 def failure(state: RunState) -> e.PhaseFailed | None:
@@ -418,6 +424,10 @@ def _counted(state: RunState, event: e.Event) -> RunState:
             return replace(state, tidy=_is_tidy(state.phase))
         case e.DispatchStarted():
             return replace(state, dispatches=state.dispatches + 1, waits=0)
+        case e.DispatchEnded():
+            tokens = event.input_tokens + event.output_tokens
+            unpriced = state.unpriced or bool(tokens and not event.usd)
+            return replace(state, tokens=state.tokens + tokens, usd=state.usd + event.usd, unpriced=unpriced)
         case _:
             return state
 

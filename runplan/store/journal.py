@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.run.decide import Since, decide, moved, pause_reason
+from runplan.run.decide import pause_reason
 from runplan.run.events import may_wait, name_of, read_row, sanitized, to_json
-from runplan.run.reasons import step_of
-from runplan.run.rows import RunRow
-from runplan.run.state import RunState, apply, open_lanes, shown
+from runplan.run.projection import Since, moved, project
+from runplan.run.state import RunState, apply
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -75,34 +74,6 @@ class LaneJournal:
 
     def append(self, *events: Event) -> None:
         self._journal.append(*events, lane=self._lane)
-
-
-def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
-    """The row that `status` shows, from the same state and decision that drive the run."""
-    decision, ended, phase = decide(state), state.ended, shown(state)
-    if ended:
-        run_state = {"done": "done", "nothing-to-do": "done", "stopped": "stopped"}.get(ended.outcome, "failed")
-    elif decision.waiting:
-        run_state = "queued" if decision.waiting == "slot" else "waiting"
-    else:
-        run_state = "running"
-    first = next((lane.phase for lane in open_lanes(state)), "")  # of lanes that have not begun
-    return RunRow(
-        id=run,
-        plan=plan,
-        started=started,
-        state=run_state,
-        phase=(phase.read.phase if phase else first) or None,
-        step=None if ended or phase is None else step_of(phase),
-        since=since,
-        attempt=phase.lease.attempt if phase and phase.lease else 1,
-        outcome=ended.outcome if ended else None,
-        reason=(ended.reason or None) if ended else None,
-        waiting_for=decision.waiting or None,
-        landing=state.started.landing if state.started else "cherry-pick",
-        about=decision.about or None,
-        wake=decision.wake or None,
-    )
 
 
 def recorded(store: Store, run: str) -> list[Recorded[Event]]:

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from runplan.run.events import E, Recorded
-    from runplan.run.progress import Work
 
     R = TypeVar("R", bound=Struct)
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
     state TEXT NOT NULL, phase TEXT, step TEXT, since TEXT NOT NULL, attempt INTEGER NOT NULL,
-    outcome TEXT, reason TEXT, waiting_for TEXT, landing TEXT NOT NULL, about TEXT, wake TEXT
+    outcome TEXT, reason TEXT, waiting_for TEXT, landing TEXT NOT NULL, about TEXT, wake TEXT,
+    progress TEXT NOT NULL DEFAULT ''
 );
 CREATE UNIQUE INDEX runs_by_number ON runs (number);
 CREATE INDEX runs_by_plan ON runs (plan, number);
@@ -343,15 +343,6 @@ class Store:
             " WHERE run=? AND type IN ('RunStarted', 'RunResumed')"
         )
         return row is not None and bool(self.query(query, row.id)[0][0])
-
-    def work(self, run: str) -> Work:
-        """The current work of the run and its usage, read without the long texts of its events."""
-        from runplan.run.progress import TYPES, Step, work_of
-
-        fields = ", ".join(f"json_extract(body, '$.{name}')" for name in Step.__struct_fields__[2:])
-        kinds = ", ".join(repr(kind) for kind in TYPES)
-        query = f"SELECT at, type, {fields} FROM events WHERE run = ? AND type IN ({kinds}) ORDER BY seq"
-        return work_of(Step(*row) for row in self.query(query, run))
 
     # --- claims ----------------------------------------------------------------------------------------
 

@@ -454,8 +454,8 @@ def test_status_of_an_armed_schedule_does_not_import_the_scheduler(project: Proj
 def test_status_does_not_show_a_dead_dispatch_as_running(project: Project) -> None:
     now = datetime.now(UTC)
     with journal(project) as store:
-        started = {"id": "r1.1", "role": "implement", "agent": "robot", "cycle": 1}
-        record(store, "r1", "plans/X.md", ("PlanRead", {}), ("DispatchStarted", started), now=now, owner="1:2:3")
+        work = json.dumps({"dispatch": "r1.1", "agent": "robot", "dispatched": iso(now)})
+        record(store, "r1", "plans/X.md", ("PlanRead", {}), now=now, owner="1:2:3", progress=work)
     directory = project.path / ".git/runplan/dispatch/r1.1"
     directory.mkdir(parents=True)
     (directory / "lock").touch()

@@ -255,7 +255,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     count = range(10_000)
     with store.transaction():
         store._db.executemany(
-            "INSERT INTO runs VALUES (?,?,?,?,'done',NULL,NULL,?,1,'done',NULL,NULL,'cherry-pick',NULL,NULL)",
+            "INSERT INTO runs VALUES (?,?,?,?,'done',NULL,NULL,?,1,'done',NULL,NULL,'cherry-pick',NULL,NULL,'')",
             [(f"r{number}", number, f"plans/{number % 100}.md", NOW, NOW) for number in count],
         )
         store._db.executemany(

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.decide import Since, moved
+from runplan.run.projection import Since, moved
 from runplan.run.state import RunState, apply
 from tests.support.builders import started
 

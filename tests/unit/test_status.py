@@ -12,8 +12,7 @@ from runplan.cli.show.status import WATCH_S, Page, scheduled, short, watch
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse
 from runplan.report.views import Seen, status_view, summary_of
-from runplan.run.progress import Work
-from runplan.run.rows import RunRow, ScheduleRow
+from runplan.run.rows import RunRow, ScheduleRow, Work
 from runplan.times import iso, zone
 from tests.support.cli import a_plan
 
@@ -100,9 +99,9 @@ def test_no_line_is_wider_than_the_terminal() -> None:
 
 
 def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
-    one = replace(some_work(12), phase="1", step="implement", since=iso(ago(12)))
-    two = Work(dispatch="r.2", dispatched=iso(ago(40)), phase="2", step="gate", since=iso(ago(40)))
-    lost = Work(phase="3", failed="agent-failed", since=iso(ago(5)))
+    one = replace(some_work(12), phase="1", step="implement", began=iso(ago(12)))
+    two = Work(dispatch="r.2", dispatched=iso(ago(40)), phase="2", step="gate")
+    lost = Work(phase="3", failed="agent-failed")
     seen = at_work(run=a_run(phase="1"), work=replace(one, lanes=(one, two, lost)))
 
     assert [phase["status"] for phase in view(seen)["phases"]] == ["in-progress", "in-progress"]

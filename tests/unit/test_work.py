@@ -1,140 +1,108 @@
-"""The current work of a run, from its journal."""
+"""The current work of a run, from its state."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
-from runplan.run.progress import Step, work_of
+from runplan.run import events as e
+from runplan.run.projection import work_of
+from runplan.run.state import fold
+from tests.support.builders import started
 
-READ = Step("2026-01-01T00:00:00Z", "PlanRead")
+if TYPE_CHECKING:
+    from runplan.run.rows import Work
 
-
-def began(id: str, role: str = "implement", cycle: int = 1, *, agent: str = "claude", tree: str = "") -> Step:
-    return Step(f"at {id}", "DispatchStarted", id=id, role=role, agent=agent, cycle=cycle, tree=tree)
-
-
-def ended(id: str, tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> Step:
-    return Step(f"at {id}", "DispatchEnded", id=id, input_tokens=tokens[0], output_tokens=tokens[1], usd=usd)
-
-
-def test_running_agents_are_those_started_without_an_end() -> None:
-    work = work_of([READ, began("r.1"), ended("r.1"), began("r.2", "verify")])
-    assert (work.dispatch, work.agent, work.dispatched) == ("r.2", "claude", "at r.2")
-    over = work_of([READ, began("r.1"), ended("r.1")])
-    for rest, role, since in ((over, "implement", "at r.1"), (work.at_rest(), "verify", "at r.2")):
-        assert (rest.dispatch, rest.agent, rest.step) == (None, None, None)
-        assert (rest.role, rest.since, rest.began) == (role, since, since)
-    assert work_of([READ, began("r.2"), ended("r.1")]).dispatch == "r.2"
+READ = e.PlanRead(tip="c", choice="next", phase="1")
+LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)
 
 
-def test_a_step_began_with_the_first_of_those_who_had_its_task() -> None:
-    again = [READ, began("r.1"), ended("r.1"), began("r.2"), ended("r.2")]
-    assert [(work.role, work.began) for work in (work_of(again), work_of([*again, began("r.3", "verify")]))] == [
+def began(id: str, role: str = "implement", cycle: int = 1, *, agent: str = "claude", again: str = "") -> e.Event:
+    return e.DispatchStarted(
+        id=id, role=role, agent=agent, cycle=cycle, again=again, at=f"at {id}", tree="t"
+    )
+
+
+def ended(id: str, role: str = "implement", tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> e.Event:
+    sent, received = tokens
+    return e.DispatchEnded(
+        id=id, role=role, ending="exited", code=0, input_tokens=sent, output_tokens=received, usd=usd
+    )
+
+
+def work(*events: e.Event) -> Work:
+    return work_of(fold([started(), READ, LEASED, *events]))
+
+
+def test_the_running_agent_is_the_one_whose_end_is_not_recorded() -> None:
+    now = work(began("r.1"), ended("r.1"), began("r.2", "verify"))
+    assert (now.dispatch, now.agent, now.dispatched) == ("r.2", "claude", "at r.2")
+    for rest in (work(began("r.1"), ended("r.1")), now.at_rest()):
+        assert (rest.dispatch, rest.agent, rest.dispatched) == (None, None, None)
+
+
+def test_a_step_began_with_the_first_process_of_its_role_and_cycle() -> None:
+    again = (began("r.1"), ended("r.1"), began("r.2", again="lost"))
+    assert [(one.step, one.began) for one in (work(*again), work(*again, ended("r.2"), began("r.3", "verify")))] == [
         ("implement", "at r.1"),
         ("verify", "at r.3"),
     ]
-    assert work_of([*again, READ]).began is None
 
 
 def test_a_request_holds_until_it_is_withdrawn_and_a_stop_for_ever() -> None:
-    pause, stop = Step("at 8", "Halted"), Step("at 8", "StopRequested")
-    goes_on = (Step("at 9", "Continued"), Step("at 9", "RunResumed"))
-    assert work_of([READ, began("r.1")]).asked is None
-    assert work_of([READ, began("r.1"), pause]) == replace(work_of([READ, began("r.1")]), asked="pause")
-    assert [work_of([READ, pause, word]).asked for word in goes_on] == [None, None]
-    assert [work_of([READ, stop, word]).asked for word in (pause, *goes_on)] == ["stop"] * 3
-    assert work_of([*in_lane("1", began("r_1.1")), stop]).at_rest().asked == "stop"
+    pause, stop = e.Halted(by="me"), e.StopRequested(by="me")
+    goes_on = (e.Continued(), e.RunResumed(mode="finish", wanted="", auto=True))
+    assert work(began("r.1")).asked is None
+    assert work(began("r.1"), pause).asked == "pause"
+    assert [work(pause, word).asked for word in goes_on] == [None, None]
+    assert [work(stop, word).asked for word in (pause, *goes_on)] == ["stop"] * 3
 
 
 def test_a_command_of_the_project_has_no_agent() -> None:
-    gate = replace(began("r.1", "gate", agent=""), gates='["lint", "types"]')
-    work = work_of([READ, gate])
-    assert (work.dispatch, work.agent, work.gates) == ("r.1", None, ("lint", "types"))
-    assert work_of([READ, gate, ended("r.1")]).gates == ()
+    gate = e.DispatchStarted(id="r.1", role="gate", agent="", cycle=1, gates=("lint", "types"))
+    assert (work(gate).dispatch, work(gate).agent, work(gate).gates) == ("r.1", None, ("lint", "types"))
+    assert work(gate, ended("r.1", "gate")).gates == ()
 
 
-def test_usage_is_summed_over_all_phases() -> None:
-    steps = [
-        READ,
-        began("r.1"),
-        ended("r.1", (10, 5), 0.5),
-        READ,
-        began("r.2"),
-        ended("r.2", (1, 2), 0.25),
-        began("r.3"),
-    ]
-    work = work_of(steps)
-    assert (work.tokens, work.usd) == (18, 0.75)
-    assert (work.at_rest().tokens, work.at_rest().dispatch) == (18, None)
+def test_usage_is_summed_over_all_phases_and_knows_an_agent_without_a_cost() -> None:
+    first = (began("r.1"), ended("r.1", tokens=(10, 5), usd=0.5), READ, LEASED)
+    now = work(*first, began("r.2"), ended("r.2", tokens=(1, 2), usd=0.25))
+    assert (now.tokens, now.usd, now.unpriced) == (18, 0.75, False)
+    assert work(*first, began("r.2"), ended("r.2", tokens=(1, 2))).unpriced
 
 
 @pytest.mark.parametrize(
-    ("steps", "retries"),
+    ("events", "retries"),
     [
-        ([began("1")], 0),
-        ([began("1"), began("2")], 1),
-        ([began("1"), began("2"), began("3")], 2),
-        ([began("1"), began("2", "verify"), began("3", "fix", 2), began("4", "verify", 2)], 1),
-        ([began("1"), began("2", "fix", 2), began("3", "fix", 2), began("4", "fix", 3)], 3),
-        ([began("1", "verify", tree="a"), began("2", "verify", tree="b")], 0),
-        ([began("1", "verify", tree="a"), began("2", "verify", tree="a")], 1),
-        ([began("1", "gate", agent=""), began("2", "gate", agent="")], 0),
-        ([began("1"), began("2"), READ, began("3")], 0),
+        ((began("1"),), 0),
+        ((began("1"), ended("1"), began("2", again="killed")), 1),
+        ((began("1"), ended("1"), began("2", "fix", 2), ended("2", "fix"), began("3", "verify", 2)), 1),
+        ((began("1"), ended("1"), e.HandedOver(number=1, tree="t", note="", why="full"), began("2")), 1),
+        ((began("1"), ended("1"), began("2", again="killed"), READ, LEASED, began("3")), 0),
     ],
-    ids=[
-        "the first",
-        "lost, limited or handed over",
-        "twice",
-        "a fix, and what verifies it",
-        "a fix that was repeated counts as well",
-        "a verifier on another tree",
-        "a verifier on the same tree",
-        "checks that run twice",
-        "of another phase",
-    ],
+    ids=["the first", "killed", "a fix, and its verifier", "handed over", "of another phase"],
 )
-def test_retries_are_fixes_and_agents_on_the_same_task_again(steps: list[Step], retries: int) -> None:
-    assert work_of([READ, *steps]).retries == retries
+def test_retries_are_fixes_hand_overs_and_repeated_agents(events: tuple[e.Event, ...], retries: int) -> None:
+    assert work(*events).retries == retries
 
 
-def test_a_sum_knows_that_an_agent_reported_no_cost() -> None:
-    priced, unpriced, unused = ended("r.1", (1, 1), 0.1), ended("r.2", (1, 1)), ended("r.3")
-    assert [work_of([READ, *steps]).unpriced for steps in ([priced, unused], [priced, unpriced])] == [False, True]
-
-
-def in_lane(lane: str, *steps: Step) -> list[Step]:
-    return [replace(step, lane=lane) for step in steps]
-
-
-def test_each_lane_has_its_phase_and_usage_is_summed() -> None:
-    one = in_lane(
-        "1", Step("at 0", "PlanRead", phase="3"), began("r_1.1"), ended("r_1.1", (10, 5), 0.5), began("r_1.2", "verify")
-    )
-    two = in_lane("2", Step("at 0", "PlanRead", phase="4"), began("r_2.1"), began("r_2.2"))
-    over = in_lane("3", began("r_3.1"), ended("r_3.1", (1, 1)), Step("at 9", "RunEnded"))
-
-    work = work_of([READ, began("r.1"), ended("r.1", (100, 0)), *one, *two, *over])
-
-    assert [(lane.phase, lane.step, lane.dispatch, lane.retries) for lane in work.lanes] == [
-        ("3", "verify", "r_1.2", 0),
-        ("4", "implement", "r_2.2", 1),
+def test_each_lane_has_its_phase_and_a_failed_one_is_shown_while_others_continue() -> None:
+    lanes = e.LanesChosen(tip="c", lanes=(("1", "3", ("a",)), ("2", "4", ("b",)), ("3", "5", ("c",))))
+    failed = e.RunEnded(outcome="failed", reason="agent-failed", lane="1")
+    facts = [
+        replace(started(), parallel=3),
+        lanes,
+        *(replace(event, lane="1") for event in (READ, LEASED, began("r_1.1"), ended("r_1.1", tokens=(1, 1), usd=0.5))),
+        failed,
+        *(replace(event, lane="2") for event in (replace(READ, phase="4"), LEASED, began("r_2.1"))),
+        e.RunEnded(outcome="done", lane="3"),
     ]
-    assert (work.tokens, work.usd, work.retries) == (117, 0.5, 1)
-
-
-def test_a_failed_lane_is_reported_while_others_continue() -> None:
-    lost = in_lane("1", Step("at 0", "PlanRead", phase="3"), began("r_1.1"), ended("r_1.1"))
-    over = Step("at 9", "RunEnded", lane="1", outcome="failed", reason="agent-failed")
-    goes_on = in_lane("2", Step("at 0", "PlanRead", phase="4"), began("r_2.1"))
-
-    assert [(lane.phase, lane.failed) for lane in work_of([*lost, over, *goes_on]).lanes] == [
-        ("3", "agent-failed"),
-        ("4", None),
+    now = work_of(fold(facts))
+    assert [(lane.phase, lane.dispatch, lane.failed) for lane in now.lanes] == [
+        ("3", None, "agent-failed"),
+        ("4", "r_2.1", None),
     ]
-    assert work_of([*lost, over]).lanes == ()
-
-
-def test_the_run_has_its_own_state_when_every_lane_has_ended() -> None:
-    work = work_of([*in_lane("1", began("r_1.1"), ended("r_1.1"), Step("at 9", "RunEnded")), READ, began("r.1")])
-    assert (work.dispatch, work.lanes) == ("r.1", ())
+    assert (now.dispatch, now.tokens, now.usd) == ("r_2.1", 2, 0.5)
+    assert work_of(fold([*facts, replace(failed, lane="2")])).lanes == ()

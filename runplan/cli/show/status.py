@@ -15,7 +15,7 @@ from runplan import __version__
 from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, warn
 from runplan.cli.verb import Verb, json_argument, optional_plan_argument
 from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
-from runplan.run.rows import UNFINISHED
+from runplan.run.rows import UNFINISHED, Work
 from runplan.text import clock, command, escaped, in_words, plain
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.git.command import Stored
     from runplan.report.views import PlanSummary, Seen
-    from runplan.run.progress import Work
     from runplan.run.rows import RunRow
     from runplan.store.overview import Overview, Summary
     from runplan.store.sqlite import Store
@@ -220,7 +219,7 @@ class Reader:
         if store is None:
             return Seen()
         newest, owner = self._overview.newest.get(path), self._overview.owners.get(path, "")
-        work, outputs = self._work(store, newest) if newest else (None, {})
+        work, outputs = self._work(newest) if newest else (Work(), {})
         refused_at, refused = self._overview.refused.get(path, ("", ""))
         return Seen(
             run=newest,
@@ -235,13 +234,9 @@ class Reader:
             wait=self._overview.waits.get(path),
         )
 
-    def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
+    def _work(self, run: RunRow) -> tuple[Work, dict[str, datetime]]:
         """The current work of the run, and the last output of its processes."""
-        if run.state not in UNFINISHED:
-            from runplan.run.progress import Work
-
-            return self._computed("run", run.plan, run.id, lambda: store.work(run.id), Work), {}
-        work = store.work(run.id)
+        work = run.work
         outputs: dict[str, datetime] = {}
         if work.lanes:
             work = replace(work, lanes=tuple(self._checked(lane, outputs) for lane in work.lanes))
