@@ -20,9 +20,7 @@ LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", 
 
 
 def began(id: str, role: str = "implement", cycle: int = 1, *, agent: str = "claude", again: str = "") -> e.Event:
-    return e.DispatchStarted(
-        id=id, role=role, agent=agent, cycle=cycle, again=again, at=f"at {id}", tree="t"
-    )
+    return e.DispatchStarted(id=id, role=role, agent=agent, cycle=cycle, again=again, at=f"at {id}", tree="t")
 
 
 def ended(id: str, role: str = "implement", tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> e.Event:
