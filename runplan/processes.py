@@ -1,6 +1,6 @@
 """Identifies processes by pid and start time, finds those of a dispatch, and ends them.
 
-psutil reads the process table. It is imported where it is used, because that takes 33 ms. State, start time, parents
+psutil reads the process table. It is imported where it is used, because that takes 33 ms. State, start time, parent
 and environment of a single pid are read from /proc directly (docs/dependencies.md).
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import selectors
 import signal
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from runplan.clock import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -30,9 +30,6 @@ KILLED_S = 5.0
 #: Processes that are being ended can start others. After this many rounds the rest is left to a later sweep.
 ROUNDS = 20
 
-#: How often a process is checked on systems without process descriptors.
-POLL_S = 0.01
-
 
 class Process(Struct, frozen=True):
     """A pid is reused; pid and start time together are unique until the next boot."""
@@ -46,13 +43,13 @@ class Process(Struct, frozen=True):
 
 def process(pid: int) -> Process | None:
     """The live process with this pid; a zombie counts as dead."""
-    state, started = _state(pid)
+    state, _, started = _stat(pid)
     return Process(pid, started) if state not in ("", "Z", "X") else None
 
 
 def stopped(pid: int) -> bool:
     """Whether the process is suspended until SIGCONT."""
-    return _state(pid)[0] in ("T", "t")
+    return _stat(pid)[0] in ("T", "t")
 
 
 def identity(pid: int) -> str | None:
@@ -61,16 +58,16 @@ def identity(pid: int) -> str | None:
     return f"{pid}:{found.started}:{_boot()}" if found else None
 
 
-def alive(name: str) -> bool:
-    """Whether the process with this identity is alive."""
-    return living(name) is not None
-
-
 def living(name: str) -> Process | None:
     """The process with this identity, if it is alive."""
     pid, _, rest = name.partition(":")
     found = process(int(pid)) if pid.isascii() and pid.isdigit() else None
     return found if found and rest == f"{found.started}:{_boot()}" else None
+
+
+def alive(name: str) -> bool:
+    """Whether the process with this identity is alive."""
+    return living(name) is not None
 
 
 def is_suspended(name: str) -> bool:
@@ -83,34 +80,29 @@ def lives(known: Process) -> bool:
     return process(known.pid) == known
 
 
-def _state(pid: int) -> tuple[str, str]:
-    """State letter and start time; empty when there is no such process."""
+def _stat(pid: int) -> tuple[str, int, str]:
+    """State letter, parent and start time; ("", 0, "") when there is no such process."""
     if sys.platform != "linux":
-        return state_by_psutil(pid)
-    fields = _stat(pid)
-    return (fields[0].decode(), fields[19].decode()) if fields else ("", "")
-
-
-def _stat(pid: int) -> list[bytes]:
-    """The fields of /proc/<pid>/stat from the state on; none when there is no such process."""
+        return stat_by_psutil(pid)
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
     except OSError:
-        return []
-    return stat[stat.rindex(b")") + 2 :].split()  # the name before it can contain brackets and blanks
+        return "", 0, ""
+    fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it can contain brackets and blanks
+    return fields[0].decode(), int(fields[1]), fields[19].decode()
 
 
-def state_by_psutil(pid: int) -> tuple[str, str]:
+def stat_by_psutil(pid: int) -> tuple[str, int, str]:
     """The same on systems without /proc."""
     import psutil
 
     letters = {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DEAD: "X", psutil.STATUS_STOPPED: "T"}
     try:
         found = psutil.Process(pid)
-        return letters.get(found.status(), "R"), f"{found.create_time():.2f}"
+        return letters.get(found.status(), "R"), found.ppid(), f"{found.create_time():.2f}"
     except psutil.Error:
-        return "", ""
+        return "", 0, ""
 
 
 @functools.cache
@@ -129,7 +121,11 @@ def _boot() -> str:
 def variable(pid: int, name: str) -> str:
     """The variable in the environment the process was started with; "" when unset or not readable."""
     if sys.platform != "linux":
-        return environment_by_psutil(pid).get(name, "")
+        import psutil
+
+        with contextlib.suppress(psutil.Error, OSError):
+            return psutil.Process(pid).environ().get(name, "")
+        return ""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             pairs = (pair.partition(b"=") for pair in file.read().split(b"\0"))
@@ -138,43 +134,15 @@ def variable(pid: int, name: str) -> str:
     return next((os.fsdecode(value) for key, _, value in pairs if key == name.encode()), "")
 
 
-def environment_by_psutil(pid: int) -> dict[str, str]:
-    import psutil
-
-    try:
-        return psutil.Process(pid).environ()
-    except (psutil.Error, OSError):
-        return {}
-
-
 def agent_above(pid: int) -> str:
     """Why the process counts as an agent's: it or a parent has the variables of one; "" when it does not."""
-    above = _lineage(pid)
-    if not above:
+    if not _stat(pid)[0]:
         return f"process {pid} cannot be traced to its parents"
-    found = ((each, name) for each in above for name in (MARK, "RUNPLAN_AGENT") if variable(each, name))
-    return next((f"process {each} carries {name}" for each, name in found), "")
-
-
-def _lineage(pid: int) -> list[int]:
-    """The process and its parents; none when it is gone."""
-    if sys.platform != "linux":
-        return lineage_by_psutil(pid)
-    found = list[int]()
-    while pid and (fields := _stat(pid)):
-        found.append(pid)
-        pid = int(fields[1])
-    return found
-
-
-def lineage_by_psutil(pid: int) -> list[int]:
-    import psutil
-
-    try:
-        known = psutil.Process(pid)
-        return [one.pid for one in (known, *known.parents())]
-    except psutil.NoSuchProcess:
-        return []
+    while pid:
+        if found := next((name for name in (MARK, "RUNPLAN_AGENT") if variable(pid, name)), ""):
+            return f"process {pid} carries {found}"
+        pid = _stat(pid)[1]
+    return ""
 
 
 def session(pid: int) -> int:
@@ -270,25 +238,8 @@ def end_all(find: Callable[[], Collection[Process]], *, grace_s: float) -> int:
 
 def await_gone(found: Collection[Process], *, timeout_s: float) -> list[Process]:
     """Wait until all of them are gone; returns those still alive when the time is up."""
-    deadline = time.monotonic() + timeout_s
-    left = list(filter(lives, found))
-    while left and (rest := deadline - time.monotonic()) > 0:
-        _wait_for_one(left, rest)
-        left = list(filter(lives, left))
-    return left
-
-
-def _wait_for_one(found: Collection[Process], timeout_s: float) -> None:
-    with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError):
-        selector = stack.enter_context(selectors.DefaultSelector())
-        for one in found:
-            handle = _pidfd(one.pid)
-            if handle is None:
-                time.sleep(min(POLL_S, timeout_s))
-                return
-            stack.callback(os.close, handle)
-            selector.register(handle, selectors.EVENT_READ)
-        selector.select(timeout_s)
+    until(lambda: not any(map(lives, found)), within_s=timeout_s)
+    return list(filter(lives, found))
 
 
 def descriptor(known: Process) -> int | None:

@@ -70,7 +70,6 @@ class Dispatches:
         self._wakeup = wakeup
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._known: dict[str, DispatchFiles] = {}
         self._made: set[str] = set()  #: dispatches whose directory exists
         self._shims: dict[str, Process] = {}  #: of dispatches started here or adopted
         self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
@@ -299,9 +298,7 @@ class Dispatches:
         return processes.end_all(marked, grace_s=SWEEP_GRACE_S)
 
     def _files(self, dispatch: str) -> DispatchFiles:
-        if dispatch not in self._known:
-            self._known[dispatch] = DispatchFiles(self._directory / dispatch)
-        return self._known[dispatch]
+        return DispatchFiles(self._directory / dispatch)
 
 
 def _take_lock(files: DispatchFiles, dispatch: str) -> int:

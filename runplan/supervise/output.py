@@ -197,34 +197,31 @@ class AgentOutput:
         self._finish_events = partial(agent_of(kind).finish, files.directory / OWN) if kind else tuple
         self._lines = LineSplitter(self.events.read_line)
         self._out = CappedLog(files.out, cap=cap, secrets=secrets)
-        self._err = CappedLog(files.err, cap=cap, secrets=secrets)
-        self._secrets = secrets
-        self._error_size = ERROR_TAIL + overlap(secrets)
-        self._error = b""
+        self.err = CappedLog(files.err, cap=cap, secrets=secrets)
+        self._error_file = files.err
 
     def take_out(self, chunk: bytes) -> None:
         self._out.write(chunk)
         self._lines.feed(chunk)
-
-    def take_err(self, chunk: bytes) -> None:
-        self._err.write(chunk)
-        self._error = (self._error + chunk[-self._error_size :])[-self._error_size :]
 
     def finish(self) -> None:
         self._lines.finish()
         with contextlib.suppress(*MISREAD, OSError):
             self.events.add(self._finish_events())
         self._out.close()
-        self._err.close()
+        self.err.close()
 
     @property
     def error(self) -> str:
-        """The end of standard error."""
-        return redacted_end(self._error, self._secrets, size=ERROR_TAIL).decode(errors="replace")
+        """The end of standard error, from its finished log."""
+        with contextlib.suppress(OSError), self._error_file.open("rb") as file:
+            file.seek(-min(ERROR_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
+            return file.read().decode(errors="replace")
+        return ""
 
     @property
     def size(self) -> int:
-        return self._out.size + self._err.size
+        return self._out.size + self.err.size
 
 
 # --- records -----------------------------------------------------------------------------------------------------

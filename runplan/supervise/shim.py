@@ -227,7 +227,7 @@ class _Supervision:
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
         self._selector.register(out, selectors.EVENT_READ, self._output.take_out)
-        self._selector.register(err, selectors.EVENT_READ, self._output.take_err)
+        self._selector.register(err, selectors.EVENT_READ, self._output.err.write)
 
     def run(self) -> Outcome:
         while self._status is None:

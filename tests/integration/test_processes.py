@@ -85,15 +85,16 @@ def test_an_invalid_identity_is_dead(name: str) -> None:
 
 
 def test_psutil_gives_the_same_facts_without_proc(child: subprocess.Popen[bytes]) -> None:
-    running, started = processes.state_by_psutil(child.pid)
+    running, parent, started = processes.stat_by_psutil(child.pid)
+    assert (running, parent) == ("R", os.getpid())
     child.send_signal(signal.SIGSTOP)
     until(lambda: processes.stopped(child.pid))
-    assert (running, processes.state_by_psutil(child.pid)) == ("R", ("T", started))
+    assert processes.stat_by_psutil(child.pid) == ("T", parent, started)
     child.kill()
     until(lambda: not processes.process(child.pid))
-    assert processes.state_by_psutil(child.pid) == ("Z", started)
+    assert processes.stat_by_psutil(child.pid) == ("Z", parent, started)
     child.wait()
-    assert processes.state_by_psutil(child.pid) == ("", "")
+    assert processes.stat_by_psutil(child.pid) == ("", 0, "")
 
 
 def test_processor_time_and_bytes_grow_with_work_and_count_children(tmp_path: Path) -> None:

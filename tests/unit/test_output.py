@@ -106,10 +106,10 @@ def test_a_line_that_fails_in_its_reader_counts_as_unread(error: type[Exception]
 
 
 def test_the_end_of_standard_error_is_kept_apart_and_bounded(tmp_path: Path) -> None:
-    output = AgentOutput("command", DispatchFiles(tmp_path), cap=100)
+    output = AgentOutput("command", DispatchFiles(tmp_path), cap=10 * ERROR_TAIL)
     for _ in range(3):
-        output.take_err(b"x" * ERROR_TAIL)
-    output.take_err("the end ä".encode())
+        output.err.write(b"x" * ERROR_TAIL)
+    output.err.write("the end ä".encode())
     output.finish()
 
     assert output.error.endswith("xthe end ä")
@@ -195,7 +195,7 @@ def test_recorded_events_are_redacted(tmp_path: Path) -> None:
     events = EventCollector(lambda _: tuple(reported), secrets=(SECRET,))
     events.read_line(b"x")
     output = AgentOutput("command", DispatchFiles(tmp_path), cap=1000, secrets=(SECRET,))
-    output.take_err(SECRET.encode() + b"." * (ERROR_TAIL - 9))
+    output.err.write(SECRET.encode() + b"." * (ERROR_TAIL - 9))
     output.finish()
 
     assert events.message == "it is [redacted], you know"

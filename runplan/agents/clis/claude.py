@@ -22,18 +22,7 @@ from runplan.agents.adapter import (
     under_home,
 )
 from runplan.agents.endings import trouble
-from runplan.run.usage import (
-    Context,
-    Finished,
-    Message,
-    Retrying,
-    Spent,
-    Started,
-    Trouble,
-    TroubleKind,
-    Unread,
-    Usage,
-)
+from runplan.run.usage import Context, Finished, Message, Retrying, Spent, Started, Trouble, TroubleKind, Unread, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
-from runplan.agents.adapter import (
-    ProviderAgent,
-    at,
-    count,
-    money,
-    objects,
-    provider_keys,
-    record,
-    text,
-    under_home,
-)
+from runplan.agents.adapter import ProviderAgent, at, count, money, objects, provider_keys, record, text, under_home
 from runplan.agents.endings import trouble
 from runplan.run.usage import Context, Finished, Message, Spent, Started, Usage
 from runplan.store.files import read_text

@@ -6,17 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import (
-    ProviderAgent,
-    at,
-    count,
-    first_set,
-    money,
-    provider_keys,
-    text,
-    tool,
-    under_home,
-)
+from runplan.agents.adapter import ProviderAgent, at, count, first_set, money, provider_keys, text, tool, under_home
 from runplan.agents.endings import reset_header, trouble
 from runplan.run.usage import Context, Finished, Message, Spent, Started, Trouble, TroubleKind, Unread, Usage
 
