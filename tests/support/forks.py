@@ -1,13 +1,16 @@
 """Starts the command by a fork of a process that has it imported: the same `entry`, without 0.1 s of imports each time.
 
-`python -m tests.support.forks DESCRIPTOR` takes requests from that socket. With each come three descriptors: two for
-the output, and one for the pid and the exit code.
+`python -m tests.support.forks DESCRIPTOR` takes requests from that socket. With each comes a descriptor for the pid and
+the exit code, and those that the new process is to have. A command that was started so starts its daemon and its
+spawner in the same way: they need up to 0.4 s of imports.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
+import fcntl
 import gc
 import importlib
 import json
@@ -21,11 +24,11 @@ import sys
 import threading
 import traceback
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-from tests.support.inject import inject
+from tests.support.inject import VARIABLES, inject
 from tests.support.repos import isolated_env
 
 if TYPE_CHECKING:
@@ -36,24 +39,31 @@ PACKAGES = (
     *("plan", "run", "checks", "settings", "store", "git", "agents", "supervise", "landing"),
     *("report", "steps", "engine", "daemon", "cli"),
 )
+#: Programs of the product that are forked, too, and libraries that they import when they need them.
+PROGRAMS = ("runplan", "runplan.supervise.spawner")
+LIBRARIES = ("apscheduler.schedulers.background", "apscheduler.triggers.cron", "git", "github", "psutil", "structlog")
 LONGEST = 200_000
+MOST = 8  #: descriptors of a request
+HIGH = 900  #: above the descriptors that a process asks for
 #: Variables that an interpreter reads only when it starts.
 FOR_INTERPRETERS = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "RUNPLAN_AGENT=", "RUNPLAN_DISPATCH=")
+#: A variable of the forking process whose place in memory is used for the variables of its forks.
+SPACE = "TEST_SPACE"
 
 
 @dataclass
 class Started:
-    """A command under way."""
+    """A process under way."""
 
     pid: int
     report: IO[str]
 
-    def ended(self, within_s: float = 0) -> bool:
+    def ended(self, within_s: float | None = 0) -> bool:
         return bool(select.select([self.report], [], [], within_s)[0])
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Its exit code; minus the signal that ended it."""
-        if not select.select([self.report], [], [], timeout_s)[0]:
+        if not self.ended(timeout_s):
             os.kill(self.pid, signal.SIGKILL)
             raise AssertionError(f"the command has not ended within {timeout_s} s")
         with self.report:
@@ -72,20 +82,26 @@ class Starter:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                env=_plain(isolated_env()),
+                env={**_plain(isolated_env()), SPACE: "x" * 20_000},
             )
 
     def start(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int, err: int) -> Started:
-        read_end, write_end = os.pipe()
-        request = {"argv": list(argv), "cwd": str(cwd), "env": dict(env)}
-        socket.send_fds(self._socket, [json.dumps(request).encode()], [out, err, write_end])
-        os.close(write_end)
-        report = open(read_end, encoding="ascii", buffering=1)  # noqa: SIM115 - closed when it has report the end
-        return Started(pid=int(report.readline()), report=report)
+        request = {"module": "runplan", "argv": list(argv), "cwd": str(cwd), "env": dict(env)}
+        return _send(self._socket, request, {1: out, 2: err})
 
     def close(self) -> None:
         self._socket.close()
         self._process.wait()
+
+
+def _send(to: socket.socket, request: dict[str, Any], descriptors: Mapping[int, int]) -> Started:
+    """Ask for a process that has these descriptors, by the numbers that they have there."""
+    read_end, write_end = os.pipe()
+    text = json.dumps({**request, "descriptors": list(descriptors)}).encode()
+    socket.send_fds(to, [text], [write_end, *descriptors.values()])
+    os.close(write_end)
+    report = open(read_end, encoding="ascii", buffering=1)  # noqa: SIM115 - closed when it has reported the end
+    return Started(pid=int(report.readline()), report=report)
 
 
 def serves(env: Mapping[str, str]) -> bool:
@@ -113,26 +129,39 @@ def _plain(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def serve(descriptor: int) -> None:
-    """Answer until the socket is closed."""
+    """Answer until the socket is closed: the tests, and the forks at a second socket."""
     _import_everything()
     gc.freeze()  # the forks share these pages until one of them writes
-    with socket.socket(fileno=descriptor) as asked, selectors.DefaultSelector() as selector:
+    address = f"\0runplan-tests-{os.getpid()}"
+    with (
+        socket.socket(fileno=descriptor) as asked,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as forks,
+        selectors.DefaultSelector() as selector,
+    ):
+        forks.bind(address)
+        forks.listen(64)
         selector.register(asked, selectors.EVENT_READ)
+        selector.register(forks, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
                 if key.data is not None:
                     selector.unregister(key.fd)
                     _report_end(key.fd, *key.data)
                     continue
-                text, descriptors, _, _ = socket.recv_fds(asked, LONGEST, 3)
+                is_test = key.fileobj is asked
+                with contextlib.nullcontext(asked) if is_test else forks.accept()[0] as source:
+                    text, descriptors, _, _ = socket.recv_fds(source, LONGEST, MOST)
                 if not text:
-                    return
-                *output, report = descriptors
+                    if is_test:
+                        return
+                    continue
+                report, *given = descriptors
                 if (pid := os.fork()) == 0:
-                    _become(json.loads(text), *output)
-                for one in output:
+                    _become(json.loads(text), given, address)
+                for one in given:
                     os.close(one)
-                os.write(report, f"{pid}\n".encode())
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(report, f"{pid}\n".encode())
                 selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, report))
 
 
@@ -144,31 +173,38 @@ def _report_end(handle: int, pid: int, report: int) -> None:
 
 
 def _import_everything() -> None:
-    """The modules that the command imports, except programs of their own."""
+    """The modules of the product and of its libraries."""
     for package in PACKAGES:
         for path in sorted((ROOT / "runplan" / package).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
+    for name in LIBRARIES:
+        importlib.import_module(name)
 
 
-def _become(request: dict[str, Any], out: int, err: int) -> NoReturn:
-    """The command itself, from here on like one that was started by its name."""
+def _become(request: dict[str, Any], given: Sequence[int], address: str) -> NoReturn:
+    """The program itself, from here on like one that was started by its name."""
     code: Any = 70
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for source, goal in ((nothing, 0), (out, 1), (err, 2)):
-            os.dup2(source, goal)
-        os.closerange(3, 1024)
+        if request.get("session"):
+            os.setsid()
+        _take(dict(zip(request["descriptors"], given, strict=True)))
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["env"])
-        sys.argv = ["runplan", *request["argv"]]
+        _show_environment(request["env"])
         inject(request["env"])
-        from runplan.cli.main import entry
+        if not any(name in request["env"] for name in VARIABLES):
+            subprocess.Popen = partial(_start, subprocess.Popen, address)  # type: ignore[assignment, misc]
+        sys.argv = ["runplan", *request["argv"]]
+        if request["module"] == "runplan":
+            from runplan.cli.main import entry
 
-        entry()
+            entry()
+        else:
+            importlib.import_module(request["module"]).main(*map(int, request["argv"]))
     except SystemExit as end:
         code = end.code
     except BaseException:  # noqa: BLE001 - the edge of a process
@@ -181,6 +217,69 @@ def _become(request: dict[str, Any], out: int, err: int) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0)
+
+
+def _take(descriptors: Mapping[int, int]) -> None:
+    """Have these descriptors by these numbers, standard input from nowhere unless given, and no others."""
+    sources = {0: os.open(os.devnull, os.O_RDWR), **descriptors}
+    high = {goal: fcntl.fcntl(source, fcntl.F_DUPFD, HIGH) for goal, source in sources.items()}
+    os.closerange(3, HIGH)
+    for goal, source in high.items():
+        os.dup2(source, goal)
+    os.closerange(HIGH, 2 * HIGH)
+
+
+def _show_environment(env: Mapping[str, str]) -> None:
+    """Write the variables where /proc shows them, by which the tests find the processes of a home directory."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    first, last = int(fields[47]), int(fields[48])  # env_start, env_end
+    block = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in env.items())
+    ctypes.memmove(first, block[: last - first].ljust(last - first, b"\0"), last - first)
+
+
+# --- in a fork ------------------------------------------------------------------------------------------
+
+
+class Program:
+    """As much of `subprocess.Popen` as the product uses for its daemon and its spawner."""
+
+    def __init__(self, started: Started) -> None:
+        self._started = started
+        self.pid = started.pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None and self._started.ended():
+            self.returncode = self._started.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None and not self._started.ended(timeout):
+            raise subprocess.TimeoutExpired("a program", timeout or 0)
+        code = self.poll()
+        assert code is not None
+        return code
+
+
+def _start(start: Any, address: str, argv: Sequence[Any], **how: Any) -> Any:
+    """Have a program of the product forked; start all others by their names."""
+    is_ours = list(argv[:3]) == [sys.executable, "-P", "-m"] and argv[3] in PROGRAMS
+    if not is_ours or any(name.startswith(("PYTHON", "LD_", "TZ")) for name in how["env"]):
+        return start(argv, **how)
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    streams = enumerate(how[name] for name in ("stdin", "stdout", "stderr"))
+    descriptors = {number: nothing if one == subprocess.DEVNULL else one.fileno() for number, one in streams}
+    descriptors |= {number: number for number in how.get("pass_fds", ())}
+    request = {
+        "module": argv[3],
+        "argv": list(argv[4:]),
+        "cwd": how["cwd"],
+        "env": how["env"],
+        "session": how.get("start_new_session", False),
+    }
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server, open(nothing, "rb"):
+        server.connect(address)
+        return Program(_send(server, request, descriptors))
 
 
 if __name__ == "__main__":
