@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -19,18 +19,14 @@ from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from runplan.git.command import Git
     from runplan.git.repository import TargetCheckout
     from runplan.gitfacts import Change, Oid
     from runplan.landing.lander import LandingAnswer
 
-#: The kill points of a landing; where the target is not checked out, the last two.
-POINTS = ("land.staged", "land.prepared", "land.swapped", "land.committed")
 TRIES = 5  #: how often a landing is staged while the user stages files
-SWITCHED_S = 1.0  #: for a `git switch` that began before the landing
-_LOOK_S = 0.02
+SWITCHED_S = 10.0  #: for a `git switch` that began before the landing
 #: Files in the git directory of a checkout while an operation of git waits there for the user.
 _MARKS = {
     "MERGE_HEAD": "merge",
@@ -53,14 +49,11 @@ _NAMED_IN = {
 class CherryPick:
     """Moves a branch of this repository."""
 
-    def __init__(
-        self, git: Git, *, ref: str, root: Path, common_dir: Path, point: Callable[[str], None] = do_nothing
-    ) -> None:
+    def __init__(self, git: Git, *, ref: str, root: Path, common_dir: Path) -> None:
         self._git = git
         self.ref = ref
-        self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
-        self._box = Box(git, self._checkouts)
-        self._point = point
+        self.checkouts = Checkouts(git, root=root, common_dir=common_dir)
+        self._box = Box(git, self.checkouts)
 
     def tip(self) -> Oid | None:
         return self._git.tip(self.ref)
@@ -74,8 +67,8 @@ class CherryPick:
         try:
             with self._box.entered():
                 for _ in range(TRIES):
-                    with contextlib.suppress(IndexChanged):
-                        return self._land(landing)
+                    with suppress(IndexChanged):
+                        return self._moved(landing) or self._land(landing)
         except Hold as hold:
             return self._moved(landing) or Pending(why=str(hold))
         return Pending(why=f"the index changes again and again where {self.ref} is checked out; let that end")
@@ -100,15 +93,20 @@ class CherryPick:
             return Ended(plan.landing.id if plan else "", waits=str(hold))
         return Ended("")
 
-    # --- the steps --------------------------------------------------------------------------------------
+    def _moved(self, landing: Landing) -> Landed | Refused | None:
+        """The answer when the branch is not where the candidate was built."""
+        tip = self._git.tip(landing.ref)
+        if tip is None:
+            branch = landing.ref.removeprefix(HEADS)
+            again = command("git", "branch", branch, landing.old)
+            raise GitFailed(f"the branch {branch} is gone; create it again: {again}")
+        return None if tip == landing.old else self.observe(landing) or Refused(reason=TargetMoved(tip=tip))
 
-    def _land(self, landing: Landing) -> LandingAnswer:
-        if moved := self._moved(landing):
-            return moved
+    def _land(self, landing: Landing) -> Landed:
         self._require_idle(landing.ref)
-        having = self._checkouts.with_branch(landing.ref)
+        having = self.checkouts.with_branch(landing.ref)
         if not having:
-            return self._move_ref(landing)
+            return Landed(tip=landing.new, note=self._move_ref(landing))
         branch = landing.ref.removeprefix(HEADS)
         if len(having) > 1:
             roots = " and ".join(str(one.root) for one in having)
@@ -121,43 +119,43 @@ class CherryPick:
     def _require_idle(self, ref: str) -> None:
         """Hold while git is in the middle of an operation on `ref`, in any worktree."""
         branch = ref.removeprefix(HEADS)
-        for one in self._checkouts.all():
+        for one in self.checkouts.all():
             for file, what in _NAMED_IN.items():
                 if {ref, branch} & set(read_line(one.git_dir / file).split()):
                     raise Hold(f"a {what} of {branch} is under way in {one.root}; finish or abort it")
             found = next((what for mark, what in _MARKS.items() if (one.git_dir / mark).exists()), None)
-            if found and one.root.is_dir() and self._checkouts.branch(one) == ref:
+            if found and one.root.is_dir() and self.checkouts.branch(one) == ref:
                 raise Hold(f"a {found} is under way in {one.root}, which has {branch} checked out; finish or abort it")
 
     def _swap(self, landing: Landing, checkout: TargetCheckout, *, behind: bool = False) -> str:
-        swap = Swap(self._git, self._checkouts, checkout, self._box, self._point)
+        swap = Swap(self._git, self.checkouts, checkout, self._box)
         to_do = replace(landing, old=landing.new) if behind else landing
         try:
             return swap.land(to_do, self._changes(landing), base=landing.old)
         except OSError as error:  # a full disk, a read-only directory, a file system without hard links
             raise Hold(f"git cannot update {checkout.root}: {error.strerror}: {error.filename}") from error
 
-    def _move_ref(self, landing: Landing) -> LandingAnswer:
+    def _changes(self, landing: Landing) -> tuple[Change, ...]:
+        return objects.changes(self._git, *(self._git.commit(oid).tree for oid in (landing.old, landing.new)))
+
+    def _move_ref(self, landing: Landing) -> str:
         """No checkout has the branch, and none can switch to it while we hold their index locks."""
         self._box.write(Plan(landing=landing))
         try:
-            for one in self._checkouts.reachable():
+            for one in self.checkouts.reachable():
                 self._box.lock_index(one)
-            if self._checkouts.with_branch(landing.ref):
+            if self.checkouts.with_branch(landing.ref):
                 raise IndexChanged  # a checkout has switched to it: begin again
             with ref_transaction(self._git, landing, name=landing.ref, fd=self._box.fd) as commit:
-                self._point("land.swapped")
                 commit()
         finally:
             self._box.end()
-        self._point("land.committed")
-        return Landed(tip=landing.new, note=self._catch_up(landing))
+        return self._catch_up(landing)
 
     def _catch_up(self, landing: Landing) -> str:
         """Update a checkout that switched to the branch while it moved: such a `git switch` writes the old files."""
-        time.sleep(_LOOK_S)
-        until(lambda: not any(one.lock.exists() for one in self._checkouts.reachable()), within_s=SWITCHED_S)
-        for one in self._checkouts.with_branch(landing.ref):
+        until(lambda: not self._is_switching(), within_s=SWITCHED_S)
+        for one in self.checkouts.with_branch(landing.ref):
             if one.root.is_dir() and self._shows_old(one, landing):
                 try:
                     self._swap(landing, one, behind=True)
@@ -166,19 +164,22 @@ class CherryPick:
                     return f"{one.root} still shows the files before the landing; to update it: {update}"
         return ""
 
+    def _is_switching(self) -> bool:
+        """Whether a git of the user's is switching a checkout. It may have read the branch and not yet locked."""
+        import psutil  # 33 ms
+
+        checkouts = list(self.checkouts.reachable())
+        if any(one.lock.exists() for one in checkouts):
+            return True
+        for process in psutil.process_iter(["name"]):
+            with suppress(psutil.Error):
+                if process.info["name"] == "git" and not {"switch", "checkout"}.isdisjoint(process.cmdline()):
+                    place = Path(process.cwd())
+                    if any(place.is_relative_to(one.root) for one in checkouts):
+                        return True
+        return False
+
     def _shows_old(self, checkout: TargetCheckout, landing: Landing) -> bool:
         """Whether the index has each path of the landing as it was before."""
         ran = self._git.at(checkout.root).run("diff-index", "--cached", "--name-only", "-z", landing.old)
         return {change.path for change in self._changes(landing)}.isdisjoint(ran.text.split("\0"))
-
-    def _changes(self, landing: Landing) -> tuple[Change, ...]:
-        return objects.changes(self._git, *(self._git.commit(oid).tree for oid in (landing.old, landing.new)))
-
-    def _moved(self, landing: Landing) -> Landed | Refused | None:
-        """The answer when the branch is not where the candidate was built."""
-        tip = self._git.tip(landing.ref)
-        if tip is None:
-            branch = landing.ref.removeprefix(HEADS)
-            again = command("git", "branch", branch, landing.old)
-            raise GitFailed(f"the branch {branch} is gone; create it again: {again}")
-        return None if tip == landing.old else self.observe(landing) or Refused(reason=TargetMoved(tip=tip))

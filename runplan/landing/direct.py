@@ -16,74 +16,35 @@ from msgspec.structs import replace
 
 from runplan.errors import GitFailed, Unreachable
 from runplan.git import remote as push
-from runplan.git.remote import NETWORK_S, Remote
-from runplan.git.repository import Checkouts
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
 from runplan.names import HEADS
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from runplan.git.command import Git
-    from runplan.git.remote import SignIn
+    from runplan.git.remote import Remote
     from runplan.gitfacts import Oid
     from runplan.landing.lander import LandingAnswer
-
-#: The kill points in their order; those of the local landing lie between the last two.
-POINTS = (
-    "direct.fetch.before",
-    "direct.fetch.after",
-    "direct.push.before",
-    "direct.push.after",
-    "direct.track.after",
-    "direct.follow.before",
-    "direct.follow.after",
-)
 
 
 class Direct:
     """Moves a branch of a remote."""
 
-    def __init__(
-        self,
-        git: Git,
-        *,
-        remote: str,
-        branch: str,
-        root: Path,
-        common_dir: Path,
-        tool: Path,
-        caller: Mapping[str, str],
-        sign_in: SignIn | None = None,
-        point: Callable[[str], None] = do_nothing,
-        timeout_s: float = NETWORK_S,
-    ) -> None:
+    def __init__(self, git: Git, remote: Remote, *, root: Path, tool: Path) -> None:
         self._git = git
-        self._remote = Remote(
-            git,
-            name=remote,
-            branch=branch,
-            common_dir=common_dir,
-            caller=caller,
-            sign_in=sign_in,
-            timeout_s=timeout_s,
-        )
-        self._local = CherryPick(git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, point=point)
+        self._remote = remote
+        self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", root=root, common_dir=remote.common_dir)
         self._tool = tool  #: the repository that holds the candidate
-        self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
-        self._point = point
-        self.ref = self._remote.ref
-        self.branch = branch
+        self.ref = remote.ref
+        self.branch = remote.branch
 
     def tip(self) -> Oid | None:
         """The tip of the branch on the remote, fetched now; None when it has no such branch."""
-        self._point("direct.fetch.before")
-        tip = self._remote.fetch()
-        self._point("direct.fetch.after")
-        return tip
+        return self._remote.fetch()
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
@@ -91,19 +52,18 @@ class Direct:
     def land(self, landing: Landing, deliver: Callable[[], None] = do_nothing) -> LandingAnswer:
         """Push, and let the local branch follow; or say why not, with nothing changed."""
         seen = self._settle(landing)
-        if isinstance(seen, Landed) or seen != landing.old:
-            return seen if isinstance(seen, Landed) else _moved(seen)
+        if isinstance(seen, Landed):
+            return seen
+        if seen != landing.old:
+            return Refused(reason=TargetMoved(tip=seen))
         if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
             raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
-        self._point("direct.push.before")
         answer = self._remote.push(landing.new, old=landing.old, source=self._tool)
-        self._point("direct.push.after")
         if not isinstance(answer, push.Taken):
             return self._not_taken(landing, answer)
         deliver()
         if self._git.tip(self.ref) == landing.old:  # else the user has just fetched
             self._git.update_refs(f"update {self.ref} {landing.new} {landing.old}")
-        self._point("direct.track.after")
         return Landed(tip=landing.new, note=self.follow(landing))
 
     def observe(self, landing: Landing) -> Landed | None:
@@ -142,7 +102,7 @@ class Direct:
         if isinstance(answer, push.Declined):
             return Refused(reason=Declined(why=f"{name} does not accept a push to {branch}: {answer.said}"))
         if seen != landing.old:
-            return _moved(seen)
+            return Refused(reason=TargetMoved(tip=seen))
         raise Unreachable(f"the push to {branch} on {name} failed and changed nothing: {answer.said}")
 
     # --- the local branch -------------------------------------------------------------------------------
@@ -160,9 +120,7 @@ class Direct:
             return "" if up_to_date else self._stays(here, "it has moved meanwhile", how="--rebase")
         if here != landing.old and not self._git.is_ancestor(here, landing.new):
             return self._stays(here, "it has commits of its own", how="--rebase")
-        self._point("direct.follow.before")
         answer = self._local.land(replace(landing, ref=self._local.ref, old=landing.follows))
-        self._point("direct.follow.after")
         match answer:
             case Landed(note=note):
                 return note
@@ -175,9 +133,5 @@ class Direct:
     def _stays(self, at: Oid, why: str = "", *, how: str = "--ff-only") -> str:
         if not at:
             return ""
-        pull = self._checkouts.pull(self._local.ref, self._remote.name, how=how)
+        pull = self._local.checkouts.pull(self._local.ref, self._remote.name, how=how)
         return f"your local {self._remote.branch} stays at {at:.7}{f': {why}' if why else ''}; to update it: {pull}"
-
-
-def _moved(tip: Oid) -> Refused:
-    return Refused(reason=TargetMoved(tip=tip))

@@ -50,18 +50,13 @@ def open_lander(at: Place, settings: Settings) -> Lander:
 
 
 def _direct(at: Place, run: RunSettings, sign_in: SignIn | None = None) -> Direct:
+    from runplan.git.remote import Remote
     from runplan.landing.direct import Direct
 
-    return Direct(
-        at.git,
-        remote=run.remote,
-        branch=run.target,
-        root=at.root,
-        common_dir=at.common_dir,
-        tool=at.tool,
-        caller=at.env,
-        sign_in=sign_in,
+    remote = Remote(
+        at.git, name=run.remote, branch=run.target, common_dir=at.common_dir, caller=at.env, sign_in=sign_in
     )
+    return Direct(at.git, remote, root=at.root, tool=at.tool)
 
 
 def _pull_request(at: Place, settings: Settings) -> Lander:

@@ -36,7 +36,7 @@ from runplan.store.files import lock_descriptor, publish, read_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from runplan.git.command import Git
+    from runplan.git.command import Git, Ran
     from runplan.git.repository import Checkouts
     from runplan.gitfacts import Change, Oid
 
@@ -49,13 +49,47 @@ INDEX_S = 0.2  #: for index.lock; git's own commands hold it for milliseconds
 Signature = tuple[int, int, int, int] | None  #: inode, size, mtime and mode of a file; None when there is none
 #: The ref is on the disk before the landing is recorded; git waits so many milliseconds for a locked ref.
 _SETTINGS = ("-c", "core.fsync=committed,loose-object,reference", "-c", "core.filesRefLockTimeout=500")
-_STATUS = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+_STATUS = ("status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
 _MOST_LOOKED_FOR = 100  #: ids in the index, or paths; beyond that git looks at all files
 _LARGE = 200_000  #: bytes of the index of some 2,000 files
 
 
 class Hold(Exception):
     """The landing has to wait. The text says for what, and what to do."""
+
+
+class IndexChanged(Exception):
+    """The user staged something since the index was copied: stage again."""
+
+
+class Ended(Struct, frozen=True):
+    """The end of an interrupted landing."""
+
+    id: str  #: empty when there was none
+    landed: bool = False
+    note: str = ""  #: the files that were kept, and where
+    waits: str = ""  #: why it could not be ended yet
+
+
+@contextmanager
+def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterator[Callable[[], None]]:
+    """Lock the ref `name`; the function that moves it. Without that call, or when this process dies, it stays."""
+    process = git.start(*_SETTINGS, "update-ref", "-m", f"runplan: land {landing.id}", "--stdin", fds=(fd,))
+    prepare = f"start\nupdate {name} {landing.new} {landing.old}\nprepare\n"
+
+    def commit() -> None:
+        if not converse(process, "commit\n", b"commit: ok\n"):
+            raise GitFailed(f"git could not move {name}: {close_process(process)}")
+
+    try:
+        if not converse(process, prepare, b"start: ok\nprepare: ok\n"):
+            raise Hold(f"git cannot lock {name}: {close_process(process)}")
+        yield commit
+    finally:
+        close_process(process)
+
+
+# --- a landing under way ------------------------------------------------------------------------------------
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -78,15 +112,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     @property
     def old_files(self) -> Path:
         return Path(self.files) / "old"
-
-
-class Ended(Struct, frozen=True):
-    """The end of an interrupted landing."""
-
-    id: str  #: empty when there was none
-    landed: bool = False
-    note: str = ""  #: the files that were kept, and where
-    waits: str = ""  #: why it could not be ended yet
 
 
 class Box:
@@ -118,9 +143,8 @@ class Box:
         """Store the plan durably: from here on a killed landing can be ended."""
         self.path.mkdir(exist_ok=True)
         self._mark.touch()
-        publish(
-            self._plan, json.dumps(to_builtins(plan)).encode(), sync=True
-        )  # msgspec refuses names that are not UTF-8
+        # The json of the standard library: msgspec refuses names that are not UTF-8.
+        publish(self._plan, json.dumps(to_builtins(plan)).encode(), sync=True)
         directory = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
@@ -151,12 +175,7 @@ class Box:
         landing, since = plan.landing, self._plan.stat().st_mtime_ns
         remove_stale_lock(self._checkouts.common_dir / f"{landing.ref}.lock", since_ns=since, content=("", landing.new))
         landed = self._has_landed(plan)
-        note = ""
-        if plan.root:
-            if not plan.checkout.root.is_dir() and (plan.checkout.git_dir / "locked").exists():
-                raise Hold(f"{plan.root} cannot be reached, and a landing was killed there; mount it")
-            remove_stale_lock(plan.checkout.git_dir / "HEAD.lock", since_ns=since, content=("",))
-            note = self._complete(plan) if landed else self._roll_back(plan)
+        note = self._end_swap(plan, landed=landed, since=since) if plan.root else ""
         for one in self._checkouts.all():
             if is_same(self._mark, one.lock):
                 one.lock.unlink(missing_ok=True)
@@ -173,12 +192,14 @@ class Box:
         tip = self._git.tip(landing.ref)
         return tip is not None and find(self._git, landing, tip) == landing.new
 
-    def _complete(self, plan: Plan) -> str:
-        late = [path for path in plan.was if signature(plan.old_files / path) != plan.was[path]]
-        return self._keep(plan, late, "was written to while the landing replaced it")
-
-    def _roll_back(self, plan: Plan) -> str:
+    def _end_swap(self, plan: Plan, *, landed: bool, since: int) -> str:
         checkout, landing = plan.checkout, plan.landing
+        if not checkout.root.is_dir() and (checkout.git_dir / "locked").exists():
+            raise Hold(f"{checkout.root} cannot be reached, and a landing was killed there; mount it")
+        remove_stale_lock(checkout.git_dir / "HEAD.lock", since_ns=since, content=("",))
+        if landed:
+            late = [path for path in plan.was if signature(plan.old_files / path) != plan.was[path]]
+            return self._keep(plan, late, "was written to while the landing replaced it")
         is_there = checkout.root.is_dir() and self._checkouts.branch(checkout) == landing.ref
         if not is_there or self._git.tip(landing.ref) != landing.old:
             return self._keep(plan, plan.was, "was replaced by a landing that was killed")
@@ -218,37 +239,13 @@ def _unswap(plan: Plan) -> list[str]:
     return foreign
 
 
-# --- the landing ----------------------------------------------------------------------------------------
-
-
-class IndexChanged(Exception):
-    """The user staged something since the index was copied: stage again."""
-
-
-@contextmanager
-def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterator[Callable[[], None]]:
-    """Lock the ref `name`; the function that moves it. Without that call, or when this process dies, it stays."""
-    process = git.start(*_SETTINGS, "update-ref", "-m", f"runplan: land {landing.id}", "--stdin", fds=(fd,))
-    prepare = f"start\nupdate {name} {landing.new} {landing.old}\nprepare\n"
-
-    def commit() -> None:
-        if not converse(process, "commit\n", b"commit: ok\n"):
-            raise GitFailed(f"git could not move {name}: {close_process(process)}")
-
-    try:
-        if not converse(process, prepare, b"start: ok\nprepare: ok\n"):
-            raise Hold(f"git cannot lock {name}: {close_process(process)}")
-        yield commit
-    finally:
-        close_process(process)
+# --- the swap -----------------------------------------------------------------------------------------------
 
 
 class Swap:
     """One landing in one checkout, in an entered box."""
 
-    def __init__(
-        self, git: Git, checkouts: Checkouts, checkout: TargetCheckout, box: Box, point: Callable[[str], None]
-    ) -> None:
+    def __init__(self, git: Git, checkouts: Checkouts, checkout: TargetCheckout, box: Box) -> None:
         self._git = git.at(checkout.root)
         self._checkouts = checkouts
         self._checkout = checkout
@@ -256,9 +253,8 @@ class Swap:
         self._index = checkout.git_dir / "index"
         self._box = box
         same_device = checkout.root.stat().st_dev == checkout.git_dir.stat().st_dev
-        self._files = box.path if same_device else checkout.root / f".{box.path.name}"  #: files are moved by rename
+        self._files = box.path if same_device else checkout.root / f".{BOX}"  #: files are moved by rename
         self._is_sparse = (checkout.git_dir / "info/sparse-checkout").exists()
-        self._point = point
 
     def land(self, landing: Landing, changes: Sequence[Change], *, base: Oid) -> str:
         """Move files, index and ref; a note when a file was kept. The files are those of `base` before."""
@@ -273,21 +269,20 @@ class Swap:
             raise
         place = {"root": str(self._root), "git_dir": str(self._checkout.git_dir), "files": str(self._files)}
         self._box.write(plan := Plan(landing=landing, was=was, staged=staged, **place))
-        self._point("land.staged")
         try:
             with ref_transaction(self._git, landing, name="HEAD", fd=self._box.fd) as commit:
                 self._lock(landing, seen)
-                self._point("land.prepared")
                 self._swap(changes, plan)
                 self._refresh(list(plan.staged))
-                self._install_index(seen)
-                self._point("land.swapped")
+                os.link(self._box.index, self._box.installed)
+                if seen:
+                    os.link(self._index, self._box.old_index)
+                self._box.index.rename(self._index)
                 commit()
         except BaseException:
             if not (ended := self._box.end()).landed:
                 raise
             return ended.note
-        self._point("land.committed")
         return self._box.end().note
 
     def _lock(self, landing: Landing, seen: Signature) -> None:
@@ -298,8 +293,6 @@ class Swap:
         if signature(self._index) != seen:
             raise IndexChanged
 
-    # --- staging ---------------------------------------------------------------------------------------
-
     def _stage(
         self, landing: Landing, base: Oid, changes: Sequence[Change], was: Mapping[str, Signature]
     ) -> dict[str, Signature]:
@@ -309,15 +302,22 @@ class Swap:
         if self._index.exists():
             # With its times: git checks the content of a file that is as young as the index.
             shutil.copy2(self._index, self._box.index)
-        if self._needs_status(changes, was) or self._read_tree(base, landing.new):
+        if self._needs_status(changes, was) or self._read_tree(base, landing.new).code:
             self._require_unedited(changes, staged=base == landing.old)
-            if said := self._read_tree(base, landing.new):
-                raise self._cannot(said)
+            self._require(self._read_tree(base, landing.new))
         require_free_paths(self._root, changes)
         files = [one.path for one in changes if one.kind != "D" and SUBMODULE not in (one.old_mode, one.new_mode)]
-        staged = {path: signature(self._files / "new" / path) for path in self._write_out(files)}
+        if self._is_sparse:  # git does not write the files that it leaves out
+            listed = self._on_staged("ls-files", "-t", "-z").out.split(b"\0")
+            hidden = {os.fsdecode(one[2:]) for one in listed if one.startswith(b"S ")}
+            files = [path for path in files if path not in hidden]
+        named = b"".join(os.fsencode(path) + b"\0" for path in files)
+        prefix = f"--prefix={self._files / 'new'}/"
+        if files:
+            self._require(self._on_staged("checkout-index", "-q", "-z", "--stdin", prefix, stdin=named))
+        staged = {path: signature(self._files / "new" / path) for path in files}
         if missing := next((path for path, found in staged.items() if found is None), None):
-            raise self._cannot(f"{missing} was not written")
+            raise Hold(f"git cannot update {self._root}: {missing} was not written")
         return staged
 
     def _discard(self) -> None:
@@ -350,46 +350,31 @@ class Swap:
         The status refreshes the staged index, so a file that was only touched counts as clean afterwards.
         """
         paths = {change.path for change in changes}
-        ran = self._git.run("status", *_STATUS, env={**self._env(), "GIT_OPTIONAL_LOCKS": "1"})
+        ran = self._require(self._on_staged(*_STATUS, env={"GIT_OPTIONAL_LOCKS": "1"}))
         for record in os.fsdecode(ran.out).split("\0"):
             if record[3:] in paths and (staged or record[1] != " "):
-                raise Hold(f"{record[3:]} is {_state(record[:2])} in {self._root}; commit that change or undo it")
+                raise Hold(f"{record[3:]} is edited in {self._root}; commit that change or undo it")
 
-    def _env(self) -> dict[str, str]:
-        return {"GIT_INDEX_FILE": str(self._box.index)}
-
-    def _read_tree(self, old: Oid, new: Oid) -> str:
-        """Put `new` into the staged index; git's error when it refuses."""
-        said = self._try("read-tree", "-m", old, new)
-        if self._is_sparse and not said:
+    def _read_tree(self, old: Oid, new: Oid) -> Ran:
+        """Put `new` into the staged index."""
+        ran = self._on_staged("read-tree", "-m", old, new)
+        if self._is_sparse and ran.code == 0:
             # Git decides what a sparse checkout leaves out only where it may write files: in an empty directory.
             empty = self._box.path / "empty"
             empty.mkdir(exist_ok=True)
             env = {"GIT_WORK_TREE": str(empty), "GIT_DIR": str(self._checkout.git_dir)}
-            said = self._try("read-tree", "-m", "-u", new, new, env=env)  # staged changes stay
-        return said
+            ran = self._on_staged("read-tree", "-m", "-u", new, new, env=env)  # staged changes stay
+        return ran
 
-    def _write_out(self, paths: Sequence[str]) -> Sequence[str]:
-        """Write the new files, except those that a sparse checkout leaves out; the paths written."""
-        if self._is_sparse:
-            listed = self._git.run("ls-files", "-t", "-z", env=self._env()).out.split(b"\0")
-            hidden = {os.fsdecode(one[2:]) for one in listed if one.startswith(b"S ")}
-            paths = [path for path in paths if path not in hidden]
-        named = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        prefix = f"--prefix={self._files / 'new'}/"
-        if paths and (said := self._try("checkout-index", "-q", "-z", "--stdin", prefix, stdin=named)):
-            raise self._cannot(said)
-        return paths
+    def _on_staged(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
+        """Run git on the staged index; it never locks the user's."""
+        own = {"GIT_INDEX_FILE": str(self._box.index), **(env or {})}
+        return self._git.run(*args, stdin=stdin, env=own, ok=ANY, fds=(self._box.fd,))
 
-    def _try(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
-        """Run git on the staged index; its error when it fails."""
-        ran = self._git.run(*args, stdin=stdin, env=self._env() | dict(env or {}), ok=ANY, fds=(self._box.fd,))
-        return "" if ran.code == 0 else one_line(ran.err) or f"{args[0]}: exit code {ran.code}"
-
-    def _cannot(self, why: str) -> Hold:
-        return Hold(f"git cannot update {self._root}: {why}")
-
-    # --- the swap --------------------------------------------------------------------------------------
+    def _require(self, ran: Ran) -> Ran:
+        if ran.code:
+            raise Hold(f"git cannot update {self._root}: {one_line(ran.err) or f'exit code {ran.code}'}")
+        return ran
 
     def _swap(self, changes: Sequence[Change], plan: Plan) -> None:
         leaving = [one.path for one in changes if one.kind == "D"]
@@ -426,24 +411,9 @@ class Swap:
     def _refresh(self, paths: Sequence[str]) -> None:
         """Note the new files' times in the index, so that git need not read them again. A failure is harmless."""
         if self._box.index.stat().st_size < _LARGE or len(paths) > _MOST_LOOKED_FOR:
-            self._try("update-index", "-q", "--refresh")
+            self._on_staged("update-index", "-q", "--refresh")
         elif paths:  # only these: in a large repository that takes a quarter of the time
-            env = {"GIT_LITERAL_PATHSPECS": "1", "GIT_OPTIONAL_LOCKS": "1"}
-            self._try("status", *_STATUS, "--", *paths, env=env)
-
-    def _install_index(self, seen: Signature) -> None:
-        os.link(self._box.index, self._box.installed)
-        if seen:
-            os.link(self._index, self._box.old_index)
-        self._box.index.rename(self._index)
-
-
-def _state(code: str) -> str:
-    if "U" in code or code in ("AA", "DD"):
-        return "in conflict"
-    if code == " D":
-        return "deleted"
-    return "edited" if code[1] != " " else "staged"
+            self._on_staged(*_STATUS, "--", *paths, env={"GIT_LITERAL_PATHSPECS": "1", "GIT_OPTIONAL_LOCKS": "1"})
 
 
 def require_free_paths(root: Path, changes: Sequence[Change]) -> None:
@@ -469,10 +439,6 @@ def _obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
     return next((one for one in sorted(files) if one not in leaving), "")
 
 
-def _is_directory(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
-
-
 # --- steps with files: none replaces a file, and none writes to one -----------------------------------------
 
 
@@ -493,11 +459,11 @@ def is_same(one: Path, other: Path) -> bool:
 def put(source: Path, path: Path) -> None:
     """Move a file to a free path, or to that of an empty directory; FileExistsError when something is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() and not path.is_symlink():
+    if _is_directory(path):
         for parent, _, _ in os.walk(path, topdown=False):
             with suppress(OSError):
                 Path(parent).rmdir()
-    if source.is_dir() and not source.is_symlink():  # the user replaced the file by a directory
+    if _is_directory(source):  # the user replaced the file by a directory
         if signature(path) is not None:
             raise FileExistsError(path)
         source.rename(path)
@@ -505,6 +471,10 @@ def put(source: Path, path: Path) -> None:
     if not is_same(source, path):  # else a landing was killed between the next two calls
         os.link(source, path, follow_symlinks=False)
     source.unlink()
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def remove_empty_parents(root: Path, names: Iterable[str]) -> None:

@@ -11,11 +11,10 @@ import pytest
 
 from runplan.errors import GitFailed, Unreachable
 from runplan.git.command import Git
-from runplan.landing.direct import Direct
 from runplan.landing.lander import Declined, Landed, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
 from tests.support.landings import candidate, files_of, leftovers, snapshot
-from tests.support.repos import MAIN, TRACKED, Pair, make_pair, make_repo
+from tests.support.repos import MAIN, TRACKED, Pair, direct, make_pair, make_repo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,11 +119,10 @@ def test_a_landing_costs_a_fetch_and_a_push_more_than_a_local_one(pair: Pair, tm
     wrapper.chmod(0o755)
     env = pair.here.env | {"PATH": f"{wrapper.parent}:{pair.here.env['PATH']}"}
     with Git(pair.here.path, env=env) as git:
-        place = {"root": pair.here.path, "common_dir": pair.here.path / ".git"}
-        direct = Direct(git, remote="origin", branch="main", tool=pair.tool.path, caller=env, **place)  # type: ignore[arg-type]
-        direct.tip()
+        lander = direct(git, pair.here.path, pair.tool.path, env=env)
+        lander.tip()
         (traces / "ours").unlink()
-        direct.land(landing)
+        lander.land(landing)
     words = (traces / "ours").read_text().split()
     verbs = ("config", "fetch", "push", "cat-file", "status", "update-index", "update-ref", "read-tree")
     assert sorted(word for word in words if word in (*verbs, "checkout-index", "merge-base")) == [

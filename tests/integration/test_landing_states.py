@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -317,8 +318,8 @@ STATES = [
     (assumed_unchanged_and_so_it_is, ""),
     (a_box_of_a_landing_that_was_never_planned, ""),
     (staged_as_the_landing_would_and_edited_since, "a.txt is edited in"),
-    (removed_from_the_index_where_it_is_to_be_removed, "gone.txt is staged in"),
-    (a_parent_replaced_by_a_link, "dir/d.txt is deleted in"),
+    (removed_from_the_index_where_it_is_to_be_removed, "gone.txt is edited in"),
+    (a_parent_replaced_by_a_link, "dir/d.txt is edited in"),
     (a_branch_lock, "main.lock"),
     (a_head_lock, "HEAD.lock"),
     (edited, "a.txt is edited in"),
@@ -326,11 +327,11 @@ STATES = [
     (edited_in_the_instant_the_index_was_written, "a.txt is edited in"),
     (made_executable, "a.txt is edited in"),
     (edited_where_it_is_to_be_removed, "gone.txt is edited in"),
-    (deleted, "a.txt is deleted in"),
-    (staged, "a.txt is staged in"),
+    (deleted, "a.txt is edited in"),
+    (staged, "a.txt is edited in"),
     (staged_and_set_back_in_the_file, "a.txt is edited in"),
-    (staged_for_removal, "a.txt is staged in"),
-    (staged_as_new, "new.txt is staged in"),
+    (staged_for_removal, "a.txt is edited in"),
+    (staged_as_new, "new.txt is edited in"),
     (intended_to_be_added, "new.txt is edited in"),
     (hidden_by_assume_unchanged, "git cannot update"),
     (hidden_by_skip_worktree, "git cannot update"),
@@ -694,8 +695,22 @@ def test_a_switch_that_read_the_old_tip_gets_the_new_files_all_the_same(repo: Re
         repo.git("checkout", "-q", landing.old)
         repo.git("symbolic-ref", "HEAD", MAIN)
 
-    with lander(repo, at("land.committed", arrive)) as cherry_pick:
+    with lander(repo, at("land.released", arrive)) as cherry_pick:
         assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.status() == ""
+    assert {name: files_of(repo.path)[name] for name in ARRIVES} == ARRIVES
+
+
+def test_a_slow_switch_that_read_the_old_tip_is_waited_for(repo: Repo, tmp_path: Path) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    landing = intent(repo, candidate(repo, PHASE))
+    slow = tmp_path / "git"
+    slow.write_text(f"#!/bin/sh\nsleep 0.3\ngit checkout -q {landing.old}\ngit symbolic-ref HEAD {MAIN}\n")
+    slow.chmod(0o755)
+    switch = subprocess.Popen([slow, "switch", "main"], cwd=repo.path, env=repo.env)
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert switch.wait() == 0
     assert repo.status() == ""
     assert {name: files_of(repo.path)[name] for name in ARRIVES} == ARRIVES
 

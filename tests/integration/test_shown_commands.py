@@ -57,7 +57,8 @@ def gone_here(pair: Pair, git: Git) -> None:
 
 def gone_there(pair: Pair, git: Git) -> None:
     env, common = pair.here.env, pair.here.path / ".git"
-    lander = Direct(git, remote="origin", branch=NAME, root=pair.here.path, common_dir=common, tool=common, caller=env)
+    there = remote.Remote(git, name="origin", branch=NAME, common_dir=common, caller=env)
+    lander = Direct(git, there, root=pair.here.path, tool=common)
     lander.recover(Landing(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD")))
 
 

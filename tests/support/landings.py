@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from runplan.errors import RunplanError
 from runplan.git.command import Git
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.direct import Direct
 from runplan.landing.lander import Landed, Landing, Pending
 from runplan.landing.swap import BOX
-from tests.support.repos import MAIN, make_repo
+from tests.support.repos import MAIN, direct, make_repo, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,10 +52,10 @@ def _data(text: str) -> str:
 
 
 @contextmanager
-def lander(repo: Repo, point: Callable[[str], None] = lambda _: None, *, ref: str = MAIN) -> Iterator[CherryPick]:
+def lander(repo: Repo, point: Callable[[str], None] | None = None, *, ref: str = MAIN) -> Iterator[CherryPick]:
     """The lander of a repository whose main checkout is `repo`."""
-    with repo.adapter() as git:
-        yield CherryPick(git, ref=ref, root=repo.path, common_dir=repo.path / ".git", point=point)
+    with repo.adapter() as git, watched(point):
+        yield CherryPick(git, ref=ref, root=repo.path, common_dir=repo.path / ".git")
 
 
 def intent(repo: Repo, new: str, *, landing: str = "L1", ref: str = MAIN) -> Landing:
@@ -152,17 +151,8 @@ def die_while_pushing(root: str, at: str, who: str, verb: str, given: str) -> No
     fields = json.loads(given)
     landing = Landing(**fields)
     env = {**os.environ, "LANDER": str(os.getpid())}
-    with Git(Path(root), env=env) as git:
-        lander = Direct(
-            git,
-            remote="origin",
-            branch="main",
-            root=Path(root),
-            common_dir=Path(root) / ".git",
-            tool=Path(root) / ".git/runplan/tool.git",
-            caller=env,
-            point=die,
-        )
+    with Git(Path(root), env=env) as git, watched(die):
+        lander = direct(git, Path(root), Path(root) / ".git/runplan/tool.git", env=env)
         if verb == "tip":
             lander.tip()
         elif verb == "recover":

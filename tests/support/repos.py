@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runplan.git.command import Git
+from runplan.git.remote import Remote
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
@@ -18,6 +20,7 @@ from runplan.landing.direct import Direct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+    from types import FrameType
 
     from runplan.landing.lander import Landing
 
@@ -124,6 +127,42 @@ def make_repo(path: Path, **files: str) -> Repo:
 
 TRACKED = "refs/remotes/origin/main"
 
+#: Moments of a landing by name: the function that begins or has ended.
+POINTS = {
+    ("Box.write", "return"): "land.staged",
+    ("Swap._lock", "return"): "land.prepared",
+    ("ref_transaction.<locals>.commit", "call"): "land.swapped",
+    ("ref_transaction.<locals>.commit", "return"): "land.committed",
+    ("CherryPick._catch_up", "call"): "land.released",
+    ("Remote.fetch", "return"): "direct.fetch.after",
+    ("Remote.push", "call"): "direct.push.before",
+    ("Remote.push", "return"): "direct.push.after",
+    ("Direct.follow", "call"): "direct.follow.before",
+}
+
+
+@contextmanager
+def watched(point: Callable[[str], None] | None) -> Iterator[None]:
+    """Call `point` with the name of each moment that a landing in this thread passes."""
+
+    def passed(frame: FrameType, event: str, _: object) -> None:
+        if point and (name := POINTS.get((frame.f_code.co_qualname, event))):
+            point(name)
+
+    if point:
+        sys.setprofile(passed)
+    try:
+        yield
+    finally:
+        if point:
+            sys.setprofile(None)
+
+
+def direct(git: Git, root: Path, tool: Path, *, env: Mapping[str, str], timeout_s: float = 20.0) -> Direct:
+    """The lander of a checkout whose origin has the branch main."""
+    there = Remote(git, name="origin", branch="main", common_dir=root / ".git", caller=env, timeout_s=timeout_s)
+    return Direct(git, there, root=root, tool=tool)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
@@ -142,19 +181,9 @@ class Pair:
         return tool
 
     @contextmanager
-    def lander(self, point: Callable[[str], None] = lambda _: None, *, timeout_s: float = 20.0) -> Iterator[Direct]:
-        with self.here.adapter() as git:
-            yield Direct(
-                git,
-                remote="origin",
-                branch="main",
-                root=self.here.path,
-                common_dir=self.here.path / ".git",
-                tool=self.tool.path,
-                caller=self.here.env,
-                point=point,
-                timeout_s=timeout_s,
-            )
+    def lander(self, point: Callable[[str], None] | None = None, *, timeout_s: float = 20.0) -> Iterator[Direct]:
+        with self.here.adapter() as git, watched(point):
+            yield direct(git, self.here.path, self.tool.path, env=self.here.env, timeout_s=timeout_s)
 
     def intent(self, new: str, *, landing: str = "L1") -> Landing:
         with self.lander() as direct:
