@@ -26,7 +26,14 @@ ALLOWED_PREFIXES = ("LC_", "XDG_")
 NEVER = frozenset(
     (
         *("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GH_ENTERPRISE_TOKEN", "GH_TOKEN", "GIT_ASKPASS"),
-        *("GITEA_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN", "GL_TOKEN"),
+        *(
+            "GITEA_TOKEN",
+            "GITHUB_APP_PRIVATE_KEY_FILE",
+            "GITHUB_ENTERPRISE_TOKEN",
+            "GITHUB_TOKEN",
+            "GITLAB_TOKEN",
+            "GL_TOKEN",
+        ),
         *("SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK"),
     )
 )
@@ -35,7 +42,10 @@ NEVER = frozenset(
 _RESERVED = ("GIT_", "RUNPLAN_")
 
 #: Tokens of GitHub, and where its programs find more; sent with runs that land by pull request.
-FORGE_TOKENS = ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+FORGE_TOKENS = (
+    *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
+    *("GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE"),
+)
 FORGE = (*FORGE_TOKENS, "GH_CONFIG_DIR", "GITHUB_API_URL")
 
 #: runplan itself fetches and pushes with these; agents get none of them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -12,11 +11,14 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from github import Auth
+
     #: Run a command with this standard input; its output, or "" when it fails.
     Ask = Callable[[Sequence[str], str], str]
 
 _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:]{2,}):(?!//)(?P<path>.+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+APP_ID, APP_KEY = "GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE"
 _LOOPBACK = ("localhost", "127.0.0.1")  #: a token reaches them without TLS, and no other host
 
 
@@ -72,22 +74,16 @@ class Token(Struct, frozen=True, kw_only=True):
     value: str
     source: str  #: for messages: the variable or program that gave it
     is_gits: bool = False  #: git finds it by itself
+    app: str = ""  #: id of a GitHub App; then the value is the file with its private key
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """A repository on a forge, and the token for it."""
+    """A repository on a forge, and how to sign in to it."""
 
     address: Address
-    token: Token
-
-    @property
-    def git_settings(self) -> tuple[str, ...]:
-        """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
-        if self.token.is_gits or not self.address.web:
-            return ()
-        basic = b64encode(f"x-access-token:{self.token.value}".encode()).decode()
-        key = f"http.{self.address.web}/.extraHeader"
-        return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration
+    auth: Auth.Auth  #: its token may be renewed at any time
+    source: str
+    is_gits: bool = False
 
 
 def find_token(address: Address, env: Mapping[str, str], ask: Ask) -> Token | None:
@@ -96,6 +92,8 @@ def find_token(address: Address, env: Mapping[str, str], ask: Ask) -> Token | No
     for name in names:
         if value := env.get(name, "").strip():
             return Token(value=value, source=f"${name}")
+    if app := env.get(APP_ID, "").strip():
+        return Token(value=env.get(APP_KEY, ""), source=f"the GitHub App {app}", app=app)
     if value := ask(("gh", "auth", "token", "--hostname", address.host), "").strip():
         return Token(value=value, source="gh auth token")
     if address.password:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.errors import RefusedEarly
 from runplan.forge import model as m
-from runplan.forge.address import Access, find_token, parse_remote
+from runplan.forge.address import APP_KEY, Access, find_token, parse_remote
 from runplan.forge.retry import Calls, describe
 from runplan.git.command import ANY
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from github import Auth, GithubException
     from github.CheckRun import CheckRun
     from github.Issue import Issue
+    from github.IssueComment import IssueComment
     from github.PullRequest import PullRequest
 
     from runplan.forge.address import Address
@@ -25,12 +28,22 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 TIMEOUT_S = 15
+#: Of every client. A phase makes a handful of calls, so none waits for another.
+CLIENT: dict[str, Any] = {
+    "timeout": TIMEOUT_S,
+    "per_page": 100,
+    "lazy": True,
+    "retry": None,
+    "seconds_between_requests": 0,
+    "seconds_between_writes": 0,
+}
 GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
 #: The beginning of GitHub's refusal to merge, with its cause; the status is 405 for all of them.
 HINDRANCES: tuple[tuple[str, m.MergeHindrance], ...] = (
+    ("merges are not allowed", "method"),
     ("head branch was modified", "head-moved"),
     ("base branch was modified", "base-moved"),
     ("merge queue", "queue"),
@@ -44,20 +57,11 @@ HINDRANCES: tuple[tuple[str, m.MergeHindrance], ...] = (
 class GitHub:
     """One repository on GitHub or GitHub Enterprise."""
 
-    def __init__(self, address: Address, auth: Auth.Auth, *, api: str = "", calls: Calls | None = None) -> None:
+    def __init__(self, address: Address, auth: Auth.Auth, *, api: str, calls: Calls | None = None) -> None:
         from github import Github
 
         self._calls = calls or Calls()
-        self._client = Github(
-            auth=auth,
-            base_url=api or address.api,
-            timeout=TIMEOUT_S,
-            per_page=100,
-            lazy=True,
-            retry=None,
-            seconds_between_requests=0,  # a phase makes a handful of calls
-            seconds_between_writes=0,
-        )
+        self._client = Github(auth=auth, base_url=api, **CLIENT)
         self._owner = address.owner
         self._repo = self._client.get_repo(address.full_name)
 
@@ -152,25 +156,25 @@ class GitHub:
         pull = self._repo.get_pull(number)
         self._calls.read(f"edit pull request {number}", lambda: pull.edit(body=body))  # an edit may be repeated
 
-    def merge(self, number: int, *, head: Oid, method: str, title: str) -> m.PullRequest | m.NotMerged:
+    def merge(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
         from github import GithubException
 
-        def merged() -> m.PullRequest | None:
+        def merged() -> Oid | None:
             now = _pull_request(self._get(number))
-            return now if now.is_merged else None
+            return now.merge_commit if now.is_merged else None
 
-        def call() -> m.PullRequest | m.NotMerged:
+        def call() -> Oid | m.NotMerged:
             try:
-                self._repo.get_pull(number).merge(merge_method=method, commit_title=title, sha=head)
+                done = self._repo.get_pull(number).merge(how.message, how.title, how.method, sha=how.head)
             except GithubException as error:
                 if error.status not in (405, 409, 422):
                     raise
                 return merged() or _not_merged(error)
-            return _pull_request(self._get(number))
+            return done.sha
 
         return self._calls.write(f"merge pull request {number}", call, merged)
 
-    def merge_later(self, number: int, *, head: Oid, method: str, queue: bool) -> m.NotMerged | None:
+    def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
         from github import GithubException
 
         pull = self._calls.read(f"read pull request {number}", lambda: self._get(number))
@@ -180,10 +184,11 @@ class GitHub:
         def call() -> m.NotMerged | None:
             try:
                 if queue:
-                    wanted = {"pullRequestId": pull.node_id, "expectedHeadOid": head}
+                    wanted = {"pullRequestId": pull.node_id, "expectedHeadOid": how.head}
                     pull.requester.graphql_named_mutation("enqueuePullRequest", wanted, "mergeQueueEntry { position }")
                 else:
-                    pull.enable_automerge(method.upper(), expected_head_oid=head)
+                    texts = {"commit_headline": how.title, "commit_body": how.message}
+                    pull.enable_automerge(how.method.upper(), expected_head_oid=how.head, **texts)
             except GithubException as error:  # an error of GraphQL has status 400
                 if error.status != 400 or "already" in describe(error):
                     raise
@@ -201,9 +206,8 @@ class GitHub:
 
         def call() -> None:
             try:
-                ref = self._repo.get_git_ref(f"heads/{branch}")
-                ref.complete()  # reads the address for deleting, which differs
-                ref.delete()
+                # A GitRef would be read first, only for its address.
+                self._repo.requester.requestJsonAndCheck("DELETE", f"{self._repo.url}/git/refs/heads/{branch}")
             except GithubException as error:
                 if error.status not in (404, 422):  # else it is gone already
                     raise
@@ -220,9 +224,15 @@ class GitHub:
     def review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
         def comments() -> tuple[m.ReviewComment, ...]:
             pull = self._repo.get_pull(number)
-            reviews = [m.ReviewComment(author=one.user.login, text=one.body) for one in pull.get_reviews() if one.body]
+            reviews = [
+                m.ReviewComment(id=f"review {one.id}", author=one.user.login, text=one.body)
+                for one in pull.get_reviews()
+                if one.body
+            ]
             lines = [
-                m.ReviewComment(author=one.user.login, text=one.body, path=one.path, line=one.line or 0)
+                m.ReviewComment(
+                    id=f"line {one.id}", author=one.user.login, text=one.body, place=f"{one.path}:{one.line}"
+                )
                 for one in pull.get_review_comments()
             ]
             return (*reviews, *lines)
@@ -309,20 +319,33 @@ class GitHub:
 
         self._calls.read(f"label issue {number}", call)
 
+    def assign(self, number: int, *, is_assigned: bool) -> None:
+        def call() -> None:
+            issue, me = self._repo.get_issue(number), self._client.get_user().login
+            issue.add_to_assignees(me) if is_assigned else issue.remove_from_assignees(me)
+
+        self._calls.read(f"assign issue {number}", call)
+
+    def comments(self, number: int) -> tuple[str, ...]:
+        issue = self._repo.get_issue(number)
+        return self._calls.read(
+            f"read the comments of #{number}", lambda: tuple(one.body or "" for one in issue.get_comments())
+        )
+
     def comment(self, number: int, *, marker: str, text: str) -> None:
         issue = self._repo.get_issue(number)
         mark = f"<!-- {marker} -->"
+        body = f"{text}\n\n{mark}"
 
-        def happened() -> bool | None:
-            return any(mark in (one.body or "") for one in issue.get_comments()) or None
-
-        def call() -> bool:
-            issue.create_comment(f"{text}\n\n{mark}")
-            return True
+        def happened() -> IssueComment | None:
+            return next((one for one in issue.get_comments() if mark in (one.body or "")), None)
 
         what = f"comment on #{number}"
-        if self._calls.read(what, happened) is None:
-            self._calls.write(what, call, happened)
+        found = self._calls.read(what, happened)
+        if found is None:
+            self._calls.write(what, lambda: issue.create_comment(body), happened)
+        elif found.body != body:
+            self._calls.read(what, lambda: found.edit(body))
 
 
 def _pull_request(pull: PullRequest) -> m.PullRequest:
@@ -370,6 +393,8 @@ def _not_merged(error: GithubException) -> m.NotMerged:
 
 def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
     """The repository of a remote, with the token of this environment; refused when there is none."""
+    from github import Auth
+
     found = git.run("remote", "get-url", "--push", "--", remote, ok=ANY)
     if found.code:
         raise RefusedEarly(f"there is no remote {remote} here to push to; run: git remote add {remote} URL")
@@ -388,13 +413,42 @@ def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
     if token is None:
         name = "GH_TOKEN" if address.is_cloud else "GH_ENTERPRISE_TOKEN"
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
-    return Access(address=address, token=token)
+    auth = _installation(address, token.app, token.value, env) if token.app else Auth.Token(token.value)
+    return Access(address=address, auth=auth, source=token.source, is_gits=token.is_gits)
+
+
+def _installation(address: Address, app: str, file: str, env: Mapping[str, str]) -> Auth.AppInstallationAuth:
+    """The installation of a GitHub App on this repository; PyGithub renews its token, which lives for an hour."""
+    from github import Auth, GithubIntegration
+    from jwt import PyJWTError
+
+    try:
+        signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
+        apps = GithubIntegration(auth=signed, base_url=_api(address, env), **CLIENT)
+        found = Calls().read("find the app", lambda: apps.get_repo_installation(address.owner, address.repository))
+    except m.ForgeDenied as error:
+        raise RefusedEarly(f"the GitHub App {app} is not installed on {address.full_name}: {error}") from None
+    except (OSError, ValueError, PyJWTError) as error:
+        raise RefusedEarly(f"{APP_KEY}: {file or 'the file'} is no private key that can be read: {error}") from None
+    return Auth.AppInstallationAuth(signed, found.id, requester=apps.requester)
+
+
+def git_settings(access: Access) -> tuple[str, ...]:
+    """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
+    if access.is_gits or not access.address.web:
+        return ()
+    token = Calls().read("renew the token", lambda: access.auth.token)
+    basic = b64encode(f"x-access-token:{token}".encode()).decode()
+    key = f"http.{access.address.web}/.extraHeader"
+    return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration
 
 
 def open_forge(access: Access, env: Mapping[str, str]) -> GitHub:
-    from github import Auth
+    return GitHub(access.address, access.auth, api=_api(access.address, env))
 
-    return GitHub(access.address, Auth.Token(access.token.value), api=env.get("GITHUB_API_URL", ""))
+
+def _api(address: Address, env: Mapping[str, str]) -> str:
+    return env.get("GITHUB_API_URL", "") or address.api
 
 
 def _ssh_host(alias: str, env: Mapping[str, str]) -> str:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 CheckState: TypeAlias = Literal["passed", "failed", "pending"]
 #: Why a forge does not merge a pull request now.
-MergeHindrance: TypeAlias = Literal["head-moved", "base-moved", "conflict", "review", "checks", "queue", "refused"]
+MergeHindrance: TypeAlias = Literal[
+    "head-moved", "base-moved", "conflict", "review", "checks", "queue", "method", "refused"
+]
 
 
 class Repository(Struct, frozen=True, kw_only=True):
@@ -76,10 +78,19 @@ class Issue(Struct, frozen=True, kw_only=True):
 
 
 class ReviewComment(Struct, frozen=True, kw_only=True):
+    id: str
     author: str
     text: str
-    path: str = ""  #: "" for a comment on the whole pull request
-    line: int = 0
+    place: str = ""  #: path:line; "" for a comment on the whole pull request
+
+
+class Merge(Struct, frozen=True, kw_only=True):
+    """How a pull request is to be merged."""
+
+    head: Oid
+    method: str
+    title: str
+    message: str
 
 
 class NotMerged(Struct, frozen=True, kw_only=True):
@@ -117,9 +128,11 @@ class Forge(Protocol):
     def create(self, *, branch: str, base: str, title: str, body: str) -> PullRequest: ...
     def read(self, number: int) -> PullRequest: ...
     def edit(self, number: int, *, body: str) -> None: ...
-    def merge(self, number: int, *, head: Oid, method: str, title: str) -> PullRequest | NotMerged: ...
+    def merge(self, number: int, how: Merge) -> Oid | NotMerged:
+        """The merge commit, or why there is none."""
+        ...
 
-    def merge_later(self, number: int, *, head: Oid, method: str, queue: bool) -> NotMerged | None:
+    def merge_later(self, number: int, how: Merge, *, queue: bool) -> NotMerged | None:
         """Ask the forge to merge as soon as its rules allow: auto-merge, or its merge queue."""
         ...
 
@@ -127,8 +140,10 @@ class Forge(Protocol):
     def delete_branch(self, branch: str) -> None: ...
 
     def comment(self, number: int, *, marker: str, text: str) -> None:
-        """Comment on a pull request or issue, once per marker."""
+        """Comment on a pull request or issue, once per marker; a later text replaces it."""
         ...
+
+    def comments(self, number: int) -> tuple[str, ...]: ...
 
     def checks(self, head: Oid) -> tuple[Check, ...]: ...
 
@@ -148,6 +163,10 @@ class Forge(Protocol):
 
     def close_issue(self, number: int) -> None: ...
     def label(self, number: int, *, add: str = "", remove: str = "") -> None: ...
+
+    def assign(self, number: int, *, is_assigned: bool) -> None:
+        """Assign the issue to the owner of the token, or take it back."""
+        ...
 
 
 def open_conflicts(files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, own: int = 0) -> dict[int, str]:

@@ -87,7 +87,9 @@ def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], 
 
 
 def _sign_in(access: Callable[[], Access]) -> Callable[[], tuple[str, ...]]:
-    return lambda: access().git_settings
+    from runplan.forge.github import git_settings
+
+    return lambda: git_settings(access())
 
 
 def require_allowed(mode: str, run: RunSettings) -> None:

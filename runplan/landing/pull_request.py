@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed, Unreachable
-from runplan.forge.model import ForgeDenied, NotMerged, open_conflicts
+from runplan.forge.model import ForgeDenied, Merge, NotMerged, open_conflicts
 from runplan.git import remote as push
-from runplan.gitfacts import LANDING, PLAN, read_trailers
+from runplan.gitfacts import LANDING, PLAN, RUN, read_trailers
 from runplan.landing.lander import (
     Declined,
     Failed,
@@ -82,6 +82,7 @@ class PullRequestLander:
         self._plan = plan
         self._settings = settings
         self._forge = forge
+        self._number = 0  #: of the pull request, once this process has seen it
         self.ref = remote.ref
 
     # --- phases: the branch -------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ class PullRequestLander:
             return self._not_taken(landing, answer)
         deliver()
         self._git.update_refs(f"update {self.ref} {landing.new}")
-        return Landed(tip=landing.new, note=self._publish_anyhow(landing.new))
+        return Landed(tip=landing.new, note=self._publish_anyhow(landing.new, is_new=before is None))
 
     def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
         now = self._branch_tip()
@@ -163,7 +164,7 @@ class PullRequestLander:
             return self._without_branch(progress)
         pull = self._publish(tip)
         if pull.is_merged:
-            return self._close_up(pull)
+            return self._close_up(pull, pull.merge_commit)
         if not pull.is_open:
             drop = command("git", "push", self._remote.name, "--delete", self._remote.branch)
             kept = f"its commits are kept at {self._park(tip)}"
@@ -177,7 +178,7 @@ class PullRequestLander:
             step = NeedsRepair(
                 title=step.title, complaint=f"{step.complaint}\n\n{forge.failure_log(pull.head)}".strip()
             )
-        return step if step is not None else self._merge(pull)
+        return step if step is not None else self._merge(pull, [*dict.fromkeys((self._settings.method, *METHODS))])
 
     def others(self, touches: Sequence[str]) -> tuple[str, ...]:
         """Remarks on other open pull requests that change paths of a phase."""
@@ -185,7 +186,7 @@ class PullRequestLander:
             return ()
         try:
             forge, base = self._forge(), self._target.branch
-            own = forge.find(branch=self._remote.branch, base=base)
+            own = self._find()
             found = open_conflicts(forge.open_files(base), touches, own=own.number if own else 0)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
@@ -193,9 +194,9 @@ class PullRequestLander:
 
     def _without_branch(self, progress: Progress) -> Conclusion:
         """The branch is gone from the remote: deleted after the merge, or by a person instead of it."""
-        pull = self._forge().find(branch=self._remote.branch, base=self._target.branch)
+        pull = self._find()
         if pull is not None and pull.is_merged:
-            return self._close_up(pull)
+            return self._close_up(pull, pull.merge_commit)
         if not progress.pushed or self._is_complete(self._target.tip() or ""):
             return Landed(tip="")
         gone = f"{self._remote.branch} was deleted on {self._remote.name} before it was merged"
@@ -205,27 +206,34 @@ class PullRequestLander:
         plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
         return all(phase.status is Status.DONE for phase in plan.phases)
 
-    def _publish_anyhow(self, tip: Oid) -> str:
+    def _publish_anyhow(self, tip: Oid, *, is_new: bool) -> str:
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
         try:
-            pull = self._publish(tip)
+            pull = self._publish(tip, is_new=is_new)
         except Unreachable as error:
             return f"the pull request does not show this phase yet: {error}"
         return f"{_name(pull)}: {pull.url}"
 
-    def _publish(self, tip: Oid) -> PullRequest:
+    def _publish(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
+        """Open the pull request, or bring its description up to date; a new branch has no open one."""
         forge, branch, base = self._forge(), self._remote.branch, self._target.branch
         plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
-        found = forge.find(branch=branch, base=base)
+        found = None if is_new else self._find()
         if found is not None and self._is_over(found, tip):
             found = None
         before = found.body if found else ""
         body = body_of(before, plan, report=self._plan.report, fixes=self._plan.issues)
         if found is None:
-            return forge.create(branch=branch, base=base, title=title_of(self._plan.slug, plan), body=body)
-        if found.is_open and body != before:
+            found = forge.create(branch=branch, base=base, title=title_of(self._plan.slug, plan), body=body)
+        elif found.is_open and body != before:
             forge.edit(found.number, body=body)
+        self._number = found.number
         return found
+
+    def _find(self) -> PullRequest | None:
+        if self._number:
+            return self._forge().read(self._number)
+        return self._forge().find(branch=self._remote.branch, base=self._target.branch)
 
     def _is_over(self, pull: PullRequest, tip: Oid) -> bool:
         """Whether the pull request was for other commits: phases landed after its merge, or the plan began anew."""
@@ -252,22 +260,26 @@ class PullRequestLander:
         is_late = now - pushed > self._settings.checks_wait_s
         return () if is_late and not self._forge().rules(pull.base).checks else None
 
-    def _merge(self, pull: PullRequest) -> Conclusion:
-        forge = self._forge()
-        repository = forge.repository()
-        method = next((one for one in (self._settings.method, *METHODS) if one in repository.methods), "merge")
-        answer = forge.merge(pull.number, head=pull.head, method=method, title=f"{pull.title} (#{pull.number})")
+    def _merge(self, pull: PullRequest, methods: Sequence[str]) -> Conclusion:
+        """Merge by the first of the methods that the repository allows."""
+        forge, trailers = self._forge(), read_trailers(self._git.commit(pull.head).message)
+        # No phase: `undo` would take the merge for the landing of one.
+        message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
+        how = Merge(head=pull.head, method=methods[0], title=f"{pull.title} (#{pull.number})", message=message)
+        answer = forge.merge(pull.number, how)
         if not isinstance(answer, NotMerged):
-            return self._close_up(answer)
+            return self._close_up(pull, answer)
+        if answer.hindrance == "method" and methods[1:]:
+            return self._merge(pull, methods[1:])
         is_queue = answer.hindrance == "queue"
-        if is_queue or (repository.auto_merge and answer.hindrance in ("checks", "review")):
-            later = forge.merge_later(pull.number, head=pull.head, method=method, queue=is_queue)
+        if is_queue or answer.hindrance in ("checks", "review"):
+            later = forge.merge_later(pull.number, how, queue=is_queue)
             if later is None:
                 return Waiting(kind="merge", why=f"GitHub merges {_name(pull)} when its rules are met: {answer.said}")
         kinds = {"checks": "checks", "review": "review", "refused": "review"}
         return Waiting(kind=kinds.get(answer.hindrance, "merge"), why=f"{_name(pull)}: {answer.said}")
 
-    def _close_up(self, pull: PullRequest) -> Landed:
+    def _close_up(self, pull: PullRequest, merged: Oid) -> Landed:
         """After the merge: the local target follows, the issues are closed, the branch is deleted.
 
         The branch goes last: without it a restart finds nothing left to do.
@@ -277,7 +289,7 @@ class PullRequestLander:
         self._forge().delete_branch(self._remote.branch)
         self._forget()
         self._git.run("update-ref", "-d", self._parked(pull.head))
-        return Landed(tip=pull.merge_commit, note="; ".join(filter(None, notes)))
+        return Landed(tip=merged, note="; ".join(filter(None, notes)))
 
     def _close_issue(self, issue: int, pull: PullRequest) -> str:
         """Close the issue with one comment; a note when it is not there, or the token may not."""

@@ -8,11 +8,14 @@ from base64 import b64encode
 from typing import TYPE_CHECKING
 
 import pytest
+from github import Auth
 
-from runplan.forge.address import Access, Token, parse_remote
+from runplan.forge.address import Access, parse_remote
+from runplan.forge.github import git_settings
+from runplan.gitfacts import PLAN, RUN, read_trailers
 from tests.support.cli import a_project, end_processes_of, ended, fix, set_up, until, verify, work
 from tests.support.daemons import kill_daemon
-from tests.support.github.server import Fault, on_github
+from tests.support.github.server import Fault, an_app, on_github
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +67,14 @@ def test_a_plan_ends_with_a_merged_pull_request(project: Project, hub: Hub) -> N
     assert hub.git("ls-tree", "--name-only", "main:reports") == "plan-x.md"
     assert project.repo.head("main") == hub.tip("main")
     assert project.repo.status() == ""
+
+
+def test_the_forge_is_called_rarely(tmp_path: Path) -> None:
+    project = a_project(tmp_path, *map(str, range(1, 11)))
+    with on_github(project, tmp_path) as server:
+        finished(project, server.hub)
+    assert len(server.requests) <= 26, server.requests
+    assert read_trailers(server.hub.git("log", "-1", "--format=%B", "main")).keys() == {PLAN, RUN}
 
 
 def test_one_phase_leaves_the_pull_request_open(project: Project, hub: Hub) -> None:
@@ -424,6 +435,26 @@ def test_a_token_that_expires_is_named_and_the_run_continues_later(project: Proj
     finished(project, hub)
 
 
+def test_a_github_app_signs_in_with_tokens_that_expire(project: Project, hub: Hub, tmp_path: Path) -> None:
+    """Each token is replaced before its next use, as after hours of waiting."""
+    app, key = an_app(hub)
+    file = tmp_path / "app.pem"
+    file.write_text(key)
+    hub.tokens, hub.token_life_s = set(), 10
+    del project.extra["GH_ENTERPRISE_TOKEN"]
+    project.extra |= {"GITHUB_APP_ID": app, "GITHUB_APP_PRIVATE_KEY_FILE": str(file)}
+    set_up(project, settings='[tests]\ncommand = "env"\nenv = ["GITHUB_APP_PRIVATE_KEY_FILE"]\n')
+    hub.mirror(project.path)
+    finished(project, hub)
+    kept = [path.read_text(errors="replace") for path in (project.path / ".git/runplan").rglob("*") if path.is_file()]
+    assert [text for text in kept if "ghs_" in text or key.splitlines()[1] in text or str(file) in text] == []
+    assert rows(project, 0)["github"] == "acme/app; token from the GitHub App 77 may push"
+    hub.app = None
+    assert "the GitHub App 77 is not installed on acme/app" in rows(project, 2)["github"]
+    file.write_text("")
+    assert "is no private key that can be read" in rows(project, 2)["github"]
+
+
 def test_a_renamed_repository_is_followed(project: Project, hub: Hub) -> None:
     hub.renamed_from, hub.name = hub.name, "product"
     finished(project, hub)
@@ -635,7 +666,7 @@ def test_a_token_reaches_git_only_for_its_host_and_where_git_has_none() -> None:
     def settings(remote: str, *, is_gits: bool = False) -> tuple[str, ...]:
         address = parse_remote(remote)
         assert address is not None
-        return Access(address=address, token=Token(value="s3cret", source="$GH_TOKEN", is_gits=is_gits)).git_settings
+        return git_settings(Access(address=address, auth=Auth.Token("s3cret"), source="$GH_TOKEN", is_gits=is_gits))
 
     basic = b64encode(b"x-access-token:s3cret").decode()
     header = f"http.https://github.com/.extraHeader=Authorization: Basic {basic}"

@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from github import Auth, GithubIntegration
 
 from runplan.errors import Unreachable
-from runplan.forge.model import ForgeBusy, ForgeDenied, NotMerged, PullRequest
+from runplan.forge.model import ForgeBusy, ForgeDenied, Merge, NotMerged, PullRequest
 from tests.support.github.described import EXCERPT, described, faults
-from tests.support.github.server import Fault
+from tests.support.github.server import Fault, an_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +25,12 @@ def opened(forge: GitHub) -> PullRequest:
     return forge.create(branch="work", base="main", title="Work", body="text")
 
 
-def merged(forge: GitHub, number: int, head: str) -> PullRequest | NotMerged:
-    return forge.merge(number, head=head, method="squash", title="Work (#1)")
+def by_squash(head: str) -> Merge:
+    return Merge(head=head, method="squash", title="Work (#1)", message="Runplan-Plan: plans/X.md")
+
+
+def merged(forge: GitHub, number: int, head: str) -> str | NotMerged:
+    return forge.merge(number, by_squash(head))
 
 
 def test_a_pull_request_is_created_found_and_merged(forge: GitHub, hub: Hub) -> None:
@@ -34,9 +39,8 @@ def test_a_pull_request_is_created_found_and_merged(forge: GitHub, hub: Hub) -> 
     assert found is not None
     assert (found.number, found.head, found.url) == (made.number, made.head, made.url)
     answer = merged(forge, made.number, made.head)
-    assert isinstance(answer, PullRequest)
-    assert answer.is_merged
-    assert answer.merge_commit == hub.tip("main")
+    assert answer == hub.tip("main")
+    assert hub.git("log", "-1", "--format=%B", "main") == "Work (#1)\n\nRunplan-Plan: plans/X.md"
     found = forge.find(branch="work", base="main")
     assert found is not None
     assert (found.is_merged, found.is_open) == (True, False)
@@ -63,8 +67,7 @@ def test_a_lost_answer_makes_nothing_twice(
     forge.comment(made.number, marker="runplan done", text="hello")
     answer = merged(forge, made.number, made.head)
     forge.delete_branch("work")
-    assert isinstance(answer, PullRequest)
-    assert answer.is_merged
+    assert answer == hub.tip("main")
     assert hub.merges == 1
     assert list(hub.pulls) == [1]
     assert len(hub.pulls[1].comments) == 1
@@ -73,9 +76,9 @@ def test_a_lost_answer_makes_nothing_twice(
 
 def test_a_comment_is_made_once_per_marker(forge: GitHub, hub: Hub) -> None:
     issue = hub.add_issue("Bug")
-    for marker in ("one", "one", "two"):
-        forge.comment(issue.number, marker=marker, text="hello")
-    assert len(issue.comments) == 2
+    for marker, text in (("one", "hello"), ("one", "hello"), ("two", "hello"), ("one", "bye")):
+        forge.comment(issue.number, marker=marker, text=text)
+    assert forge.comments(issue.number) == ("bye\n\n<!-- one -->", "hello\n\n<!-- two -->")
 
 
 def refused(hub: Hub, number: int, what: str) -> str:
@@ -94,12 +97,12 @@ def refused(hub: Hub, number: int, what: str) -> str:
             hub.reviews = 1
         case "queue":
             hub.merge_queue = True
-        case "refused":
+        case "method":
             hub.methods = {"rebase"}
     return pull.sha
 
 
-@pytest.mark.parametrize("what", ["conflict", "base-moved", "head-moved", "checks", "review", "queue", "refused"])
+@pytest.mark.parametrize("what", ["conflict", "base-moved", "head-moved", "checks", "review", "queue", "method"])
 def test_a_refused_merge_says_why(forge: GitHub, hub: Hub, what: str) -> None:
     number = opened(forge).number
     answer = merged(forge, number, refused(hub, number, what))
@@ -111,15 +114,16 @@ def test_a_refused_merge_says_why(forge: GitHub, hub: Hub, what: str) -> None:
 def test_auto_merge_waits_for_the_checks(forge: GitHub, hub: Hub) -> None:
     hub.required = ["ci"]
     made = opened(forge)
-    assert forge.merge_later(made.number, head=made.head, method="squash", queue=False) is None
+    assert forge.merge_later(made.number, by_squash(made.head), queue=False) is None
     assert forge.read(made.number).auto_merge
     hub.check(made.head, "ci")
     assert forge.read(made.number).is_merged
+    assert "Runplan-Plan: plans/X.md" in hub.git("log", "-1", "--format=%B", "main")
 
 
 def test_auto_merge_is_refused_for_a_clean_pull_request(forge: GitHub) -> None:
     made = opened(forge)
-    answer = forge.merge_later(made.number, head=made.head, method="squash", queue=False)
+    answer = forge.merge_later(made.number, by_squash(made.head), queue=False)
     assert isinstance(answer, NotMerged)
     assert "clean status" in answer.said
 
@@ -128,7 +132,7 @@ def test_a_merge_queue_takes_the_pull_request(forge: GitHub, hub: Hub) -> None:
     hub.merge_queue = True
     made = opened(forge)
     assert forge.rules("main").queue
-    assert forge.merge_later(made.number, head=made.head, method="squash", queue=True) is None
+    assert forge.merge_later(made.number, by_squash(made.head), queue=True) is None
     assert forge.read(made.number).is_merged
 
 
@@ -168,6 +172,15 @@ def test_issues_with_a_label_are_listed_closed_and_labelled(forge: GitHub, hub: 
     forge.close_issue(issue.number)
     found = forge.issue(issue.number)
     assert (found.is_open, found.labels, found.title) == (False, ("working",), "Bug")
+
+
+def test_the_review_is_read(forge: GitHub, hub: Hub) -> None:
+    opened(forge)
+    hub.review(1, "Please rename it.")
+    hub.review(1, "")
+    hub.review(1, "Why?", path="b.txt", line=1)
+    found = [(one.author, one.place, one.text) for one in forge.review_comments(1)]
+    assert found == [("reviewer", "", "Please rename it."), ("reviewer", "b.txt:1", "Why?")]
 
 
 def test_the_files_of_open_pull_requests_are_read(forge: GitHub) -> None:
@@ -236,6 +249,8 @@ def test_a_renamed_repository_is_followed(forge: GitHub, hub: Hub) -> None:
 
 def test_the_stand_in_answers_as_github_describes(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
     every_call(forge, hub)
+    installed = GithubIntegration(auth=Auth.AppAuth(*an_app(hub)), base_url=stand_in.api)
+    assert installed.get_access_token(installed.get_repo_installation("acme", "app").id).token in hub.tokens
     schemas = json.loads(EXCERPT.read_text(encoding="utf-8"))
     found = [
         fault
@@ -258,14 +273,19 @@ def every_call(forge: GitHub, hub: Hub) -> None:
     forge.rules("main")
     forge.find(branch="work", base="main")
     forge.read(made.number)
-    forge.merge_later(made.number, head=head, method="squash", queue=False)
+    forge.merge_later(made.number, by_squash(head), queue=False)
     forge.read(made.number)
     forge.checks(head)
     forge.failure_log(head)
     forge.open_files("main")
+    hub.review(made.number, "Please rename it.")
+    hub.review(made.number, "Why?", path="b.txt", line=1)
     forge.review_comments(made.number)
     forge.edit(made.number, body="new")
     forge.comment(issue.number, marker="m", text="t")
+    forge.comment(issue.number, marker="m", text="other")
+    forge.assign(issue.number, is_assigned=True)
+    forge.assign(issue.number, is_assigned=False)
     forge.issue(issue.number)
     forge.issues("runplan")
     forge.label(issue.number, add="a", remove="runplan")

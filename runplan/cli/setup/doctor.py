@@ -190,14 +190,14 @@ def _github(at: RepositoryContext) -> list[Check]:
         there = forge.repository()
         modes.require_writable(there)
     except ForgeDenied as error:
-        return [Check("github", False, str(error), f"check the token from {access.token.source}")]
+        return [Check("github", False, str(error), f"check the token from {access.source}")]
     except RunplanError as error:
         return [_failed("github", error)]
     scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
     used = method if method in there.methods else f"{there.methods[0]}, because {method} is not allowed"
     auto = "auto-merge is allowed" if there.auto_merge else "auto-merge is off"
     return [
-        Check("github", True, f"{there.name}; token from {access.token.source}{scopes} may push"),
+        Check("github", True, f"{there.name}; token from {access.source}{scopes} may push"),
         Check("merge", True, f"{used}; {auto}"),
         _check("rules", _rules, forge, run.target),
     ]

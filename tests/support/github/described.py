@@ -14,7 +14,6 @@ from typing import Any
 EXCERPT = Path(__file__).parent / "openapi.json"
 #: Paths of the stand-in that GitHub's description spells otherwise.
 SPELLED = {
-    "/git/ref/heads/{ref+}": "/git/ref/{ref}",
     "/git/refs/heads/{ref+}": "/git/refs/{ref}",
     "/rules/branches/{branch+}": "/rules/branches/{branch}",
 }
@@ -29,6 +28,8 @@ KINDS: dict[str, Any] = {
 
 
 def described(path: str) -> str:
+    if path == "/user" or path.startswith("/app/"):
+        return path
     return "/repos/{owner}/{repo}" + SPELLED.get(path, path)
 
 

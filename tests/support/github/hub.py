@@ -8,7 +8,10 @@ import subprocess
 import threading
 from base64 import b64decode
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import jwt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,9 +44,11 @@ class Pull:
     merged: bool = False
     merge_commit: str = ""
     auto_merge: str = ""  #: the method, when auto-merge was requested
+    later: str = ""  #: the message of the commit that auto-merge makes
     queued: bool = False
     unknown: int = 0  #: how many reads say `mergeable: null`
     approvals: int = 0
+    reviews: list[dict[str, Any]] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -54,6 +59,7 @@ class Issue:
     body: str
     state: str = "open"
     labels: list[str] = field(default_factory=list)
+    assignees: list[str] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -65,6 +71,8 @@ class Hub:
         self.lock = threading.RLock()
         self.renamed_from = ""  #: an earlier name, answered by 301
         self.tokens = {"t0ken"}
+        self.app: tuple[str, str] | None = None  #: id and public key of an installed GitHub App
+        self.token_life_s = 3600
         self.scopes = ""  #: of a classic token, as its header lists them
         self.can_push = True
         self.methods = {"merge", "squash", "rebase"}
@@ -83,13 +91,27 @@ class Hub:
         self.statuses: dict[str, list[dict[str, Any]]] = {}
         self.logs: dict[str, str] = {}  #: of the failed job of a commit
         self.on_push: Any = None  #: called with (branch, sha) after a push; a test adds checks there
-        self._numbers = itertools.count(1)
+        self._numbers, self._tokens, self.comment_numbers = (itertools.count(1) for _ in range(3))
         self.merges = 0
 
     def signed_in(self, authorization: str) -> bool:
         """Whether git sent one of the tokens; unlike the API it sends it as a password."""
         kind, _, encoded = authorization.partition(" ")
         return kind == "Basic" and b64decode(encoded).decode().partition(":")[2] in self.tokens
+
+    def is_app(self, signed: str) -> bool:
+        """Whether the JWT is from the installed app."""
+        if self.app is None:
+            return False
+        try:
+            return jwt.decode(signed, self.app[1], algorithms=["RS256"], issuer=self.app[0]) != {}
+        except jwt.PyJWTError:
+            return False
+
+    def issue_token(self) -> tuple[str, datetime]:
+        """A new token of the app, instead of all others, and its end."""
+        self.tokens = {f"ghs_{next(self._tokens)}"}
+        return next(iter(self.tokens)), datetime.now(UTC) + timedelta(seconds=self.token_life_s)
 
     # --- git ---------------------------------------------------------------------------------------------
 
@@ -159,7 +181,7 @@ class Hub:
         """Merge every pull request that waits for its rules, and everything in the merge queue."""
         for pull in self.pulls.values():
             if pull.state == "open" and (pull.auto_merge or pull.queued) and not self.hindrance(pull):
-                self.do_merge(pull, pull.auto_merge or "merge")
+                self.do_merge(pull, pull.auto_merge or "merge", pull.later)
 
     # --- pull requests ---------------------------------------------------------------------------------------
 
@@ -175,6 +197,15 @@ class Hub:
         pull = Pull(number=number, head=head, base=base, title=title, body=body, sha=sha, unknown=self.nulls)
         self.pulls[number] = pull
         return pull
+
+    def review(self, number: int, text: str, *, path: str = "", line: int = 0) -> None:
+        """A review with a text, or a comment on a line."""
+        made: dict[str, Any] = {"id": next(self.comment_numbers), "body": text}
+        made["user"] = {"id": 8, "login": "reviewer", "type": "User"}
+        if path:
+            self.pulls[number].comments.append(made | {"path": path, "line": line})
+        else:
+            self.pulls[number].reviews.append(made | {"state": "COMMENTED"})
 
     def set_draft(self, *, is_draft: bool) -> None:
         for pull in self.pulls.values():
@@ -225,7 +256,7 @@ class Hub:
         states = {run["conclusion"] for run in self.runs.get(pull.sha, [])}
         return True, "clean" if states <= {"success", "neutral", "skipped"} else "unstable"
 
-    def merge(self, pull: Pull, method: str, sha: str, title: str) -> str:
+    def merge(self, pull: Pull, method: str, sha: str, message: str) -> str:
         if pull.state != "open":
             raise Answer(405, "Pull Request is not mergeable")
         if sha and sha != pull.sha:
@@ -240,16 +271,16 @@ class Hub:
             raise Answer(405, f"{method.capitalize()} merges are not allowed on this repository.")
         if why := self.hindrance(pull):
             raise Answer(405, why)
-        return self.do_merge(pull, method, title)
+        return self.do_merge(pull, method, message)
 
-    def do_merge(self, pull: Pull, method: str, title: str = "") -> str:
+    def do_merge(self, pull: Pull, method: str, message: str = "") -> str:
         base = self.tip(pull.base)
         tree = self.git("merge-tree", "--write-tree", base, pull.sha).splitlines()[0]
         parents = ["-p", base] if method == "squash" else ["-p", base, "-p", pull.sha]
         if method == "rebase" and not self.behind(pull):
             new = pull.sha
         else:
-            new = self.git("commit-tree", tree, *parents, "-m", title or f"{pull.title} (#{pull.number})")
+            new = self.git("commit-tree", tree, *parents, "-m", message or f"{pull.title} (#{pull.number})")
         self.git("update-ref", f"refs/heads/{pull.base}", new, base)
         pull.state, pull.merged, pull.merge_commit = "closed", True, new
         self.merges += 1
@@ -260,14 +291,14 @@ class Hub:
             self.git("update-ref", "-d", f"refs/heads/{pull.head}")
         return new
 
-    def enable_auto_merge(self, pull: Pull, method: str, sha: str) -> None:
+    def enable_auto_merge(self, pull: Pull, method: str, sha: str, message: str) -> None:
         if not self.allow_auto_merge:
             raise Answer(422, "Auto merge is not allowed for this repository")
         if sha and sha != pull.sha:
             raise Answer(422, "Head sha is out of date")
         if not self.hindrance(pull):
             raise Answer(422, "Pull request Pull request is in clean status")
-        pull.auto_merge = method.lower()
+        pull.auto_merge, pull.later = method.lower(), message
 
     # --- issues ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests.support.github.hub import Answer, Hub, Issue, Pull
 
@@ -135,6 +139,7 @@ def _issue(r: Request, issue: Issue) -> dict[str, Any]:
         "state": issue.state,
         "user": _user("reporter"),
         "labels": [{"name": label, "color": "ededed", "default": False} for label in issue.labels],
+        "assignees": [_user(name) for name in issue.assignees],
     }
 
 
@@ -167,8 +172,8 @@ def edit_pull(r: Request) -> tuple[int, Any]:
 
 
 def merge_pull(r: Request) -> tuple[int, Any]:
-    method, title = r.body.get("merge_method", "merge"), r.body.get("commit_title", "")
-    sha = r.hub.merge(r.pull, method, r.body.get("sha", ""), title)
+    message = f"{r.body.get('commit_title', '')}\n\n{r.body.get('commit_message', '')}"
+    sha = r.hub.merge(r.pull, r.body.get("merge_method", "merge"), r.body.get("sha", ""), message)
     return 200, {"sha": sha, "merged": True, "message": "Pull Request successfully merged"}
 
 
@@ -241,15 +246,6 @@ def job_logs(r: Request) -> tuple[int, Any]:
     raise Answer(302, "", Location=f"{r.root.removesuffix('/api/v3')}/logs/{next(iter(r.hub.logs))}")
 
 
-def read_ref(r: Request) -> tuple[int, Any]:
-    branch = r.words[0]
-    if not (sha := r.hub.tip(branch)):
-        raise Answer(404, "Not Found")
-    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/git/refs/heads/{branch}"
-    commit = {"type": "commit", "sha": sha, "url": url}
-    return 200, {"ref": f"refs/heads/{branch}", "node_id": "REF", "url": url, "object": commit}
-
-
 def delete_ref(r: Request) -> tuple[int, Any]:
     before = r.hub.branches()
     if r.words[0] not in before:
@@ -295,9 +291,39 @@ def comments(r: Request) -> tuple[int, Any]:
 
 def add_comment(r: Request) -> tuple[int, Any]:
     where = r.hub.comments_of(r.number)
-    made = {"id": len(where) + 1, "body": r.body["body"], "user": _user("octocat")}
+    number = next(r.hub.comment_numbers)
+    url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/issues/comments/{number}"
+    made = {"id": number, "url": url, "body": r.body["body"], "user": _user("octocat")}
     where.append(made)
     return 201, made
+
+
+def edit_comment(r: Request) -> tuple[int, Any]:
+    every = [*(one.comments for one in r.hub.issues.values()), *(one.comments for one in r.hub.pulls.values())]
+    found = next((one for comments in every for one in comments if one["id"] == r.number), None)
+    if found is None:
+        raise Answer(404, "Not Found")
+    found["body"] = r.body["body"]
+    return 200, found
+
+
+def assign(r: Request) -> tuple[int, Any]:
+    r.issue.assignees += [name for name in r.body["assignees"] if name not in r.issue.assignees]
+    return 201, _issue(r, r.issue)
+
+
+def unassign(r: Request) -> tuple[int, Any]:
+    r.issue.assignees = [name for name in r.issue.assignees if name not in r.body["assignees"]]
+    return 200, _issue(r, r.issue)
+
+
+def installation(r: Request) -> tuple[int, Any]:
+    return 200, {"id": 5, "app_id": int(r.hub.app[0]) if r.hub.app else 0, "target_type": "Organization"}
+
+
+def access_token(r: Request) -> tuple[int, Any]:
+    token, end = r.hub.issue_token()
+    return 201, {"token": token, "expires_at": f"{end:%Y-%m-%dT%H:%M:%SZ}"}
 
 
 def add_labels(r: Request) -> tuple[int, Any]:
@@ -321,8 +347,8 @@ def graphql(r: Request) -> tuple[int, Any]:
             pull.queued = True
             r.hub.auto_merge_all()
             return 200, {"data": {"enqueuePullRequest": {"mergeQueueEntry": {"position": 1}}}}
-        method = wanted.get("mergeMethod", "MERGE")
-        r.hub.enable_auto_merge(pull, method, wanted.get("expectedHeadOid", ""))
+        message = f"{wanted.get('commitHeadline', '')}\n\n{wanted.get('commitBody', '')}"
+        r.hub.enable_auto_merge(pull, wanted.get("mergeMethod", "MERGE"), wanted.get("expectedHeadOid", ""), message)
     except Answer as refused:
         error = {"type": "UNPROCESSABLE", "path": ["mutation"], "message": str(refused)}
         return 200, {"data": None, "errors": [error]}
@@ -340,20 +366,24 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("PUT", "/pulls/{pull_number}/merge", merge_pull),
     ("GET", "/pulls/{pull_number}/files", pull_files),
     ("GET", "/pulls/{pull_number}/comments", pull_comments),
-    ("GET", "/pulls/{pull_number}/reviews", lambda r: (200, [])),
+    ("GET", "/pulls/{pull_number}/reviews", lambda r: (200, r.pull.reviews)),
     ("GET", "/commits/{ref}/check-runs", check_runs),
     ("GET", "/commits/{ref}/status", combined_status),
     ("GET", "/actions/runs", workflow_runs),
     ("GET", "/actions/runs/{run_id}/jobs", jobs),
     ("GET", "/actions/jobs/{job_id}/logs", job_logs),
-    ("GET", "/git/ref/heads/{ref+}", read_ref),
-    ("GET", "/git/refs/heads/{ref+}", read_ref),
     ("DELETE", "/git/refs/heads/{ref+}", delete_ref),
     ("GET", "/rules/branches/{branch+}", rules),
     ("GET", "/branches/{branch}/protection", no_protection),
     ("GET", "/issues", list_issues),
     ("GET", "/issues/{issue_number}", lambda r: (200, _issue(r, r.issue))),
     ("PATCH", "/issues/{issue_number}", edit_issue),
+    ("GET", "/user", lambda r: (200, _user("octocat"))),
+    ("GET", "/installation", installation),
+    ("POST", "/app/installations/{installation_id}/access_tokens", access_token),
+    ("PATCH", "/issues/comments/{comment_id}", edit_comment),
+    ("POST", "/issues/{issue_number}/assignees", assign),
+    ("DELETE", "/issues/{issue_number}/assignees", unassign),
     ("GET", "/issues/{issue_number}/comments", comments),
     ("POST", "/issues/{issue_number}/comments", add_comment),
     ("POST", "/issues/{issue_number}/labels", add_labels),
@@ -367,6 +397,9 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 _PATTERNS = tuple((method, _pattern(path), path, handler) for method, path, handler in ROUTES)
+
+
+APPS = ("/installation", "/access_tokens")  #: where an app signs in instead of a user
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -474,17 +507,20 @@ class StandIn:
         self._thread.join()
 
     def answer(self, method: str, path: str, query: str, body: bytes, headers: Any) -> tuple[int, Any, dict[str, str]]:
-        hub = self.hub
-        if headers.get("Authorization", "").split(" ")[-1] not in hub.tokens:
+        hub, api = self.hub, "/api/v3"
+        root = f"{api}/repos/{hub.owner}/{hub.name}"
+        signed, is_apps = headers.get("Authorization", "").split(" ")[-1], path.endswith(APPS)
+        if not (hub.is_app(signed) if is_apps else signed in hub.tokens):
             return 401, {"message": "Bad credentials"}, {}
-        root = f"/api/v3/repos/{hub.owner}/{hub.name}"
         if hub.renamed_from and path.lower().startswith(f"/api/v3/repos/{hub.owner}/{hub.renamed_from}"):
             where = path.replace(f"/{hub.renamed_from}", f"/{hub.name}", 1)
             return 301, {"message": "Moved Permanently"}, {"Location": self.address + where + (query and f"?{query}")}
-        is_graphql = path == "/api/graphql"
-        if not is_graphql and not path.lower().startswith(root.lower()):
+        if path.lower().startswith(root.lower()):
+            short = path[len(root) :]
+        elif path in (f"{api}/user", f"{api}/app/installations/5/access_tokens", "/api/graphql"):
+            short = path.removeprefix(api).removeprefix("/api")
+        else:
             return 404, {"message": "Not Found"}, {}
-        short = "/graphql" if is_graphql else path[len(root) :]
         self.requests.append(f"{method} {short}")
         self.on_request(self.requests[-1])
         fault = self._fault(method, short)
@@ -550,3 +586,18 @@ def environment(server: StandIn) -> dict[str, str]:
         "RUNPLAN_PULL_REQUEST_POLL": "1s",
         "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "1s",
     }
+
+
+@functools.cache
+def _app_key() -> tuple[str, str]:
+    """A private key, and its public one."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private.decode(), key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def an_app(hub: Hub) -> tuple[str, str]:
+    """Install a GitHub App; its id and private key."""
+    private, public = _app_key()
+    hub.app = ("77", public)
+    return "77", private
