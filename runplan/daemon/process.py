@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import queue
 import signal
@@ -15,10 +16,9 @@ from typing import TYPE_CHECKING
 
 from runplan import __version__
 from runplan.clock import SystemClock
-from runplan.daemon import observer, protocol, service, singleton
-from runplan.daemon.observer import Notifier, Observer, open_log
-from runplan.daemon.protocol import Answers, Done, Hello
-from runplan.daemon.repositories import Repositories
+from runplan.daemon import notifier, protocol, service, state
+from runplan.daemon.notifier import Notifier, open_log
+from runplan.daemon.protocol import Done, Hello
 from runplan.daemon.server import ControlServer
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker, Services, Timers
 from runplan.engine.context import context_at
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from msgspec import Struct
     from structlog.typing import FilteringBoundLogger
 
-    from runplan.daemon.protocol import AnyRequest, RepositoryRequest
+    from runplan.daemon.protocol import AnyRequest
+    from runplan.daemon.state import Known
     from runplan.engine.commands import Environments
     from runplan.engine.repository import OpenRepository
     from runplan.settings.schema import Settings
@@ -59,10 +60,10 @@ TRACED = 8  #: calls of a trace that are logged
 
 def serve(env: Mapping[str, str]) -> None:
     """Run the user's daemon until it is ended; refused when one runs."""
-    state = state_directory(env)
+    directory = state_directory(env)
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # a client may send it before the handlers are set
     since = iso(SystemClock().now())
-    with singleton.take(state, version=__version__, since=since, wait_s=1.0), open_log(state / LOG) as log:
+    with state.take(directory, version=__version__, since=since, wait_s=1.0), open_log(directory / LOG) as log:
         DaemonProcess(env, since, log).run()
 
 
@@ -78,11 +79,11 @@ class DaemonProcess:
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._deadline = 0.0  #: of the shutdown
 
-        self._known = Repositories(state_directory(env))
+        self._state = state_directory(env)
         self._user_stamp = _file_stamp(user_file(env))
         self._user = load_user(env)
         self._valid: dict[Path, Settings] = {}  #: by the root of a repository, the last valid ones
-        self._observer = Observer(log, self._notifier())
+        self._notifier = Notifier(self._user.notify, log, env=env)
         self._lock = threading.Lock()
         self._workers: dict[Path, DaemonWorker] = {}  #: by the directory of the journal
         daemon = self._user.daemon
@@ -95,7 +96,8 @@ class DaemonProcess:
             limit=ConcurrencyLimit(
                 host=daemon.max_parallel, repository=daemon.max_parallel_repository, wake=self._wake_worker
             ),
-            observer=self._observer,
+            log=log,
+            notifier=self._notifier,
             may_begin=lambda: not self._end_requests,
             idle=lambda: self._tasks.put(lambda: None),  # wakes the loop, which checks whether it may end
         )
@@ -113,20 +115,20 @@ class DaemonProcess:
             service.notify(self._env, service.STOPPING, service.extended(CLOSING_S))
         self._services.timers.close()
         self._close_workers()
-        self._observer.notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
-        observer.CALLS.close()
+        self._notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
+        notifier.CALLS.close()
         self._log.info("stopped")
 
     def _recall(self) -> None:
         """Resume the unfinished runs and schedules of the known repositories."""
-        found, gone = self._known.recall()
-        for one in gone:
-            self._log.warning("repository-gone", repository=one.root)
-        with self._lock:
-            for one in found:
-                state = Path(one.common) / "runplan"
-                if state not in self._workers:
-                    self._workers[state] = DaemonWorker(one.root, state, self._services)
+        for one in state.known(self._state):
+            if state.is_gone(one):
+                self._log.warning("repository-gone", repository=one.root)
+                state.forget(self._state, one)
+                continue
+            with self._lock:
+                if one.state not in self._workers:
+                    self._workers[one.state] = DaemonWorker(one.root, one.state, self._services)
         for worker in self._all_workers():
             worker.wake()
 
@@ -144,7 +146,7 @@ class DaemonProcess:
                 self._attempt(self._clock_jumped)
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + every_s
-                self._attempt(self._check)
+                service.notify(self._env, service.WATCHDOG)
 
     def _do_task(self, until: float) -> None:
         """Wait for a task and do it. A signal handler runs while the main thread waits here."""
@@ -157,30 +159,24 @@ class DaemonProcess:
         except Exception as error:  # noqa: BLE001 - the edge of a task: it must not end the daemon
             self._log.error("task-failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
 
-    def _check(self) -> None:
-        """The periodic check: the settings of the user, and the watchdog."""
-        self._reload(anew=False)
-        service.notify(self._env, service.WATCHDOG)
-
     def _clock_jumped(self) -> None:
         """The machine slept or its clock was set: check what is due."""
-        self._services.timers.fire_all()
+        self._services.timers.recheck()
         for worker in self._all_workers():
             worker.wake()
 
     # --- workers ------------------------------------------------------------------------------------------
 
-    def _worker(self, request: RepositoryRequest) -> DaemonWorker:
+    def _worker(self, one: Known) -> DaemonWorker:
         """The worker of the repository, one for all its checkouts; the repository is remembered."""
-        state = Path(request.common) / "runplan"
         with self._lock:
-            found = self._workers.get(state)
-            if found is not None and (found.root == request.root or Path(found.root).is_dir()):
+            found = self._workers.get(one.state)
+            if found is not None and (found.root == one.root or Path(found.root).is_dir()):
                 return found
-            if not Path(request.common, "HEAD").is_file():
-                raise NotFound(f"{request.common} is not a git repository")
-            self._known.add(common=Path(request.common), root=Path(request.root))
-            self._workers[state] = worker = DaemonWorker(request.root, state, self._services)
+            if state.is_gone(one):
+                raise NotFound(f"{one.common} is not a git repository")
+            state.remember(self._state, one)
+            self._workers[one.state] = worker = DaemonWorker(one.root, one.state, self._services)
             return worker
 
     def _all_workers(self) -> list[DaemonWorker]:
@@ -227,12 +223,11 @@ class DaemonProcess:
             case protocol.Status():
                 closed = (worker.trouble for worker in self._all_workers())
                 return protocol.DaemonStatus(closed=tuple(one for one in closed if one is not None))
-            case protocol.Submit():
-                return Answers(tuple(self._worker(request).execute(request.commands)))
+            case protocol.Wake():
+                self._worker(request.repository).wake(commands=True)
             case protocol.Environment():
-                self._worker(request).environments.receive(request.name, request.env)
-            case protocol.Drain():
-                self._tasks.put(self._hand_over)
+                self._tasks.put(self._reload)
+                self._worker(request.repository).environments.receive(request.name, request.env)
         return Done()
 
     def _request_failed(self, error: Exception) -> None:
@@ -256,31 +251,29 @@ class DaemonProcess:
         return metrics_text(states, now=SystemClock().now(), process=process)
 
     def _journals(self) -> dict[str, Path]:
-        return {one.root: Path(one.common) / "runplan" for one in self._known.all()}
+        return {one.root: one.state for one in state.known(self._state)}
 
     # --- shutdown -----------------------------------------------------------------------------------------
 
     def _set_signal_handlers(self) -> None:
-        def on_end(number: int, _: object) -> None:
-            self._tasks.put(lambda: self._log.info("signal", number=number))
-            self._tasks.put(self._end)
-
-        signal.signal(signal.SIGTERM, on_end)
-        signal.signal(signal.SIGINT, on_end)
-        signal.signal(signal.SIGHUP, lambda _number, _frame: self._tasks.put(lambda: self._reload(anew=True)))
-        # The kernel may deliver a signal to another thread, which does not interrupt the wait of the main thread.
+        """Python writes the number of each signal into the pipe, whichever thread the kernel delivers it to."""
         signals, write = os.pipe()
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        threading.Thread(target=self._wake_main, args=(signals,), name="signals", daemon=True).start()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda _number, _frame: None)
+        threading.Thread(target=self._read_signals, args=(signals,), name="signals", daemon=True).start()
 
-    def _wake_main(self, signals: int) -> None:
-        while os.read(signals, 1):
-            self._tasks.put(lambda: None)
+    def _read_signals(self, signals: int) -> None:
+        while number := os.read(signals, 1):
+            self._tasks.put(functools.partial(self._on_signal, number[0]))
 
-    def _hand_over(self) -> None:
-        """End for a newer daemon: like the first signal, however often it is asked for."""
-        if not self._end_requests:
+    def _on_signal(self, number: int) -> None:
+        self._log.info("signal", number=number)
+        if number == signal.SIGHUP:
+            self._reload()
+            self._recall()
+        else:
             self._end()
 
     def _end(self) -> None:
@@ -327,30 +320,23 @@ class DaemonProcess:
 
     # --- settings -------------------------------------------------------------------------------------------
 
-    def _reload(self, *, anew: bool) -> None:
-        """Apply changed settings of the user; `anew`: also check every repository."""
+    def _reload(self) -> None:
+        """Apply changed settings of the user."""
         stamp = _file_stamp(user_file(self._env))
-        if stamp != self._user_stamp:
-            self._user_stamp = stamp
-            self._apply_settings()
-        if anew:
-            self._recall()
-
-    def _apply_settings(self) -> None:
+        if stamp == self._user_stamp:
+            return
+        self._user_stamp = stamp
         try:
             self._user = load_user(self._env)
         except SettingsError as error:
             self._log.error("settings", words=f"{error}; using the last valid settings")
-            self._observer.notifier.send(of_settings(str(error)))
+            self._notifier.send(of_settings(str(error)))
             return
         self._log.info("settings-changed")
         daemon = self._user.daemon
         self._services.limit.resize(host=daemon.max_parallel, repository=daemon.max_parallel_repository)
-        self._observer.notifier = self._notifier()
+        self._notifier.settings = self._user.notify
         self._arm_morning()
-
-    def _notifier(self) -> Notifier:
-        return Notifier(self._user.notify, self._log, env=self._env)
 
     def _arm_morning(self) -> None:
         """Send the morning report at its next time; a clock that jumps may call earlier."""
@@ -364,7 +350,7 @@ class DaemonProcess:
             if SystemClock().now() >= due:
                 since = iso(due - timedelta(days=1))
                 if (notice := of_morning(news_of(self._journals(), since=since))) is not None:
-                    self._observer.notifier.send(notice)
+                    self._notifier.send(notice)
             self._arm_morning()
 
         self._services.timers.at(key, due, lambda: self._tasks.put(report))

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from runplan.daemon.state import Known  # noqa: TC001 - msgspec reads the annotation
 from runplan.errors import Exit, UsageError
-from runplan.run.requests import Answer  # noqa: TC001 - msgspec reads the annotation
 
 LONGEST = 1024 * 1024  #: bytes of a request
 
@@ -21,11 +21,7 @@ class Request(Struct, frozen=True, kw_only=True, tag_field="verb", tag=str.lower
 
 
 class Ping(Request, frozen=True):
-    """Which daemon is this? Every version understands this and Drain."""
-
-
-class Drain(Request, frozen=True):
-    """Begin nothing new, and end."""
+    """Which daemon is this? Every version understands this."""
 
 
 class Status(Request, frozen=True): ...
@@ -34,28 +30,22 @@ class Status(Request, frozen=True): ...
 class Metrics(Request, frozen=True): ...
 
 
-class RepositoryRequest(Request, frozen=True, kw_only=True):
-    """A request about one repository."""
-
-    root: str  #: its checkout
-    common: str  #: its common git directory
-
-
-class Environment(RepositoryRequest, frozen=True, kw_only=True):
+class Environment(Request, frozen=True, kw_only=True):
     """Keep the caller's environment in memory for the command that names it."""
 
+    repository: Known
     name: str
     env: dict[str, str]
 
 
-class Submit(RepositoryRequest, frozen=True, kw_only=True):
-    """Wake the worker of the repository to execute commands; an answer that takes seconds is null."""
+class Wake(Request, frozen=True, kw_only=True):
+    """Have the worker of the repository execute the queued commands."""
 
-    commands: tuple[int, ...] = ()  #: their numbers in the queue
+    repository: Known
 
 
-AnyRequest: TypeAlias = Ping | Drain | Status | Metrics | Environment | Submit
-ACTING = (Drain, Environment, Submit)  #: requests that an agent may not send
+AnyRequest: TypeAlias = Ping | Status | Metrics | Environment | Wake
+ACTING = (Environment, Wake)  #: requests that an agent may not send
 
 
 class Done(Struct, frozen=True):
@@ -90,12 +80,6 @@ class MetricsText(Struct, frozen=True):
     """The result of a metrics request."""
 
     text: str
-
-
-class Answers(Struct, frozen=True):
-    """The result of a submit request, in the order of its commands."""
-
-    answers: tuple[Answer | None, ...]
 
 
 class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):

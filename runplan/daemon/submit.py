@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run
-from runplan.clock import SystemClock
+from runplan.clock import SystemClock, until
 from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wake
-from runplan.daemon.protocol import Answers, Done, Environment, Submit
-from runplan.daemon.repositories import Repositories
+from runplan.daemon.protocol import DaemonStatus, Done, Environment, Status, Wake
+from runplan.daemon.state import Known, holder, remember
 from runplan.engine.commands import BEGINNING, ENVIRONMENT
 from runplan.engine.context import uses_forge
 from runplan.engine.preflight import living_owner
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from runplan.run.rows import Command, RunRow
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
+BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
 FOLLOW_S = 0.1  #: between two looks at the journal
 
 
@@ -49,67 +50,81 @@ def submit(
     """Have the daemon execute the commands; it is started for those that begin something.
 
     Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`. `say`
-    explains long waits.
+    explains a long wait.
     """
     begins = any(command.verb in BEGINNING for command in commands)
+    repository = Known(common=str(at.repository.common_dir), root=str(at.repository.root))
     try:
-        client = reach(at.env, say=say) if begins else connect(at.env)
+        client = reach(at.env) if begins else connect(at.env)
     except NotRunning:
         if begins:
             raise
         return _execute_here(at, _stored(at, commands))
     except Silent as silent:
         _stored(at, commands)
-        Repositories(state_directory(at.env)).add(common=at.repository.common_dir, root=at.repository.root)
+        remember(state_directory(at.env), repository)
         wake(at.env)
         raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
     with client:
         if begins and client.hello.draining:
             raise Unreachable(client.hello.draining)
-        return _submitted(client, at, commands, say if wait else None)
+        # Sent before the commands are stored, since a running worker executes them at once.
+        stored = _stored(at, [_with_environment(client, at, repository, command) for command in commands])
+        with suppress(HungUp):
+            client.call(Wake(repository=repository), Done)
+            answers = _await_answers(at, stored, say if wait else None)
+            if None not in answers or wait:
+                return answers
+            closed = client.call(Status(), DaemonStatus).closed
+            if error := next((one.error for one in closed if one.root == repository.root), ""):
+                raise Queued(f"{error}; the request stays queued")
+            return answers
+    if begins:
+        raise Queued("the daemon has ended; the request is queued, and the next daemon executes it")
+    return _execute_here(at, stored)
 
 
-def _submitted(
-    client: Client, at: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
+def _await_answers(
+    at: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
 ) -> list[Answer | None]:
-    # Sent before the commands are stored, since a running worker executes them at once.
-    commands = [_with_environment(client, at, command) for command in commands]
-    stored = _stored(at, commands)
-    request = Submit(**_where(at), commands=tuple(command.seq for command in stored))
-    try:
-        answers = client.call(request, Answers).answers
-        if say is not None and None in answers:
+    """The answers of the daemon; with `say` however long that takes."""
+    with closing(Store(at.state, writable=False)) as store:
+
+        def answers() -> list[Answer | None]:
+            alive = holder(state_directory(at.env)) is not None
+            found = [store.commands.answer(one.seq) for one in commands]
+            if None in found and not alive:
+                raise HungUp("the daemon has ended")
+            return found
+
+        def is_answered() -> bool:
+            return None not in answers()
+
+        if not until(is_answered, within_s=BUSY_S) and say is not None:
             say(BUSY)
-        while say is not None and None in answers:
-            answers = client.call(request, Answers).answers
-    except HungUp as gone:
-        if any(command.verb in BEGINNING for command in stored):
-            raise Queued(f"{gone}; the request is queued, and the next daemon executes it") from gone
-        return _execute_here(at, stored)
-    return list(answers)
+            while not until(is_answered, within_s=BUSY_S):
+                pass
+        return answers()
 
 
-def _where(at: RepositoryContext) -> dict[str, Any]:
-    return {"root": str(at.repository.root), "common": str(at.repository.common_dir)}
-
-
-def _with_environment(client: Client, at: RepositoryContext, command: Command) -> Command:
+def _with_environment(client: Client, at: RepositoryContext, repository: Known, command: Command) -> Command:
     """Send the environment of this caller; the command with the name of it."""
     if command.verb not in BEGINNING:
         return command
     name = os.urandom(8).hex()
     forge = modes.concludes(at.settings.run.landing) or uses_forge(at, command.plan)
     env = for_a_run(at.env, at.settings.agents, forge=forge, checks=at.settings.tests.env)
-    client.call(Environment(**_where(at), name=name, env=env), Done)
+    client.call(Environment(repository=repository, name=name, env=env), Done)
     return replace(command, arguments={**command.arguments, ENVIRONMENT: name})
 
 
 def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
     with closing(Store(at.state)) as store:
-        table = store.commands
-        numbers = [table.add(one.plan, one.verb, one.arguments, by=one.by, at=one.at or now) for one in commands]
-    return [replace(one, seq=number) for one, number in zip(commands, numbers, strict=True)]
+        add = store.commands.add
+        return [
+            replace(one, seq=add(one.plan, one.verb, one.arguments, by=one.by, at=one.at or now)) for one in commands
+        ]
 
 
 def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:

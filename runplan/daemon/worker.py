@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from apscheduler.executors.debug import DebugExecutor
@@ -19,36 +18,38 @@ from msgspec.structs import replace
 from runplan import processes
 from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
-from runplan.engine.commands import BEGINNING, CommandsLocked, Environments, Executor
+from runplan.engine.commands import BEGINNING, Environments, Executor
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import RunplanError, Unreachable, refused_by_system
-from runplan.report.notices import of_stopped_owner
+from runplan.report.notices import of_ending, of_lost_keys, of_stopped_owner, of_waiting
 from runplan.run.decide import pause_reason
-from runplan.run.events import RunResumed
+from runplan.run.events import DispatchEnded, DispatchStarted, Halted, name_of
 from runplan.run.requests import refused
 from runplan.run.rows import WaitRow
 from runplan.run.state import awaiting
 from runplan.settings.schedule import what_is_due
 from runplan.store.sqlite import Store
-from runplan.times import delay_s, is_announced, iso, look_s, parse_iso
+from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from datetime import datetime
     from pathlib import Path
 
+    from structlog.typing import FilteringBoundLogger
+
     from runplan.clock import SystemClock
-    from runplan.daemon.observer import Observer
+    from runplan.daemon.notifier import Notifier
     from runplan.engine.repository import OpenRepository
+    from runplan.report.notices import Notice
     from runplan.run.decide import Decision
     from runplan.run.events import Event
     from runplan.run.requests import Answer
     from runplan.run.rows import Command, ScheduleRow
     from runplan.run.state import RunState
 
-BUSY_S = 3.0  #: a worker that is not in a long step has reacted by then
-FIRST_RETRY_S = 2.0  #: after a slot could not be answered, or the queue was locked
-NEVER = timedelta(days=3650)
+FIRST_RETRY_S = 2.0  #: after a slot could not be answered
 
 
 class Timers:
@@ -68,11 +69,9 @@ class Timers:
         with contextlib.suppress(JobLookupError):
             self._scheduler.remove_job(key)
 
-    def fire_all(self) -> None:
-        """Make all calls now: the clock was set, so their moments may be wrong. Each computes its next one."""
-        for job in self._scheduler.get_jobs():
-            with contextlib.suppress(JobLookupError):
-                job.modify(next_run_time=datetime.now(UTC))
+    def recheck(self) -> None:
+        """Read the clock again, which was set."""
+        self._scheduler.wakeup()
 
     def close(self) -> None:
         self._scheduler.shutdown(wait=False)
@@ -110,13 +109,12 @@ class ConcurrencyLimit:
         with self._lock:
             self._admit(key)
 
-    def release(self, key: Key) -> None:
-        """The run has ended, or waits for something else."""
-        self._release(lambda one: one == key)
-
-    def release_repository(self, root: str) -> None:
-        """No step can be taken there; its runs request a permit again when it opens."""
-        self._release(lambda one: one[0] == root)
+    def release(self, root: str, plan: str = "") -> None:
+        """The run has ended or waits for something else; without a plan, no step can be taken in the repository."""
+        with self._lock:
+            self.working = tuple(one for one in self.working if one != (root, plan or one[1]))
+            self.waiting = tuple(one for one in self.waiting if one != (root, plan or one[1]))
+        self._wake_fitting()
 
     def resize(self, *, host: int, repository: int) -> None:
         """Change the limits. Running work is not interrupted."""
@@ -124,15 +122,9 @@ class ConcurrencyLimit:
             self._host, self._repository = host, repository
         self._wake_fitting()
 
-    def _release(self, is_meant: Callable[[Key], bool]) -> None:
-        with self._lock:
-            self.working = tuple(one for one in self.working if not is_meant(one))
-            self.waiting = tuple(one for one in self.waiting if not is_meant(one))
-        self._wake_fitting()
-
     def _admit(self, key: Key) -> None:
-        self.waiting = _without(self.waiting, key)
-        self.working = (*_without(self.working, key), key)
+        self.waiting = tuple(one for one in self.waiting if one != key)
+        self.working = (*(one for one in self.working if one != key), key)
 
     def _fitting(self) -> list[Key]:
         """The queued runs that may begin now; a full repository does not hold up the others."""
@@ -150,13 +142,6 @@ class ConcurrencyLimit:
             self._wake(root)
 
 
-def _without(keys: tuple[Key, ...], key: Key) -> tuple[Key, ...]:
-    return tuple(one for one in keys if one != key)
-
-
-QUEUE: Key = ("queue", "")  #: the wait for the lock of the queue; "claim" and "schedule" are waits of a plan
-
-
 class Services(Struct, frozen=True, kw_only=True):
     """The objects that all workers of a daemon share."""
 
@@ -165,7 +150,8 @@ class Services(Struct, frozen=True, kw_only=True):
     timers: Timers
     clock: SystemClock
     limit: ConcurrencyLimit
-    observer: Observer
+    log: FilteringBoundLogger
+    notifier: Notifier
     may_begin: Callable[[], bool]
     idle: Callable[[], None]  #: called when a worker has nothing to do any more
 
@@ -177,20 +163,17 @@ class DaemonWorker(RepositoryWorker):
         self.root = root
         self.state = state  #: the directory of the journal
         self._services = services
-        self._observer = services.observer
+        self._log = services.log.bind(repository=root)
         self.environments = Environments(services.environment)
         self.trouble: Closed | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._asked = False  #: a wake-up was requested
+        self._asked = False  #: to check the queue and the due steps
         self._closing = False
-        self._ending = False  #: every agent is to be ended
-        self._answered = threading.Condition()
-        self._refusal: Answer | None = None  #: since the repository could not be used
-        self._failures = 0  #: how often in a row the repository was closed before a step could be taken
-        self._due: datetime | None = None  #: when the next schedule fires; None to compute it
-        self._waits: dict[Key, WaitRow] = {}  #: by kind and plan, as stored: waits for the next attempt
-        self._reported: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the last reported wait
+        self._ending = False  #: end all agents
+        self._failures = 0  #: openings in a row in which no step could be taken
+        self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
+        self._reported: dict[Key, tuple[str, ...]] = {}  #: by run and phase: the last reported wait
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
@@ -204,7 +187,6 @@ class DaemonWorker(RepositoryWorker):
             if self._closing or (self._thread is None and not needed):
                 return
             self._asked = True
-            self._due = None
             self._poke()
             if self._thread is not None:
                 return
@@ -217,32 +199,13 @@ class DaemonWorker(RepositoryWorker):
         if refusal:
             self._closed(None, Unreachable(refusal))
 
-    def execute(self, numbers: Sequence[int]) -> list[Answer | None]:
-        """Execute stored commands; their answers, None for one that takes long."""
-        before, deadline = self._refusal, time.monotonic() + BUSY_S
-        self.wake(commands=True)
-        with self._answered:
-            while None in (found := self._stored_answers(numbers)) and (left := deadline - time.monotonic()) > 0:
-                if self._refusal is not before:
-                    return [answer or self._refusal for answer in found]
-                self._answered.wait(left)
-        return found
-
-    def _stored_answers(self, numbers: Sequence[int]) -> list[Answer | None]:
-        if not numbers:  # the caller only wakes the worker, whose repository may be away
-            return []
-        with contextlib.closing(Store(self.state, writable=False)) as store:
-            return [store.commands.answer(number) for number in numbers]
-
     @property
     def is_idle(self) -> bool:
         return self._thread is None
 
     def end_agents(self) -> None:
         """End every process; the next daemon starts the same ones again."""
-        if self.is_idle:
-            return
-        self._ending = True
+        self._ending = not self.is_idle
         self._poke()
 
     def close(self) -> None:
@@ -283,73 +246,48 @@ class DaemonWorker(RepositoryWorker):
         with self._services.open_repository(self.root, self._wake_r, self.environments) as repository:
             self.open(repository)
             self._executor = Executor(repository, self.runs, self.environments)
-            self._due = None
-            self._waits = {
-                (row.kind, row.plan): row for row in repository.store.waits.all() if row.kind != "dependency"
-            }
-            claimed = [plan for kind, plan in self._waits if kind == "claim"]
-            for plan in dict.fromkeys([*(row.plan for row in repository.store.unfinished()), *claimed]):
+            waits = [row.plan for row in repository.store.waits.all() if row.kind == "claim"]
+            for plan in dict.fromkeys([*(row.plan for row in repository.store.unfinished()), *waits]):
                 self._adopt(plan)
-            return self.work()
+            return self._earliest(self.work())
 
     def _adopt(self, plan: str) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
-        row = self.repository.store.interrupted(plan)
+        row, waits = self.repository.store.interrupted(plan), self.repository.store.waits
         started = self.repository.started(row) if row is not None else None
         declined = self.runs.adopt(plan) if started is not None and started.daemon else None
-        if declined is None:
-            self._end_wait(("claim", plan))
+        if row is None or declined is None:
+            waits.drop("claim", plan)
             if started is not None and started.daemon:
                 self._executor.halt_without_keys(started)
             return
-        about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
-        wait = self._wait_again(("claim", plan), about, look_s)
-        if is_announced(wait.times):
-            self._observer.happened(self.root, "declined", plan=plan, owner=declined.owner, again=wait.wake)
-        if row is not None and processes.is_suspended(declined.owner):
-            notice = of_stopped_owner(declined.owner, repository=self.root, plan=plan, run=row.id)
-            self._observer.notify_once(self.repository.store, notice, declined.owner)
-
-    def _wait_again(self, key: Key, about: str, delay: Callable[[int], float] = lambda _: FIRST_RETRY_S) -> WaitRow:
-        """Store that it is tried again later; `delay` depends on the number of failures in a row."""
-        before, now = self._waits.get(key), self._services.clock.now()
+        before, now = next((one for one in waits.all() if (one.kind, one.plan) == ("claim", plan)), None), self._now()
         times = before.times + 1 if before else 1
-        wake, since = now + timedelta(seconds=delay(times)), before.since if before else iso(now)
-        row = WaitRow(kind=key[0], plan=key[1], about=about, since=since, wake=iso(wake), times=times)
-        self.repository.store.waits.put(row)
-        self._waits[key] = row
-        return row
+        again = iso(now + timedelta(seconds=look_s(times)))
+        about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
+        since = before.since if before else iso(now)
+        waits.put(WaitRow(kind="claim", plan=plan, about=about, since=since, wake=again, times=times))
+        if is_announced(times):
+            self._log.warning("declined", plan=plan, owner=declined.owner, again=again)
+        if processes.is_suspended(declined.owner):
+            notice = of_stopped_owner(declined.owner, repository=self.root, plan=plan, run=row.id)
+            self._notify_once(notice, declined.owner)
 
-    def _end_wait(self, key: Key) -> None:
-        if self._waits.pop(key, None) is not None:
-            self.repository.store.waits.drop(*key)
-
-    def _is_due(self, key: Key, now: datetime) -> bool:
-        wait = self._waits.get(key)
-        return wait is None or not wait.wake or parse_iso(wait.wake) <= now
+    def _now(self) -> datetime:
+        return self._services.clock.now()
 
     def execute_commands(self) -> None:
-        now = self._services.clock.now()
         if self._ending:
             self._ending = False
             self.runs.end_agents()
-        for kind, plan in [key for key in self._waits if self._is_due(key, now)]:
-            if kind == "claim":
-                self._adopt(plan)
-        if self._is_due(QUEUE, now):
-            self._execute_queued()
-        self._fire_schedules()
-
-    def _execute_queued(self) -> None:
-        try:
-            for command, answer in self._executor.execute_queued(begins=self.may_begin()):
-                self._due = None
-                self._report_answer(command, answer)
-        except CommandsLocked as error:  # steps are taken nevertheless
-            if is_announced(self._wait_again(QUEUE, str(error)).times):
-                self._observer.happened(self.root, "trouble", error=str(error))
-        else:
-            self._end_wait(QUEUE)
+        for row in self.repository.store.waits.all():
+            if row.kind == "claim" and parse_iso(row.wake or row.since) <= self._now():
+                self._adopt(row.plan)
+        for command, answer in self._executor.execute_queued(begins=self.may_begin()):
+            self._log_answer(command, answer)
+        if self.may_begin():  # else slots stay due
+            for schedule in self.repository.store.schedules.all():
+                self._fire(schedule)
 
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
         self._failures, self.trouble = 0, None  # a step was taken
@@ -359,31 +297,32 @@ class DaemonWorker(RepositoryWorker):
             asked, self._asked = self._asked, False
         if not asked:
             until = self._earliest(wake)
-            left_s = max(0.0, (until - self._services.clock.now()).total_seconds()) if until else None
+            left_s = max(0.0, (until - self._now()).total_seconds()) if until else None
             self.repository.dispatches.wait(dispatches, timeout_s=left_s)
         self._clear()
         return True
 
     def _earliest(self, wake: datetime | None) -> datetime | None:
-        moments = [wake, self._due, *(parse_iso(wait.wake) for wait in self._waits.values() if wait.wake)]
-        return min((moment for moment in moments if moment is not None), default=None)
+        store = self.repository.store
+        moments = [parse_iso(row.wake) for row in store.waits.all() if row.wake]
+        for row in store.schedules.all() if self.may_begin() else ():
+            if row.plan in self._retries:
+                moments.append(self._retries[row.plan][1])
+            elif row.next is not None:
+                moments.append(parse_iso(row.next))
+        return min([*moments, *([wake] if wake else [])], default=None)
 
     def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
         """Set the next wake-up; after trouble with growing delays."""
-        wake = self._earliest(wake)
         if trouble is not None:
-            now = self._services.clock.now()
+            now = self._now()
             self._failures += 1
             wake = now + timedelta(seconds=delay_s(self._failures))
             since = self.trouble.since if self.trouble else iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
-            self._observer.happened(self.root, "closed", error=str(trouble), again=iso(wake))
-            self._services.limit.release_repository(self.root)  # else an unplugged one would hold up the others
+            self._log.warning("closed", error=str(trouble), again=iso(wake))
+            self._services.limit.release(self.root)  # else an unplugged one would hold up the others
             self._refuse_starts(trouble)
-            answer = refused(trouble)
-            with self._answered:
-                self._refusal = replace(answer, error=f"{answer.error}; the request stays queued")
-                self._answered.notify_all()
         if wake is not None:
             self._services.timers.at(f"wake {self.root}", wake, self.wake)
 
@@ -392,52 +331,37 @@ class DaemonWorker(RepositoryWorker):
         if not Store.exists(self.state):  # the repository is gone; do not create it
             return
         with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
-            commands = store.commands
-            for command in commands.queued():
+            for command in store.commands.queued():
                 if command.verb in BEGINNING:
-                    commands.finish(command.seq, refused(trouble))
+                    store.commands.finish(command.seq, refused(trouble))
                     self.environments.forget(command)
-                    self._report_answer(command, refused(trouble))
+                    self._log_answer(command, refused(trouble))
 
-    def _report_answer(self, command: Command, answer: Answer) -> None:
+    def _log_answer(self, command: Command, answer: Answer) -> None:
         result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
-        self._observer.happened(self.root, "command", plan=command.plan, verb=command.verb, answer=result)
-        with self._answered:
-            self._answered.notify_all()
+        self._log.info("command", plan=command.plan, verb=command.verb, answer=result)
 
-    # --- schedules --------------------------------------------------------------------------------------
-
-    def _fire_schedules(self) -> None:
-        """Fire due slots and compute the next one; while the daemon drains, slots stay due."""
-        now = self._services.clock.now()
-        earliest = self._earliest(None) if self._due is not None else None
-        if not self.may_begin() or (earliest is not None and now < earliest):
+    def _fire(self, row: ScheduleRow) -> None:
+        """Fire the due slot of a schedule and record the next one; an error is tried again, with growing delays."""
+        table, now = self.repository.store.schedules, self._now()
+        failures, again = self._retries.get(row.plan, (0, now))
+        if now < again:
             return
-        rows = self.repository.store.schedules.all()
-        self._due = min((self._fire(row, now) for row in rows), default=now + NEVER)
-        for kind, plan in list(self._waits):
-            if kind == "schedule" and plan not in (row.plan for row in rows):  # it was cancelled
-                self._end_wait((kind, plan))
-
-    def _fire(self, row: ScheduleRow, now: datetime) -> datetime:
-        key, table = ("schedule", row.plan), self.repository.store.schedules
-        if not self._is_due(key, now):
-            return parse_iso(self._waits[key].wake or "")
         try:
             for one in schedules.fire(row, self.runs, table, now):
-                self._observer.happened(self.root, "slot", plan=row.plan, answer=one.answer, slot=one.slot, why=one.why)
+                self._log.info("slot", plan=row.plan, answer=one.answer, slot=one.slot, why=one.why)
                 if one.answer == "fired":
                     self._executor.halt_without_keys(schedules.request_of(row).started)
         except RunplanError as error:
-            wait = self._wait_again(key, str(error), lambda times: delay_s(times, first_s=FIRST_RETRY_S))
-            self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=wait.wake)
-            return parse_iso(wait.wake or "")
-        self._end_wait(key)
+            again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
+            self._retries[row.plan] = (failures + 1, again)
+            self._log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
+            return
+        self._retries.pop(row.plan, None)
         row = table.get(row.plan) or row
-        following = what_is_due(row, now).next.at
-        if row.next != iso(following):
-            table.arm(row.plan, iso(following))
-        return following
+        following = iso(what_is_due(row, now).next.at)
+        if row.next != following:
+            table.arm(row.plan, following)
 
     # --- called by the runs ---------------------------------------------------------------------------
 
@@ -451,40 +375,55 @@ class DaemonWorker(RepositoryWorker):
         self._services.limit.count((self.root, plan))
 
     def release_permit(self, plan: str) -> None:
-        self._services.limit.release((self.root, plan))
+        self._services.limit.release(self.root, plan)
 
-    def recorded(self, plan: str, run: str, fact: Event) -> None:
-        if isinstance(fact, RunResumed):  # its next wait is reported even if it is the same
-            self._forget_waits(plan)
-        self._observer.recorded(self.root, plan, run, fact)
-
-    def _forget_waits(self, plan: str) -> None:
-        self._reported = {key: wait for key, wait in self._reported.items() if key[0] != plan}
+    def recorded(self, plan: str, run: str, event: Event, phase: str) -> None:
+        dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
+        self._log.info(name_of(event), plan=plan, run=run, phase=phase, dispatch=dispatch)
+        if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
+            self._services.notifier.send(of_lost_keys(event.missing, repository=self.root, plan=plan, run=run))
 
     def warned(self, text: str) -> None:
-        self._observer.happened(self.root, "warning", words=text)
+        self._log.warning("warning", words=text)
 
     def failed(self, plan: str, error: RunplanError) -> None:
-        self._observer.happened(self.root, "trouble", plan=plan, error=str(error))
+        self._log.warning("trouble", plan=plan, error=str(error))
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""
-        self._forget_waits(plan)
+        self._reported = {key: wait for key, wait in self._reported.items() if key[0] != run}
         table = self.repository.store.schedules
         row = table.get(plan)
         if row is not None and (why := pause_reason(state)):  # recorded with the end of the run
             row = None
-            self._observer.happened(self.root, "schedule-paused", plan=plan, why=why)
+            self._log.info("schedule-paused", plan=plan, why=why)
         elif row is not None and self.repository.is_complete(plan) and table.drop(plan):
             row = None
-            self._observer.happened(self.root, "schedule-ended", plan=plan)
-        self._observer.ended(self.root, plan, run, state, row)
+            self._log.info("schedule-ended", plan=plan)
+        fires = row.next if row is not None else None
+        outcome = state.ended.outcome if state.ended else ""
+        self._log.info("ended", plan=plan, run=run, outcome=outcome, **({"next": fires} if fires else {}))
+        notice = of_ending(state, repository=self.root, plan=plan, run=run)
+        if notice is not None and row is not None and fires:
+            moment = parse_iso(fires).astimezone(zone(row.zone))
+            notice = replace(notice, text=f"{notice.text} Next run: {moment:%Y-%m-%d %H:%M %Z}.")
+        if notice is not None:
+            self._services.notifier.send(notice)
 
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
-        """Report each wait once, though every pass of the loop sees it."""
+        """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
         phase = awaiting(state)
         name, tree = (phase.read.phase, phase.asked) if phase else ("", "")
-        wait = (run, decision.waiting, decision.about, decision.wake, tree)
-        if self._reported.get((plan, name)) != wait:
-            self._reported[plan, name] = wait
-            self._observer.waits(self.root, plan, run, state, decision, self.repository.store)
+        wait = (decision.waiting, decision.about, decision.wake, tree)
+        if self._reported.get((run, name)) == wait:
+            return
+        self._reported[run, name] = wait
+        self._log.info("waits", plan=plan, run=run, why=decision.why)
+        notice = of_waiting(state, decision, repository=self.root, plan=plan, run=run)
+        if notice is not None:
+            self._notify_once(notice, f"{notice.phase} {tree}")
+
+    def _notify_once(self, notice: Notice, about: str) -> None:
+        """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""
+        if self.repository.store.is_first_notice(notice.run, f"{notice.reason} {about}"):
+            self._services.notifier.send(notice)

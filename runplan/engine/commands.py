@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runplan.run.requests import RunRequest, Timing
     from runplan.run.rows import Command
 
-LOCK_S = 0.5  #: for another process that executes commands
+LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
 ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
@@ -67,10 +67,6 @@ class Environments:
             self._plans[plan] = before
 
 
-class CommandsLocked(Unreachable):
-    """Another process executes commands, or was stopped while it did."""
-
-
 class Executor:
     """Executes the commands of one repository; belongs to the thread of its worker."""
 
@@ -92,7 +88,7 @@ class Executor:
         try:
             lock = self._repository.claims.command_lock().acquire(timeout=LOCK_S)
         except TimeoutError:
-            raise CommandsLocked(
+            raise Unreachable(
                 "another process executes the commands of this repository; the request stays queued. "
                 "Is a runplan command stopped (Ctrl-Z)? Continue it: fg"
             ) from None

@@ -79,7 +79,7 @@ class RepositoryWorker:
 
     def release_permit(self, _plan: str) -> None: ...
 
-    def recorded(self, _plan: str, _run: str, _fact: Event) -> None: ...
+    def recorded(self, _plan: str, _run: str, _event: Event, _phase: str) -> None: ...
 
     def warned(self, _text: str) -> None: ...
 
@@ -249,8 +249,8 @@ class ForegroundWorker(RepositoryWorker):
     def may_begin(self) -> bool:
         return not self._interruption.asked
 
-    def recorded(self, _plan: str, _run: str, fact: Event) -> None:
-        self._show(fact)
+    def recorded(self, _plan: str, _run: str, event: Event, _phase: str) -> None:
+        self._show(event)
 
     def warned(self, text: str) -> None:
         self._warn(text)

@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 
 
 class Journal:
-    """The events of one run; `on_event` is called after each is recorded."""
+    """The events of one run; `on_event` is called with each recorded one and its phase."""
 
     def __init__(
-        self, store: Store, clock: SystemClock, *, run: str, plan: str, fence: int, on_event: Callable[[Event], None]
+        self,
+        store: Store,
+        clock: SystemClock,
+        *,
+        run: str,
+        plan: str,
+        fence: int,
+        on_event: Callable[[Event, str], None],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -54,8 +61,9 @@ class Journal:
         waits = all(map(may_wait, facts))
         self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
         self.state, self._since = state, since
+        phase = (self.lane(lane).state if lane else state).phase
         for fact in facts:
-            self._on_event(fact)
+            self._on_event(fact, phase.read.phase if phase else "")
 
     def lane(self, name: str) -> LaneJournal:
         return LaneJournal(self, name)

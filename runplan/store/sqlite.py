@@ -368,6 +368,11 @@ class Store:
         found = self._read("SELECT key, run, owner, fence FROM claims WHERE kind=? ORDER BY key", kind)
         return {key: (run, owner, fence) for key, run, owner, fence in found}
 
+    def is_first_notice(self, run: str, about: str) -> bool:
+        """Record that a person is notified; False when that was recorded before."""
+        with self.transaction():
+            return self.run("INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)", run, about) > 0
+
     # --- baselines -------------------------------------------------------------------------------------
 
     def baseline(self, key: str) -> str | None:

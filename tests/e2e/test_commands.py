@@ -11,7 +11,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from filelock import FileLock
 
 from runplan import processes
 from runplan.daemon.client import reach
@@ -462,21 +461,6 @@ def test_a_stop_without_a_socket_is_queued_and_executed(project: Project, meanwh
     )
     until_runs_are(project, "stopped")
     assert (schedules(project), project.landed(), daemon_of(project)) == ([], [], daemon)
-
-
-def test_a_process_that_is_stopped_while_it_executes_commands_does_not_block_the_worker(
-    project: Project, tmp_path: Path
-) -> None:
-    """As with Ctrl-Z: it holds the lock of the queue until it is continued."""
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until((tmp_path / "agent.here").exists)
-    with FileLock(project.path / ".git/runplan/locks/commands.lock"):
-        paused = project.runplan("pause", "X")
-        assert (paused.code, "request queued" in paused.err) == (0, True), paused.err
-        (tmp_path / "agent.on").touch()
-        until_runs_are(project, "done")
-    until(lambda: project.rows("SELECT 1 FROM commands WHERE answer IS NULL") == [])
 
 
 def test_two_checkouts_of_one_bare_repository_share_a_worker(project: Project, tmp_path: Path) -> None:

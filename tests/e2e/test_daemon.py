@@ -7,7 +7,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,12 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.client import Client
-from runplan.daemon.protocol import Answers, Submit
-from runplan.errors import Unreachable
 from tests.support.cli import RUNPLAN, Meanwhile, a_plan, ended, processes_of, steps, until, work
 from tests.support.daemons import (
-    answering,
     approve,
     daemon_of,
     in_foreground,
@@ -29,17 +24,13 @@ from tests.support.daemons import (
     run_of,
     several_plans,
     shell_agent,
-    socket_of,
     states,
     until_runs_are,
     user_settings,
     waits,
 )
-from tests.support.fake_daemon import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.support.cli import Project
 
 
@@ -301,32 +292,6 @@ def test_a_waiting_run_is_announced_once_across_daemon_restarts(project: Project
     assert printed.read_text().splitlines() == ["waiting 1", "waiting 2"]
 
 
-@contextlib.contextmanager
-def older_daemon(project: Project) -> Iterator[subprocess.Popen[bytes]]:
-    """One that does not let go before it is ended, as with an agent that takes its time."""
-    words = [sys.executable, "-m", "tests.support.fake_daemon", "0.0.1", "stays"]
-    with subprocess.Popen(words, env={**project.env, "PYTHONPATH": str(ROOT)}) as older:
-        try:
-            until(lambda: answering(project) == older.pid)
-            yield older
-        finally:
-            older.kill()
-
-
-def test_a_start_says_that_it_waits_for_an_older_daemon(project: Project) -> None:
-    with older_daemon(project) as older, project.running("start", "X", "1", "auto") as start:
-        assert start.stderr is not None
-        assert start.stderr.readline().decode() == (
-            f"runplan: the other daemon (runplan 0.0.1, process {older.pid}) waits for its agents to finish, "
-            "at most daemon.grace; then this version takes over\n"
-        )
-        older.terminate()
-        _, err = start.communicate(timeout=60)
-        assert start.returncode == 0, err
-    until_runs_are(project, "done")
-    assert daemon_of(project) != older.pid
-
-
 MINUTE_MS = 60_000
 
 
@@ -410,17 +375,6 @@ def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: M
     os.kill(daemon, signal.SIGHUP)
     until_runs_are(project, "done")
     assert project.runplan("status", "X", "--json").json["daemon"] is None
-
-
-def test_the_daemon_answers_and_logs_an_unexpected_error_and_goes_on(project: Project) -> None:
-    """No file name has 300 characters: the kernel refuses to look for one."""
-    with in_foreground(project) as daemon:
-        with Client(socket_of(project)) as client, pytest.raises(Unreachable, match="File name too long"):
-            client.call(Submit(root="/", common="/" + 300 * "x"), Answers)
-        (logged,) = log_of(project, "request-failed")
-        assert "File name too long" in logged["error"]
-        assert project.runplan("start", "X", "finish", "auto", "--wait").code == 0
-        assert answering(project) == daemon.pid
 
 
 def test_a_foreground_run_without_free_descriptors_is_exit_5(project: Project) -> None:

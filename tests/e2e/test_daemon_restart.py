@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.daemon.client import Client
-from runplan.daemon.protocol import Answers, Submit
+from runplan.daemon.protocol import Done, Wake
+from runplan.daemon.state import Known
 from runplan.settings.places import state_directory
 from runplan.times import iso, parse_iso
 from tests.support.cli import RUNPLAN, Meanwhile, processes_of, steps, until
@@ -250,7 +251,7 @@ def look(project: Project) -> None:
     """Let the daemon look at its runs, and wait until it has found that it cannot."""
     seen = len(log_of(project, "closed"))
     with Client(socket_of(project)) as client:
-        client.call(Submit(root=str(project.path), common=f"{project.path}/.git"), Answers)
+        client.call(Wake(repository=Known(root=str(project.path), common=f"{project.path}/.git")), Done)
         until(lambda: len(log_of(project, "closed")) > seen)
 
 

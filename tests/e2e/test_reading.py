@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.cli.show.journal import _print_log
-from runplan.daemon import singleton
+from runplan.daemon.state import Known, remember, take
 from runplan.run.decide import decide
 from runplan.run.events import from_json
 from runplan.run.rows import ScheduleRow
@@ -237,9 +237,7 @@ def test_report_html_is_one_page_with_folded_diffs(recorded: Project, tmp_path: 
 
 
 def test_report_since_covers_every_repository_that_the_daemon_knows(recorded: Project, tmp_path: Path) -> None:
-    (tmp_path / "runplan").mkdir()
-    known = [{"common": str(recorded.path / ".git"), "root": str(recorded.path)}]
-    (tmp_path / "runplan/repositories.json").write_text(json.dumps(known))
+    remember(tmp_path / "runplan", Known(common=str(recorded.path / ".git"), root=str(recorded.path)))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     ran = recorded.runplan_in(elsewhere, "report", "--since", "yesterday", XDG_STATE_HOME=str(tmp_path))
@@ -499,7 +497,7 @@ def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> 
 
 @contextlib.contextmanager
 def answering(state: Path) -> Iterator[None]:
-    with singleton.take(state, version="1", since=iso(datetime.now(UTC))), a_door(state / "daemon.sock"):
+    with take(state, version="1", since=iso(datetime.now(UTC))), a_door(state / "daemon.sock"):
         yield
 
 

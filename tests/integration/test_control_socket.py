@@ -22,10 +22,11 @@ from runplan.daemon.protocol import (
     Metrics,
     MetricsText,
     Status,
-    Submit,
+    Wake,
     line_of,
 )
-from runplan.errors import Exit, NotFound, RefusedEarly, Unreachable
+from runplan.daemon.state import Known
+from runplan.errors import Exit, NotFound, Unreachable
 from runplan.settings.places import socket_path
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT, SINCE, Echo, a_door
@@ -59,9 +60,9 @@ def raw(path: Path) -> socket.socket:
     return stream
 
 
-def submit(word: str) -> Submit:
+def wake(word: str) -> Wake:
     """A request that the daemon of the test answers as the word says."""
-    return Submit(root=word, common="/r/.git")
+    return Wake(repository=Known(root=word, common="/r/.git"))
 
 
 def is_answered(client: Client) -> bool:
@@ -95,9 +96,9 @@ def test_a_call_is_answered_after_a_ping(door: Door) -> None:
 def test_an_error_of_the_daemon_is_raised(door: Door) -> None:
     with Client(door[0]) as client:
         with pytest.raises(NotFound, match="there is no plan missing"):
-            client.call(submit("missing"), Done)
+            client.call(wake("missing"), Done)
         with pytest.raises(Unreachable, match="unexpected ZeroDivisionError in the daemon: by zero"):
-            client.call(submit("broken"), Done)
+            client.call(wake("broken"), Done)
         assert is_answered(client)
     assert [type(error) for error in door[1].failed] == [ZeroDivisionError]
 
@@ -105,7 +106,7 @@ def test_an_error_of_the_daemon_is_raised(door: Door) -> None:
 def test_an_answer_may_come_later_and_delays_no_other_caller(door: Door) -> None:
     path, echo = door
     with raw(path) as waits, Client(path) as other:
-        waits.sendall(line_of(submit("later")) + line_of(Status()))
+        waits.sendall(line_of(wake("later")) + line_of(Status()))
         until(lambda: echo.asked)
         assert is_answered(other)
         echo.may_answer.set()
@@ -119,16 +120,16 @@ def test_a_daemon_that_dies_or_is_silent_is_reported(tmp_path: Path) -> None:
         until(socket_path(env).exists)
         with Client(socket_path(env)) as client:
             with pytest.raises(Unreachable, match="has not answered for"):
-                client.call(submit("later"), Done, within_s=0.05)
+                client.call(wake("later"), Done, within_s=0.05)
             daemon.send_signal(signal.SIGSTOP)
             daemon.send_signal(signal.SIGKILL)
             with pytest.raises(Unreachable, match=r"closed the connection|is stopped"):
                 client.call(Status(), Done)
 
 
-@pytest.mark.parametrize("verb", ["drain", "environment", "submit"])
+@pytest.mark.parametrize("verb", ["environment", "wake"])
 def test_a_process_below_an_agent_may_not_act(door: Door, verb: str) -> None:
-    request = {"verb": verb, "root": "/r", "common": "/r/.git", "name": "n", "env": {}}
+    request = {"verb": verb, "repository": {"root": "/r", "common": "/r/.git"}, "name": "n", "env": {}}
     inner = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
     inner += "s.sendall(sys.argv[2].encode()); print(s.recv(9999).decode())"
     outer = "import os, subprocess, sys; sys.exit(subprocess.call(sys.argv[1:], env={}))"
@@ -136,13 +137,6 @@ def test_a_process_below_an_agent_may_not_act(door: Door, verb: str) -> None:
     ran = subprocess.run(command, env={"RUNPLAN_AGENT": "1"}, capture_output=True, text=True, check=True)
     assert f"an agent may not send {verb}" in json.loads(ran.stdout)["error"]
     assert door[1].asked == []
-
-
-def test_a_request_that_is_too_long_is_not_sent(door: Door) -> None:
-    with Client(door[0]) as client:
-        with pytest.raises(RefusedEarly, match="longer than"):
-            client.call(submit("x" * LONGEST), Done)
-        assert is_answered(client)
 
 
 def test_without_a_daemon_the_command_that_helps_is_named(tmp_path: Path) -> None:
@@ -178,7 +172,7 @@ def test_half_a_request_delays_no_other_caller_and_an_idle_one_is_hung_up_on(pat
 
 def test_a_caller_that_waits_for_an_answer_may_be_silent_for_long(path: Path) -> None:
     with a_door(path, idle_s=SOON_S) as (_, echo), raw(path) as waits:
-        waits.sendall(line_of(submit("later")))
+        waits.sendall(line_of(wake("later")))
         until(lambda: echo.asked)
         assert select.select([waits], [], [], 5 * SOON_S)[0] == []
         echo.may_answer.set()
@@ -186,7 +180,7 @@ def test_a_caller_that_waits_for_an_answer_may_be_silent_for_long(path: Path) ->
 
 def test_a_server_with_silent_callers_has_nothing_to_do(path: Path) -> None:
     with a_door(path) as (server, echo), Client(path), raw(path) as follower:
-        follower.sendall(line_of(submit("later")))
+        follower.sendall(line_of(wake("later")))
         until(lambda: echo.asked)
         until(lambda: is_quiet(server))
         echo.may_answer.set()

@@ -40,15 +40,20 @@ class Timers:
         self.armed[key] = (moment, call)
 
 
-class Observer:
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, dict[str, object]]] = []
+class Log:
+    """The log of a daemon, and its notifier."""
 
-    def happened(self, _root: str, event: str, **fields: object) -> None:
-        self.heard.append((event, fields))
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warning(self, event: str, **_: object) -> None:
+        self.warnings.append(event)
+
+    def bind(self, **_: object) -> Log:
+        return self
 
     def __getattr__(self, _name: str) -> Any:
-        return lambda *_: None
+        return lambda *_, **__: None
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 def a_worker(
     project: Project,
     timers: Timers,
-    observer: Observer,
+    log: Log,
     clock: SystemClock | None = None,
     limit: ConcurrencyLimit | None = None,
 ) -> DaemonWorker:
@@ -79,7 +84,8 @@ def a_worker(
         timers=cast("Any", timers),
         clock=clock or SystemClock(),
         limit=limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None),
-        observer=cast("Any", observer),
+        log=cast("Any", log),
+        notifier=cast("Any", log),
         may_begin=lambda: True,
         idle=lambda: None,
     )
@@ -87,14 +93,14 @@ def a_worker(
 
 
 def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Project, tmp_path: Path) -> None:
-    meanwhile, timers, observer = Meanwhile(tmp_path), Timers(), Observer()
+    meanwhile, timers, log = Meanwhile(tmp_path), Timers(), Log()
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")
     kill_daemon(project)
     other = project.popen("start", "X", "1", "auto", "--foreground")
     until(lambda: run_of(project)["state"] == "running" and claimed_by(project) == str(other.pid))
-    worker = a_worker(project, timers, observer)
+    worker = a_worker(project, timers, log)
     key = f"wake {project.path}"
     try:
         before = SystemClock().now()
@@ -102,7 +108,7 @@ def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Pr
         until(lambda: key in timers.armed)
         moment, call = timers.armed.pop(key)
         assert timedelta(seconds=55) < moment - before < timedelta(seconds=90)
-        assert [event for event, _ in observer.heard] == ["declined"]
+        assert log.warnings == ["declined"]
         seen = run_of(project)
         assert (seen["waiting_for"], seen["wake"]) == ("claim", iso(moment))
         assert f"process {other.pid} works on this run" in seen["about"]
@@ -122,13 +128,13 @@ def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Pr
 
 def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: Project, tmp_path: Path) -> None:
     """It can be opened each time, and then no step can be taken."""
-    meanwhile, timers, observer, clock = Meanwhile(tmp_path), Timers(), Observer(), Moving()
+    meanwhile, timers, log, clock = Meanwhile(tmp_path), Timers(), Log(), Moving()
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")
     kill_daemon(project)
     limit = ConcurrencyLimit(host=1, repository=1, wake=lambda _: None)
-    worker = a_worker(project, timers, observer, clock, limit)
+    worker = a_worker(project, timers, log, clock, limit)
     try:
         worker.wake()
         until(lambda: claimed_by(project) == str(os.getpid()))
@@ -138,7 +144,7 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
         meanwhile.let_on("agent")
         looks: list[tuple[str, timedelta]] = []
         while len(looks) < 8:
-            until(lambda: closed(observer) == len(looks) + 1 and worker.is_idle)
+            until(lambda: closed(log) == len(looks) + 1 and worker.is_idle)
             assert worker.trouble is not None
             assert limit.working == ()  # runs of other repositories may begin
             looks.append((worker.trouble.since, timers.armed.pop(f"wake {project.path}")[0] - clock.now()))
@@ -146,7 +152,7 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
             worker.wake()
         assert {since for since, _ in looks} == {looks[0][0]}
         assert [round(again.total_seconds() / 60) for _, again in looks] == [1, 2, 4, 8, 16, 32, 60, 60]
-        until(lambda: closed(observer) == len(looks) + 1 and worker.is_idle)
+        until(lambda: closed(log) == len(looks) + 1 and worker.is_idle)
         change_journal(project, "DROP TRIGGER full")
         worker.wake()
         until_runs_are(project, "done")
@@ -157,23 +163,23 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
 
 
 def test_a_worker_that_gets_no_thread_is_tried_again(project: Project) -> None:
-    timers, observer = Timers(), Observer()
-    worker = a_worker(project, timers, observer)
+    timers, log = Timers(), Log()
+    worker = a_worker(project, timers, log)
     threading.stack_size(1 << 46)  # larger than the system allows
     try:
         worker.wake()
     finally:
         threading.stack_size(0)
-    assert (worker.is_idle, closed(observer)) == (True, 1)
+    assert (worker.is_idle, closed(log)) == (True, 1)
     assert worker.trouble is not None
     assert worker.trouble.error.startswith("can't start new thread; end some processes")
     timers.armed.pop(f"wake {project.path}")[1]()
     until(lambda: worker.is_idle)
-    assert closed(observer) == 1
+    assert closed(log) == 1
 
 
-def closed(observer: Observer) -> int:
-    return [event for event, _ in observer.heard].count("closed")
+def closed(log: Log) -> int:
+    return log.warnings.count("closed")
 
 
 class Moving(SystemClock):

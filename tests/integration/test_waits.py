@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from runplan import processes
 from runplan.clock import SystemClock
-from runplan.daemon.observer import Observer
+from runplan.daemon.worker import DaemonWorker
 from runplan.report.notices import of_stopped_owner
 from runplan.run import events as e
 from runplan.run.decide import decide
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.report.notices import Notice
-    from runplan.run.events import Event
 
 PLAN, RUN = "plans/X.md", "r1"
 LATER = "2999-01-01T00:00:00Z"
@@ -92,7 +93,7 @@ class Notifier:
 
 class Log:
     def __getattr__(self, _name: str) -> Any:
-        return lambda *_, **__: None
+        return lambda *_, **__: self
 
 
 @pytest.mark.parametrize("kind", WAITS)
@@ -102,11 +103,10 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
     root, me = str(project.path), processes.identity(os.getpid()) or ""
     with closing(Store(project.path / ".git/runplan")) as store:
         for _ in range(2):  # the second daemon finds the wait of the first
-            observer = Observer(cast("Any", Log()), cast("Any", notifier))
-
-            def on_event(fact: Event, observer: Observer = observer) -> None:
-                observer.recorded(root, PLAN, RUN, fact)
-
+            services: Any = SimpleNamespace(log=Log(), notifier=notifier, environment={})
+            worker = DaemonWorker(root, store.path.parent, services)
+            worker.repository = cast("Any", SimpleNamespace(store=store))
+            on_event = functools.partial(worker.recorded, PLAN, RUN)
             with store.transaction():
                 fence = store.set_claim("plan", PLAN, run=RUN, owner=me, at="2026-01-01T00:00:00Z")
             journal = Journal(store, SystemClock(), run=RUN, plan=PLAN, fence=fence, on_event=on_event)
@@ -117,10 +117,10 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
                 store.waits.put(happened)
             decision = decide(journal.state)
             if decision.waiting:
-                observer.waits(root, PLAN, RUN, journal.state, decision, store)
+                worker.waits(PLAN, RUN, journal.state, decision)
             if kind == "claim":
                 notice = of_stopped_owner(me, repository=root, plan=PLAN, run=RUN)
-                observer.notify_once(store, notice, me)
+                worker._notify_once(notice, me)
         run = project.runplan("status", "X", "--json").json["run"]
         assert (run["waiting_for"], run["about"], run["wake"]) == (kind, about, wake)
         assert text in project.runplan("status", "X").out

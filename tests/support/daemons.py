@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.daemon import singleton
 from runplan.daemon.client import Client
+from runplan.daemon.state import holder
 from runplan.errors import Unreachable
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.sqlite import Store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def daemon_of(project: Project) -> int:
     """The process of the living daemon; 0 when there is none."""
-    found = singleton.holder(state_directory(project.env))
+    found = holder(state_directory(project.env))
     return found.pid if found else 0
 
 

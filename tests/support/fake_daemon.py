@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.daemon import protocol, singleton
+from runplan.daemon import protocol, state
 from runplan.daemon.protocol import Done, Hello, MetricsText
 from runplan.daemon.server import ControlServer
 from runplan.errors import NotFound, RefusedEarly
@@ -40,16 +40,14 @@ class Echo:
         self.asked: list[AnyRequest] = []
         self.failed: list[Exception] = []
         self.may_answer = threading.Event()
-        self.drained = False
 
     def answer(self, request: AnyRequest) -> Struct:
         if isinstance(request, protocol.Ping):
             return self.hello
         self.asked.append(request)
-        self.drained |= isinstance(request, protocol.Drain)
         if isinstance(request, protocol.Metrics):
             return MetricsText("runplan_daemon_threads 3\n")
-        match request.root if isinstance(request, protocol.Submit) else "":
+        match request.repository.root if isinstance(request, protocol.Wake) else "":
             case "missing":
                 raise NotFound("there is no plan missing")
             case "broken":
@@ -93,13 +91,13 @@ def main(version: str, *words: str) -> int:
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     try:
         with (
-            singleton.take(state_directory(env), version=version, since=SINCE, wait_s=0.5),
+            state.take(state_directory(env), version=version, since=SINCE, wait_s=0.5),
             closing(ControlServer(socket_path(env), echo.answer, echo.failed.append)) as server,
         ):
             facts = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"
             (state_directory(env) / "started").write_text(facts, encoding="utf-8")
             with serving(server):
-                while not stopped and (not echo.drained or "stays" in words):
+                while not stopped:
                     time.sleep(0.02)
     except RefusedEarly as error:
         sys.stderr.write(f"{error}\n")

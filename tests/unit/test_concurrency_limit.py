@@ -23,7 +23,7 @@ def limit(woken: list[str]) -> ConcurrencyLimit:
 
 def test_first_come_first_served(limit: ConcurrencyLimit, woken: list[str]) -> None:
     assert [limit.request(key) for key in (("r1", "a"), ("r2", "b"), ("r3", "c"))] == [True, False, False]
-    limit.release(("r1", "a"))
+    limit.release("r1", "a")
     assert woken == ["r2"]
     assert not limit.request(("r3", "c"))
     assert limit.request(("r2", "b"))
@@ -43,7 +43,7 @@ def test_the_limits_hold_and_no_run_is_lost(host: int, repository: int, moves: l
             limit.request(key)
             known.add(key)
         else:
-            limit.release(key)
+            limit.release(*key)
             known.discard(key)
         assert len(limit.working) <= host
         assert all(sum(1 for root, _ in limit.working if root == name) <= repository for name in ("r1", "r2", "r3"))
@@ -61,7 +61,7 @@ def test_a_higher_limit_wakes_queued_runs_and_a_lower_one_interrupts_none(
     assert limit.request(("b", "y"))
     limit.resize(host=1, repository=1)
     assert len(limit.working) == 2
-    limit.release(("a", "x"))
+    limit.release("a", "x")
     assert woken == ["b"], "the limit is still exceeded"
 
 
@@ -69,7 +69,7 @@ def test_an_adopted_run_counts_also_above_the_limit(limit: ConcurrencyLimit, wok
     for key in (("r1", "a"), ("r1", "b"), ("r1", "a")):
         limit.count(key)
     assert (len(limit.working), limit.request(("r2", "c"))) == (2, False)
-    limit.release(("r1", "a"))
+    limit.release("r1", "a")
     assert woken == []
-    limit.release(("r1", "b"))
+    limit.release("r1", "b")
     assert woken == ["r2"]

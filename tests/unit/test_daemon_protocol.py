@@ -9,20 +9,23 @@ from runplan.daemon.protocol import (
     Ping,
     Reply,
     Request,
-    Submit,
+    Wake,
     line_of,
     read_reply,
     read_request,
 )
+from runplan.daemon.state import Known
 from runplan.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError, error_with
+
+REPOSITORY = Known(root="/r", common="/r/.git")
 
 
 @pytest.mark.parametrize(
     "request_",
     [
         Ping(),
-        Environment(root="/r", common="/r/.git", name="n", env={"ODD": "a\nb\udc80"}),
-        Submit(root="/r", common="/r/.git", commands=(4,)),
+        Environment(repository=REPOSITORY, name="n", env={"ODD": "a\nb\udc80"}),
+        Wake(repository=REPOSITORY),
     ],
     ids=lambda one: type(one).__name__,
 )
@@ -37,7 +40,7 @@ def test_unknown_fields_of_a_request_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"start", b"[1]", b"\xff\xfe", b"[" * 500_000, b"{}", b'{"verb": "explode"}', b'{"verb": "submit"}']
+    "line", [b"", b"start", b"[1]", b"\xff\xfe", b"[" * 500_000, b"{}", b'{"verb": "explode"}', b'{"verb": "wake"}']
 )
 def test_an_invalid_request_is_a_usage_error(line: bytes) -> None:
     with pytest.raises(UsageError, match="invalid request: "):

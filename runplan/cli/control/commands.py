@@ -11,7 +11,7 @@ from runplan import processes
 from runplan.cli.control import execute
 from runplan.cli.show import progress
 from runplan.cli.verb import Verb, optional_plan_argument
-from runplan.daemon import singleton, submit
+from runplan.daemon import state, submit
 from runplan.engine.context import is_kept, kept_plans, open_context, plan_path, refuse_under_agent, scheduled
 from runplan.engine.preflight import living_owner
 from runplan.engine.runs import end_recorded_agents
@@ -135,7 +135,7 @@ def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[l
         return [], {}
     with closing(store):
         claims = {key: owner for key, (_, owner, _) in store.claims("plan").items() if plan in ("", key)}
-    daemon = singleton.holder(state_directory(at.env))
+    daemon = state.holder(state_directory(at.env))
     others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
     lines, still_running = list[str](), dict[str, str]()
     for key, owner in claims.items():

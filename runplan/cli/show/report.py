@@ -166,15 +166,13 @@ def since(word: str, *, now: datetime) -> datetime:
 
 def _journals() -> dict[str, Path]:
     """The journals of the repositories that the daemon knows, and of the current one."""
-    from pathlib import Path
-
-    from runplan.daemon.repositories import Repositories
+    from runplan.daemon.state import known
     from runplan.engine.context import open_context
     from runplan.errors import RunplanError
     from runplan.settings.load import environment
     from runplan.settings.places import state_directory
 
-    found = {one.root: Path(one.common) / "runplan" for one in Repositories(state_directory(environment())).all()}
+    found = {one.root: one.state for one in known(state_directory(environment()))}
     try:
         with open_context(warn=lambda _: None) as at:
             return found if at.state in found.values() else {**found, str(at.repository.root): at.state}

@@ -451,7 +451,7 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
 
 
 def _next(args: argparse.Namespace) -> Exit:
-    from runplan.daemon import singleton
+    from runplan.daemon.state import holder
     from runplan.engine.context import open_context
     from runplan.report.views import schedule_view
     from runplan.settings.places import state_directory
@@ -467,7 +467,7 @@ def _next(args: argparse.Namespace) -> Exit:
         print(json.dumps(views, ensure_ascii=False, indent=2))
         return Exit.DONE
     print("\n".join(_lines(views, now)) or "No schedules.")
-    if rows and singleton.holder(state_directory(at.env)) is None:
+    if rows and holder(state_directory(at.env)) is None:
         then = (
             "Schedules that are due fire as soon as you start it" if any(v["due"] for v in views) else "Start it with"
         )

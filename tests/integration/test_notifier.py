@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.daemon.observer import Notifier, open_log
+from runplan.daemon.notifier import Notifier, open_log
 from runplan.report.notices import Notice
 from runplan.settings.schema import NotifySettings
 from tests.support.cli import until

@@ -19,15 +19,10 @@ from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from msgspec.structs import replace
 
 from runplan.checks.secrets import redacted
 from runplan.git.command import LongCalls
 from runplan.report import notices
-from runplan.report.notices import of_ending, of_lost_keys, of_waiting
-from runplan.run.events import DispatchEnded, DispatchStarted, Halted, PlanRead, name_of
-from runplan.run.state import awaiting
-from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -36,12 +31,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from runplan.report.notices import Notice
-    from runplan.run.decide import Decision
-    from runplan.run.events import Event
-    from runplan.run.rows import ScheduleRow
-    from runplan.run.state import RunState
     from runplan.settings.schema import NotifySettings
-    from runplan.store.sqlite import Store
 
 FILES = 5
 FILE_BYTES = 5 * 1024 * 1024
@@ -53,8 +43,6 @@ LONGEST_OUTPUT = 300
 CALLS = LongCalls()  #: programs of all notifiers of this process
 
 _APPLE = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
-
-WARNINGS = ("trouble", "warning", "closed", "declined")
 
 
 @contextlib.contextmanager
@@ -105,7 +93,7 @@ class Notifier:
         command_s: float = COMMAND_S,
         webhook_s: float = WEBHOOK_S,
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._log = log
         self._env = dict(env)
         self._command_s = command_s
@@ -114,7 +102,7 @@ class Notifier:
 
     def send(self, notice: Notice) -> None:
         """Send it soon, if the settings ask for notices of this kind; returns at once."""
-        if not self._channels() or notice.kind not in self._settings.on:
+        if not self._channels() or notice.kind not in self.settings.on:
             return
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=self._send, args=(notice,), name="notify", daemon=True)
@@ -148,17 +136,17 @@ class Notifier:
 
     def _channels(self) -> dict[str, Callable[[Notice], None]]:
         channels = {"command": self._command, "webhook": self._webhook, "desktop": self._desktop}
-        return {name: send for name, send in channels.items() if getattr(self._settings, name)}
+        return {name: send for name, send in channels.items() if getattr(self.settings, name)}
 
     def _command(self, notice: Notice) -> None:
         facts = {f"RUNPLAN_{name.upper()}": value for name, value in notices.facts(notice).items()}
         env = {name: value for name, value in self._env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
-        argv = ("/bin/sh", "-c", self._settings.command)
+        argv = ("/bin/sh", "-c", self.settings.command)
         _run(argv, env | facts, stdin=notices.as_json(notice), cwd=notice.repository or "/", limit_s=self._command_s)
 
     def _webhook(self, notice: Notice) -> None:
         request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
-            self._settings.webhook,
+            self.settings.webhook,
             data=notices.as_json(notice),
             headers={"Content-Type": "application/json", "User-Agent": "runplan"},
             method="POST",
@@ -194,56 +182,3 @@ def _run(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: st
             output.seek(0)
             text = redacted(output.read()[-LONGEST_OUTPUT:].decode("utf-8", "replace")).strip()
             raise Refused(f"exit code {process.returncode}" + (f": {text}" if text else ""))
-
-
-# --- events ---------------------------------------------------------------------------------------------
-
-
-class Observer:
-    """Called in the threads of workers; nothing here waits."""
-
-    def __init__(self, log: FilteringBoundLogger, notifier: Notifier) -> None:
-        self._log = log
-        self.notifier = notifier
-        self._phases: dict[str, dict[str, str]] = {}  #: by run and lane
-
-    def happened(self, root: str, event: str, **fields: object) -> None:
-        log = self._log.warning if event in WARNINGS else self._log.info
-        log(event, repository=root, **fields)
-
-    def recorded(self, root: str, plan: str, run: str, event: Event) -> None:
-        phases = self._phases.setdefault(run, {})
-        if isinstance(event, PlanRead):
-            phases[event.lane] = event.phase
-        dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
-        self.happened(root, name_of(event), plan=plan, run=run, phase=phases.get(event.lane, ""), dispatch=dispatch)
-        if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
-            self.notifier.send(of_lost_keys(event.missing, repository=root, plan=plan, run=run))
-
-    def ended(self, root: str, plan: str, run: str, state: RunState, schedule: ScheduleRow | None) -> None:
-        """`schedule` is the one that fires the plan again."""
-        outcome = state.ended.outcome if state.ended else ""
-        self._phases.pop(run, None)
-        fires = schedule.next if schedule is not None else None
-        self.happened(root, "ended", plan=plan, run=run, outcome=outcome, **({"next": fires} if fires else {}))
-        if (notice := of_ending(state, repository=root, plan=plan, run=run)) is not None:
-            if fires and schedule is not None:
-                moment = parse_iso(fires).astimezone(zone(schedule.zone))
-                notice = replace(notice, text=f"{notice.text} Next run: {moment:%Y-%m-%d %H:%M %Z}.")
-            self.notifier.send(notice)
-
-    def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision, store: Store) -> None:
-        """Log the wait, and notify a person once of it, however often a daemon finds it."""
-        self.happened(root, "waits", plan=plan, run=run, why=decision.why)
-        notice = of_waiting(state, decision, repository=root, plan=plan, run=run)
-        phase = awaiting(state)
-        if notice is not None:
-            self.notify_once(store, notice, f"{notice.phase} {phase.asked if phase else ''}")
-
-    def notify_once(self, store: Store, notice: Notice, about: str) -> None:
-        """Send the notice, unless one of this run for the same reason and cause was recorded before."""
-        query = "INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)"
-        with store.transaction():
-            is_first = store.run(query, notice.run, f"{notice.reason} {about}") > 0
-        if is_first:
-            self.notifier.send(notice)

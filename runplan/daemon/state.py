@@ -1,4 +1,4 @@
-"""One daemon per user: a kernel lock, and a file that describes the process that holds it.
+"""The state directory of the daemon: its lock, the record of its process, and the repositories it knows.
 
 Every `status` imports this module, so modules that look at processes are imported where they are used.
 """
@@ -6,7 +6,9 @@ Every `status` imports this module, so modules that look at processes are import
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,10 +19,10 @@ from runplan.settings.places import own_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 LOCK = "daemon.lock"
 RECORD = "daemon.json"
+REPOSITORIES = "repositories"
 POLL_S = 0.02
 
 
@@ -53,8 +55,6 @@ def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Itera
         lock.acquire(timeout=wait_s, poll_interval=POLL_S)
     except TimeoutError:
         raise RefusedEarly(f"the daemon is already running: {holder(state) or 'it is just starting'}") from None
-    except OSError as error:
-        raise Unreachable(f"{state / LOCK} cannot be opened: {error.strerror}") from error
     mine = Holder(identity=processes.identity(os.getpid()) or "", version=version, since=since)
     try:
         publish(state / RECORD, msgspec.json.encode(mine), sync=False)
@@ -73,3 +73,55 @@ def holder(state: Path) -> Holder | None:
     except (OSError, msgspec.DecodeError):
         return None
     return found if processes.alive(found.identity) else None
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    common: str  #: the common git directory
+    root: str  #: the main checkout
+
+    @property
+    def state(self) -> Path:
+        """The directory of the journal."""
+        return Path(self.common) / "runplan"
+
+
+def remember(state: Path, repository: Known) -> None:
+    """Add the repository, or update its checkout: one file per repository."""
+    from runplan.store.files import publish
+
+    # Not msgspec.json: a path need not be UTF-8, and json escapes it.
+    text = json.dumps(msgspec.to_builtins(repository)).encode("ascii")
+    try:
+        publish(_file(own_directory(state / REPOSITORIES), repository), text, sync=True)
+    except OSError as error:
+        raise Unreachable(f"{state / REPOSITORIES} cannot be written: {error.strerror}") from error
+
+
+def forget(state: Path, repository: Known) -> None:
+    _file(state / REPOSITORIES, repository).unlink(missing_ok=True)
+
+
+def _file(directory: Path, repository: Known) -> Path:
+    import hashlib  # slow to import
+
+    return directory / f"{hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:16]}.json"
+
+
+def is_gone(repository: Known) -> bool:
+    """Whether there is no repository; False when that cannot be checked."""
+    try:
+        os.stat(os.path.join(repository.common, "HEAD"))  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def known(state: Path) -> list[Known]:
+    """The repositories in which a command was given; those that cannot be read are added with the next one."""
+    found = []
+    for file in sorted((state / REPOSITORIES).glob("*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(msgspec.convert(json.loads(file.read_bytes()), Known))
+    return found

@@ -1,4 +1,4 @@
-"""There is one daemon per user, and a second one learns which process it is."""
+"""There is one daemon per user, a second one learns which process it is, and each finds its repositories again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
-from runplan.daemon import singleton
+from runplan.daemon import state as daemon_state
 from runplan.daemon.client import Client, NotRunning
+from runplan.daemon.state import Known, forget, holder, is_gone, known, remember
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import socket_path, state_directory
 from tests.support.dispatching import until
@@ -20,13 +23,12 @@ from tests.support.fake_daemon import ROOT, SINCE
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
-    from runplan.daemon.singleton import Holder
+    from runplan.daemon.state import Holder
 
 
 def take(state: Path, *, wait_s: float = 0.0) -> AbstractContextManager[Holder]:
-    return singleton.take(state, version="1.2", since=SINCE, wait_s=wait_s)
+    return daemon_state.take(state, version="1.2", since=SINCE, wait_s=wait_s)
 
 
 def a_daemon(home: Path, version: str = "0.1.0") -> subprocess.Popen[bytes]:
@@ -40,21 +42,21 @@ def test_a_second_daemon_is_refused_and_the_first_is_named(tmp_path: Path) -> No
         with pytest.raises(RefusedEarly, match=running), take(tmp_path / "a/b"):
             pass
         assert stat.S_IMODE((tmp_path / "a/b").stat().st_mode) == 0o700
-        (tmp_path / "a/b" / singleton.RECORD).unlink()
+        (tmp_path / "a/b" / daemon_state.RECORD).unlink()
         with pytest.raises(RefusedEarly, match="it is just starting"), take(tmp_path / "a/b", wait_s=0.05):
             pass
-    assert singleton.holder(tmp_path / "a/b") is None
+    assert holder(tmp_path / "a/b") is None
     with take(tmp_path / "a/b") as mine:
-        assert singleton.holder(tmp_path / "a/b") == mine
+        assert holder(tmp_path / "a/b") == mine
 
 
 def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
     state = state_directory(env)
     with a_daemon(tmp_path) as first:
-        until(lambda: singleton.holder(state))
+        until(lambda: holder(state))
         first.send_signal(signal.SIGKILL)
-    assert ((state / singleton.RECORD).exists(), singleton.holder(state)) == (True, None)
+    assert ((state / daemon_state.RECORD).exists(), holder(state)) == (True, None)
     with pytest.raises(NotRunning):
         Client(socket_path(env))
     with take(state):
@@ -82,14 +84,8 @@ def test_programs_that_are_started_do_not_inherit_the_lock(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"identity": "1:2:3"}'])
 def test_a_damaged_record_names_no_daemon(tmp_path: Path, text: str) -> None:
-    (tmp_path / singleton.RECORD).write_text(text)
-    assert singleton.holder(tmp_path) is None
-
-
-def test_a_lock_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / singleton.LOCK).mkdir()
-    with pytest.raises(Unreachable, match=r"daemon\.lock cannot be opened"), take(tmp_path):
-        pass
+    (tmp_path / daemon_state.RECORD).write_text(text)
+    assert holder(tmp_path) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
@@ -98,3 +94,30 @@ def test_a_state_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path / "theirs", 65534, 65534)
     with pytest.raises(Unreachable, match="belongs to another user"), take(tmp_path / "theirs"):
         pass
+
+
+# --- repositories -----------------------------------------------------------------------------------------
+
+
+def a_repository(path: Path) -> Known:
+    (path / ".git").mkdir(parents=True)
+    (path / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    return Known(common=str(path / ".git"), root=str(path))
+
+
+def test_repositories_are_remembered_until_they_are_forgotten(tmp_path: Path) -> None:
+    one, two = a_repository(tmp_path / "one"), a_repository(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")))
+    moved = replace(one, root=str(tmp_path / "elsewhere"))
+    for repository in (one, two, moved):
+        remember(tmp_path / "state", repository)
+    (tmp_path / "state/repositories/0.json").write_text("{")
+    assert sorted(known(tmp_path / "state"), key=str) == sorted([moved, two], key=str)
+    forget(tmp_path / "state", two)
+    assert known(tmp_path / "state") == [moved]
+
+
+def test_a_repository_is_gone_when_its_git_directory_is(tmp_path: Path) -> None:
+    one = a_repository(tmp_path / "one")
+    assert not is_gone(one)
+    (tmp_path / "one/.git").rename(tmp_path / "away")
+    assert is_gone(one)
