@@ -16,7 +16,7 @@ from runplan.git.command import borrowing
 from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
 from runplan.plan.specs import FOLDERS, PLAN_FILE
-from runplan.settings.load import environment, file_hash, load, load_committed, load_lenient, record, recorded
+from runplan.settings.load import environment, load, load_committed, load_lenient, record, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES
 from runplan.text import command
@@ -95,7 +95,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def record_settings(self, asked: RunStarted) -> RunStarted:
         """The request with the settings of this context, which its run keeps."""
-        settings, file = self.settings, self.committed()
+        settings = self.settings
         return replace(
             asked,
             max_fix_cycles=settings.run.max_fix_cycles,
@@ -107,7 +107,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             sign_off=settings.run.sign_off,
             verifiers=settings.agents.judges,
             settings=record(settings),
-            settings_file=file_hash(file.content if file is not None else None),
         )
 
     def committed(self) -> Committed | None:

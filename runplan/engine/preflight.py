@@ -25,7 +25,7 @@ from runplan.processes import alive
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
 from runplan.steps.read_plan import reading
-from runplan.steps.undo import NotUndoable, landing_to_undo
+from runplan.steps.undo import landing_to_undo
 from runplan.steps.work import refused
 from runplan.text import command, committing
 
@@ -140,10 +140,9 @@ def phase_to_undo(at: RepositoryContext, plan: Plan, wanted: str, *, unfinished:
     git, common = at.repository.git, at.repository.common_dir
     candidates = Candidates(git, common_dir=common)
     found = landing_to_undo(at.tip(), plan, phase, target=at.target_name, objects=git, candidates=candidates)
-    if isinstance(found, NotUndoable):
+    if isinstance(found, str):
         shallow = "; this clone is shallow, and the commit may be further down: git fetch --deepen=100"
-        more = shallow if (common / "shallow").exists() and "--deepen" not in found.why else ""
-        raise RefusedEarly(f"{found.why}{more}")
+        raise RefusedEarly(found + (shallow if (common / "shallow").exists() else ""))
     return phase.id
 
 

@@ -52,7 +52,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     concludes: bool = False  #: when every phase has landed, the lander has something left to do: a pull request
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
     settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
-    settings_file: str = ""  #: hash of the repository's settings file on the target; "" for none
     given: Rows = ()  #: the settings that the caller gave as variables
     command: int = 0  #: number of the command that asked for the run; 0 for none
 
@@ -213,7 +212,6 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     seconds: float = 0.0  #: likewise; also of a command
     bounds: tuple[str, ...] = ()  #: the settings that set these limits
     phase: str = ""  #: of an agent's
-    despite: str = ""  #: a usage limit that a person does not wait for
     at: str = ""  #: UTC ISO-8601
     gates: tuple[str, ...] = ()  #: names of the checks that it runs
     argv: tuple[str, ...] = ()  #: of a command of the project

@@ -128,13 +128,6 @@ def recorded(text: str) -> Settings:
     return convert(json.loads(text), Settings)
 
 
-def file_hash(content: bytes | None) -> str:
-    """Identifies a version of the repository's settings file; "" for none."""
-    from hashlib import sha256  # slow to import
-
-    return "" if content is None else sha256(content).hexdigest()
-
-
 # --- sources -----------------------------------------------------------------------------------------------
 
 

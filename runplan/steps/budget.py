@@ -5,22 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left
 from runplan.agents.endings import FARTHEST_S, EndingKind
 from runplan.run.dispatch import MAX_OVERLOADS, Ending
-from runplan.run.events import (
-    AgentLimited,
-    DispatchEnded,
-    DispatchStarted,
-    Paused,
-    RunEnded,
-    RunResumed,
-    Woke,
-    WorkRefused,
-)
+from runplan.run.events import AgentLimited, DispatchEnded, DispatchStarted, Paused, RunResumed, Woke, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.text import in_words
 from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
@@ -150,26 +140,16 @@ def _iso(moment: float) -> str:
 # --- the agent of a role --------------------------------------------------------------------------------
 
 
-class Chosen(Struct, frozen=True, kw_only=True):
-    """The agent of a dispatch and its budget."""
-
-    agent: str
-    left: Left
-    despite: str = ""  #: a usage limit that a person overrides
-
-
-def choose(action: Start, phase: PhaseRun, context: RunContext) -> Chosen | Paused | WorkRefused:
-    """The agent of the role, or its fallback; a wait when all of them have reached a usage limit."""
+def choose(action: Start, phase: PhaseRun, context: RunContext) -> tuple[str, Left] | Paused | WorkRefused:
+    """The agent of the role, or its fallback, and its budget; a wait when all of them have reached a usage limit."""
     names = _candidates(action, phase, context.settings.agents)
     limits = _limits(context)
-    overridden = _overridden(context, limits)
-    free = next((name for name in names if name not in limits or name in overridden), None)
+    free = next((name for name in names if name not in limits), None)
     if free is None:
-        first = min((limits[name].event for name in names), key=lambda limit: limit.until)
+        first = min((limits[name] for name in names), key=lambda limit: limit.until)
         return Paused(kind="limit", until=first.until, agent=first.agent, words=first.words)
-    despite = f"usage limit until {limits[free].event.until}" if free in overridden else ""
     may = allowance(context, role=action.role, phase=phase.read.phase)
-    return Chosen(agent=free, left=may, despite=despite) if isinstance(may, Left) else may
+    return (free, may) if isinstance(may, Left) else may
 
 
 def _candidates(action: Start, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
@@ -184,25 +164,16 @@ def _candidates(action: Start, phase: PhaseRun, agents: AgentsSettings) -> list[
     return list(dict.fromkeys(name for name in names if name)) or [verifier]
 
 
-def _limits(context: RunContext) -> dict[str, Recorded[AgentLimited]]:
-    """The newest usage limit of each agent that has not reset yet, over all runs of the repository."""
+def _limits(context: RunContext) -> dict[str, AgentLimited]:
+    """The newest usage limit of each agent that has not reset yet, over all runs of the repository.
+
+    A person who resumes the run does not want to wait for the limits before that.
+    """
     now = context.clock.now().timestamp()
-    newest: dict[str, Recorded[AgentLimited]] = {}
+    newest: dict[str, AgentLimited] = {}
+    resumed = [one.seq for one in context.store.facts(RunResumed, plan=context.plan) if one.run == context.run]
     for one in context.store.facts(AgentLimited, since=_iso(now - FARTHEST_S)):
         latest = _iso(parse_iso(one.at).timestamp() + FARTHEST_S)
-        newest[one.event.agent] = replace(one, event=replace(one.event, until=min(one.event.until, latest)))
-    return {agent: one for agent, one in newest.items() if parse_iso(one.event.until).timestamp() > now}
-
-
-def _overridden(context: RunContext, limits: dict[str, Recorded[AgentLimited]]) -> set[str]:
-    """The agents that a person does not want to wait for: the run was resumed or stopped after the limit."""
-    if not limits:
-        return set()
-    resumed = [one.seq for one in context.store.facts(RunResumed, plan=context.plan) if one.run == context.run]
-    ends = {one.run: one for one in context.store.facts(RunEnded, plan=context.plan)}
-    stopped = {run: one.seq for run, one in ends.items() if one.event.outcome == "stopped"}
-    return {
-        agent
-        for agent, limit in limits.items()
-        if max(resumed, default=0) > limit.seq or stopped.get(limit.run, 0) > limit.seq
-    }
+        if one.seq > max(resumed, default=0):
+            newest[one.event.agent] = replace(one.event, until=min(one.event.until, latest))
+    return {agent: limit for agent, limit in newest.items() if parse_iso(limit.until).timestamp() > now}

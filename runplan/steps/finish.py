@@ -10,8 +10,8 @@ from runplan.git.removal import Kept
 from runplan.run.dispatch import Outcome, Return
 from runplan.run.events import CleanedUp, HandedOver, PhaseFailed, RunEnded, WorkRefused
 from runplan.run.reasons import Reason, describe_ending
-from runplan.steps.account import evidence
 from runplan.steps.context import phase_of
+from runplan.steps.gates import content, log_files
 from runplan.steps.verify import return_text
 from runplan.steps.work import commit_leftovers
 from runplan.text import plain
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from runplan.steps.context import RunContext
 
 
+OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are read
+LINES_SHOWN = 20  #: lines of it in the report
+LONGEST_LINE = 300
+
+
 def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
@@ -36,15 +41,10 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
         return
     outcome = context.dispatches.standing(phase.ended.id)
     message = outcome.message if isinstance(outcome, Outcome) else ""
+    returned = returns.parse_return(return_text(context, phase.ended.id), message)
     why = describe_ending(phase.ended)
-    text = _write_note(phase, context, phase.ended.id, message=message, head=head, why=why)
-    yield HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
-
-
-def _write_note(phase: PhaseRun, context: RunContext, id: str, *, message: str, head: str, why: str) -> str:
-    returned = returns.parse_return(return_text(context, id), message)
     standing = Standing(
-        number=len(phase.handovers) + 1,
+        number=number,
         why=why,
         plan=context.plan,
         phase=phase.read.phase,
@@ -56,8 +56,8 @@ def _write_note(phase: PhaseRun, context: RunContext, id: str, *, message: str, 
         commit=head,
     )
     text = plain(note(standing))
-    context.dispatches.write(id, "handoff.md", text)
-    return text
+    context.dispatches.write(phase.ended.id, "handoff.md", text)
+    yield HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
 
 
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[Event]:
@@ -75,7 +75,7 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[Event]:
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
-        evidence="\n".join((*phase.cycles, evidence(action.reason, state, context))),
+        evidence="\n".join((*phase.cycles, *_evidence(action.reason, phase, context))),
         dispatch=f"{context.mark}.{state.dispatches}" if phase.first else "",
         rejected=phase.rejected or "",
     )
@@ -88,6 +88,24 @@ def _is_stuck(action: Fail, phase: str, tree: str, context: RunContext) -> bool:
     failures = [one.event for one in context.store.facts(PhaseFailed, plan=context.plan) if one.event.phase == phase]
     reasons = (action.reason, Reason.NO_PROGRESS)
     return any(one.tree == tree and one.reason in reasons and one.step == action.at for one in failures[-1:])
+
+
+def _evidence(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
+    """A few lines that prove the failure: failed items, guard findings, or the end of the output."""
+    match reason:
+        case Reason.VERIFICATION_FAILED | Reason.NO_PROGRESS if phase.verdict is not None:
+            lines = [f"{item}: {found}" for item, passed, found in phase.verdict.items if not passed]
+        case Reason.NO_PROGRESS | Reason.TESTS_FAILED | Reason.TESTS_UNFINISHED if phase.gates:
+            red = (gate.output for gate in phase.judged.values() if gate.answer != "passed")
+            lines = [line for output in red for line in output.splitlines()[-LINES_SHOWN:]]
+        case Reason.GUARD_VIOLATED:
+            lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
+        case Reason.BASELINE_RED | Reason.SETUP_FAILED if phase.newest is not None:
+            logs = (content(path)[-OUTPUT_READ:] for path in log_files(phase.newest, context).values())
+            lines = [line for log in logs for line in log.decode("utf-8", "replace").splitlines()[-LINES_SHOWN:]]
+        case _:
+            lines = []
+    return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
 
 
 def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001

@@ -8,7 +8,6 @@ from hashlib import sha256
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.checks import results
@@ -46,15 +45,11 @@ def command_line(action: Start, phase: PhaseRun, context: RunContext, directory:
     if action.role == "setup":
         return context.settings.run.setup, context.settings.tests.timeout_s
     checks = context.settings.checks
-    lines = {name: _line(name, phase, context) for name in action.gates}
-    wall_s = max(checks[name].timeout_s for name in action.gates)
-    return (*lines.values(),)[0] if len(lines) == 1 else side_by_side(lines, directory / OWN), wall_s
-
-
-def _line(name: str, phase: PhaseRun, context: RunContext) -> str:
-    tests, line = context.settings.tests, _rerun(name, phase) or context.settings.checks[name].command
-    stale = f"rm -f -- {' '.join(tests.junit)}\n" if name == TESTS and tests.junit else ""
-    return stale + line
+    lines = {name: _rerun(name, phase) or checks[name].command for name in action.gates}
+    if TESTS in lines and (junit := context.settings.tests.junit):  # stale results prove nothing
+        lines[TESTS] = f"rm -f -- {' '.join(junit)}\n{lines[TESTS]}"
+    wall_s = max(checks[name].timeout_s for name in lines)
+    return lines.popitem()[1] if len(lines) == 1 else side_by_side(lines, directory / OWN), wall_s
 
 
 def _rerun(name: str, phase: PhaseRun) -> str:
@@ -92,20 +87,18 @@ def side_by_side(lines: Mapping[str, str], folder: Path) -> str:
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that passed before on the same code, with the same command and environment: they do not run again."""
     phase = phase_of(state)
-    known = {name: _known(context, name, action.tree) for name in action.gates}
-    found = {name: text for name, text in known.items() if text is not None}
-    read = {name: results.from_text(text) for name, text in found.items()}
-    if action.role == "gate":
-        return tuple(_judged(name, one, phase, context, tree=action.tree) for name, one in read.items())
-    return tuple(
-        BaselineKnown(
-            key=check_key(context, name, action.tree),
-            tree=action.tree,
-            results=results.to_text(results.without_passes(one)),
-            name=name,
-        )
-        for name, one in read.items()
-    )
+    known: list[Event] = []
+    for name in action.gates:
+        key = check_key(context, name, action.tree)
+        if (text := context.store.baseline(key)) is None:
+            continue
+        found = results.from_text(text)
+        if action.role == "gate":
+            known.append(_judged(name, found, phase, context, tree=action.tree))
+        else:
+            noted = results.to_text(results.without_passes(found))
+            known.append(BaselineKnown(key=key, tree=action.tree, results=noted, name=name))
+    return tuple(known)
 
 
 def check_key(context: RunContext, name: str, tree: str) -> str:
@@ -118,10 +111,6 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
     return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
 
 
-def _known(context: RunContext, name: str, tree: str) -> str | None:
-    return context.store.baseline(check_key(context, name, tree))
-
-
 def _remember(context: RunContext, key: str, found: results.Results) -> None:
     """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
     if not found.red and found.finished:
@@ -131,27 +120,19 @@ def _remember(context: RunContext, key: str, found: results.Results) -> None:
 # --- how a result is judged -----------------------------------------------------------------------------
 
 
-class Ran(Struct, frozen=True, kw_only=True):
-    """One check of the dispatch that ended."""
-
-    results: results.Results
-    output: str
-    evidence: Evidence
-
-
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
-    for name, ran in _ran(phase, context):
-        fault = results.baseline_fault(ran.results)
+    for name, found, _, evidence in _ran(phase, context):
+        fault = results.baseline_fault(found)
         if fault and not context.settings.tests.allow_red_baseline:
             command = context.settings.checks[name].command
             yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` on the base: {fault}")
             return
         key = check_key(context, name, tree)
-        _remember(context, key, ran.results)
-        known = results.to_text(results.without_passes(ran.results))
-        yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=ran.evidence)
+        _remember(context, key, found)
+        known = results.to_text(results.without_passes(found))
+        yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence)
 
 
 def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -161,13 +142,13 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
     if phase.ended is None:
         yield GateJudged(tree=tree, answer="skipped", code=None, line=NO_TESTS, time=1)
         return
-    for name, ran in _ran(phase, context):
+    for name, found, output, evidence in _ran(phase, context):
         partly = bool(_rerun(name, phase))
-        judged = _judged(name, ran.results, phase, context, tree=tree, partly=partly)
+        judged = _judged(name, found, phase, context, tree=tree, partly=partly)
         if judged.answer == "passed" and not partly:  # the baseline of the next phase
-            _remember(context, check_key(context, name, tree), ran.results)
-        tail = "" if judged.answer == "passed" else ran.output[-OUTPUT_SENT:]
-        yield replace(judged, output=tail, ran=ran.evidence)
+            _remember(context, check_key(context, name, tree), found)
+        tail = "" if judged.answer == "passed" else output[-OUTPUT_SENT:]
+        yield replace(judged, output=tail, ran=evidence)
 
 
 def _judged(
@@ -223,8 +204,8 @@ def _described(judged: results.Comparison, now: results.Results) -> tuple[str, s
             return "failed", f"the checks on the base: {judged.why}"
 
 
-def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, Ran]]:
-    """The checks of the dispatch that ended, each with its own output and exit code."""
+def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
+    """The checks of the dispatch that ended: name, results, output and its record."""
     ended, started = phase.ended, phase.newest
     assert ended is not None
     assert started is not None
@@ -236,20 +217,14 @@ def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, Ran]]:
         code = own if alone else int(printed[name]) if name in printed else None
         whole = content(path)
         output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
-        yield (
-            name,
-            Ran(
-                results=_results(name, output, code, phase, context),
-                output=output,
-                evidence=Evidence(
-                    dispatch=ended.id,
-                    environment=started.environment,
-                    seconds=ended.seconds,
-                    file=path.relative_to(directory.parent.parent).as_posix(),
-                    sha256=sha256(whole).hexdigest(),
-                ),
-            ),
+        evidence = Evidence(
+            dispatch=ended.id,
+            environment=started.environment,
+            seconds=ended.seconds,
+            file=path.relative_to(directory.parent.parent).as_posix(),
+            sha256=sha256(whole).hexdigest(),
         )
+        yield name, _results(name, output, code, phase, context), output, evidence
 
 
 def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:

@@ -17,10 +17,9 @@ from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMove
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse
 from runplan.report import index, text as report
-from runplan.report.sections import SHORT, failure_sections
+from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
 from runplan.run.reasons import Reason
-from runplan.steps.account import phase_section, undo_section
 from runplan.steps.context import phase_of
 from runplan.steps.drift import corrected
 from runplan.steps.verify import audited, before_the_end, is_complete_with
@@ -117,7 +116,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
             return undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
         text = tracker.reopen(text, path=context.plan)
-        sections.append(undo_section(state, context))
+        sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_subjects(context, phase)))
         return _files(context, onto, plan.title, text, sections, is_done=False)
     if row is not None and (refusal := _refusal(state, context, plan, row)):
         return refusal
@@ -128,11 +127,27 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
         text, remarks = corrected(text, phase, context)
         short = phase.candidate.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
-        sections = [*sections, phase_section(state, context, [*remarks, *audited(plan, row, onto, context)])]
+        section = phase_section(
+            phase,
+            plan=plan.path,
+            run=context.run,
+            subjects=_subjects(context, phase),
+            commands={name: check.command for name, check in context.settings.checks.items()},
+            warnings=(*state.warnings, *phase.warnings, *remarks, *audited(plan, row, onto, context)),
+        )
+        sections.append(section)
     is_done = is_complete_with(plan, phase.read.phase)
     if is_done:
         text = tracker.complete(text, path=context.plan, completed=context.iso())
     return _files(context, onto, plan.title, text, sections, is_done=is_done)
+
+
+def _subjects(context: RunContext, phase: PhaseRun) -> dict[str, str]:
+    """The subjects of the commits that land or are reverted."""
+    assert phase.candidate is not None
+    commits = phase.candidate.undone or phase.candidate.commits
+    found = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in commits)
+    return {oid: context.agents.redacted(subject) for oid, subject in found}
 
 
 def _refusal(state: RunState, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from runplan.agents import prompts
+from runplan.agents.budgets import Left
 from runplan.checks.returns import IN_PROGRESS
 from runplan.errors import RunplanError, Unreachable
 from runplan.gitfacts import committing_as
@@ -14,7 +13,7 @@ from runplan.names import DIFF_FILE, as_utf8
 from runplan.plan.specs import context_files
 from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
 from runplan.run.events import DispatchEnded, DispatchStarted, Landed, PhaseFailed
-from runplan.steps.budget import Chosen, choose
+from runplan.steps.budget import choose
 from runplan.steps.context import phase_of
 from runplan.steps.gates import already_known, command_line
 from runplan.steps.verify import EVERY_PHASE, final_brief, final_changes, plan_base
@@ -40,31 +39,37 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
     phase = phase_of(state)
     _end_previous(state, context)
     name = f"{context.mark}.{state.dispatches + 1}"
-    chosen = choose(action, phase, context) if action.role in AGENT_ROLES else None
-    if not isinstance(chosen, Chosen | None):
+    chosen = choose(action, phase, context) if action.role in AGENT_ROLES else ("", Left())
+    if not isinstance(chosen, tuple):
         yield chosen
         return
+    agent, may = chosen
     writes = action.role in WRITERS
     path = _attach(phase, context) if writes else _worktree(phase, context)
-    arguments = (action, phase, context, name, path)
     diff = _diff(action, phase, context) if action.role in ("fix", "verify") else ""
-    launch = _agent(*arguments, chosen, diff) if chosen else _command(*arguments)
-    started = DispatchStarted(
+    if agent:
+        launch = _agent(action, phase, context, name, path, agent=agent, may=may, diff=diff)
+    else:
+        launch = _command(action, phase, context, name, path)
+    yield DispatchStarted(
         id=name,
         role=action.role,
-        agent="",
+        agent=agent,
         cycle=action.cycle,
         tree=action.tree,
         complaint=action.complaint,
         again=action.again,
+        tokens=may.tokens,
+        usd=may.usd,
         seconds=launch.wall_s,
+        bounds=may.bounds,
+        phase=phase.read.phase,
         at=context.iso(),
         gates=action.gates,
-        argv=() if chosen else launch.argv,
-        environment="" if chosen else context.agents.digest,
+        argv=() if agent else launch.argv,
+        environment="" if agent else context.agents.digest,
         scope=action.scope,
     )
-    yield _of_agent(started, phase, chosen) if chosen else started
     try:
         if not writes:
             _show(action, phase, context, path)
@@ -74,18 +79,6 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
         yield DispatchEnded(id=name, role=action.role, ending=Ending.ENDED, code=None)
         raise
     context.dispatches.start(launch)
-
-
-def _of_agent(started: DispatchStarted, phase: PhaseRun, chosen: Chosen) -> DispatchStarted:
-    return replace(
-        started,
-        agent=chosen.agent,
-        tokens=chosen.left.tokens,
-        usd=chosen.left.usd,
-        bounds=chosen.left.bounds,
-        phase=phase.read.phase,
-        despite=chosen.despite,
-    )
 
 
 def _end_previous(state: RunState, context: RunContext) -> None:
@@ -149,18 +142,17 @@ def _commit_of(tree: str, phase: PhaseRun) -> str:
 
 
 def _agent(
-    action: Start, phase: PhaseRun, context: RunContext, id: str, path: Path, chosen: Chosen, diff: str
+    action: Start, phase: PhaseRun, context: RunContext, id: str, path: Path, *, agent: str, may: Left, diff: str
 ) -> Launch:
     directory = context.dispatches.directory(id)
     prompt = directory / "prompt.md"
     text = _prompt(action, phase, context, path, diff)
     context.dispatches.write(id, prompt.name, text)
     context.dispatches.write(id, RETURN, IN_PROGRESS)  # what an interrupted agent returns
-    role, may = Role(action.role), chosen.left
     argv, env, reader = context.agents.launch(
-        chosen.agent,
+        agent,
         dispatch=id,
-        role=role,
+        role=Role(action.role),
         phase=EVERY_PHASE if action.scope else phase.read.phase,
         attempt=phase.lease.attempt if phase.lease else 1,
         cycle=action.cycle,
@@ -168,8 +160,7 @@ def _agent(
         worktree=path,
         usd=may.usd,
     )
-    table = context.settings.agents.agent(chosen.agent)
-    limits, writes = context.settings.limits, action.role in WRITERS
+    table, limits = context.settings.agents.agent(agent), context.settings.limits
     return Launch(
         id=id,
         argv=argv,
@@ -182,7 +173,7 @@ def _agent(
         tokens=may.tokens,
         usd=may.usd,
         prompt=len(text),
-        hand_over_at=limits.context_critical if writes else 0,
+        hand_over_at=limits.context_critical if action.role in WRITERS else 0,
         window=table.context,
         model=table.model,
         usd_in=table.usd_per_mtok_in,
@@ -212,7 +203,6 @@ def _command(action: Start, phase: PhaseRun, context: RunContext, id: str, path:
 
 def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, diff: str) -> str:
     assert phase.lease is not None
-    command = context.settings.tests.command
     brief = prompts.Brief(
         plan=context.plan,
         phase=phase.read.phase,
@@ -222,19 +212,20 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
         touches=phase.read.touches,
         worktree=str(path),
         branch=phase.lease.branch.removeprefix("refs/heads/"),
-        test_command=command,
+        test_command=context.settings.tests.command,
     )
     template = context.prompts[action.role]
     files = prompts.context_note([name for name in context_files(context.plan) if (path / name).is_file()])
-    note = as_utf8(files + prompts.rejections(_rejections(phase.read.phase, context)) + _note(phase))
+    handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
+    note = as_utf8(files + prompts.rejections(_rejections(phase.read.phase, context)) + handover)
     if action.role == "implement":
         return prompts.implement_prompt(template, brief) + note
     if action.role == "fix":
         output = "\n".join(gate.output for gate in phase.judged.values() if gate.output)
-        prompt = prompts.fix_prompt(
-            template, brief, failed=_failed(phase), why=action.complaint, output=output, diff=diff
-        )
-        return prompt + note
+        items = phase.verdict.items if phase.verdict else ()
+        failed = tuple(ItemResult(item=one, passed=False, evidence=why) for one, passed, why in items if not passed)
+        why = action.complaint
+        return prompts.fix_prompt(template, brief, failed=failed, why=why, output=output, diff=diff) + note
     assert phase.work is not None
     checks = context.settings.checks
     gates = tuple(
@@ -261,23 +252,6 @@ def _diff(action: Start, phase: PhaseRun, context: RunContext) -> str:
 def _rejections(phase: str, context: RunContext) -> list[str]:
     """The reasons of rejected attempts at the phase since it last landed; oldest first."""
     failures = [one for one in context.store.facts(PhaseFailed, plan=context.plan) if one.event.phase == phase]
-    rejected = [one for one in failures if one.event.rejected]
-    if not rejected:
-        return []
     landings = context.store.facts(Landed, plan=context.plan)
     landed = max((one.seq for one in landings if one.event.phase == phase), default=0)
-    return [one.event.rejected for one in rejected if one.seq > landed]
-
-
-def _note(phase: PhaseRun) -> str:
-    """The note of the previous agent for this one."""
-    return f"\n{phase.handovers[-1].note}" if phase.handovers else ""
-
-
-def _failed(phase: PhaseRun) -> tuple[ItemResult, ...]:
-    """The items that the verifier found unproven."""
-    return tuple(
-        ItemResult(item=item, passed=False, evidence=evidence)
-        for item, passed, evidence in (phase.verdict.items if phase.verdict else ())
-        if not passed
-    )
+    return [one.event.rejected for one in failures if one.event.rejected and one.seq > landed]

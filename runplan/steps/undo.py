@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 
-from runplan import names
 from runplan.errors import PlanUnreadable
 from runplan.git.candidate import Built, Conflicted, NothingLeft
 from runplan.gitfacts import UNDOES, Unclear, add_trailers, newest_landing
@@ -40,54 +37,34 @@ class Undoable(Struct, frozen=True, kw_only=True):
     bookkeeping: tuple[str, ...]  #: plan, report and index, which are written anew and never reverted
 
 
-class NotUndoable(Struct, frozen=True, kw_only=True):
-    why: str
-
-
 def landing_to_undo(
     tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, candidates: Candidates
-) -> Undoable | NotUndoable:
+) -> Undoable | str:
     """The phase's newest landing on `tip`, or why it cannot be reverted."""
-
-    def changed(oid: Oid) -> tuple[str, ...]:
-        return tuple(change.path for change in candidates.changes(objects.commit(oid).parents[0], oid))
-
     found = newest_landing(candidates.landed_commits(tip), plan=plan.path, phase=row.id)
     if found is None:
-        revert = command("git", "revert", row.commit) if row.commit else "by hand"
-        return NotUndoable(
-            why=f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase); "
-            f"revert its commits yourself ({revert}), and set its row to todo"
-        )
+        why = f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase)"
+        return _by_hand(why, row.commit)
     if isinstance(found, Unclear):
         why = "belongs to more than one landing, or has text below its Runplan trailers"
-        return NotUndoable(why=f"the commit {found.commit[:12]} {why}; {_by_hand(found.commit)}")
+        return _by_hand(f"the commit {found.commit[:12]} {why}", found.commit)
+    changed: dict[Oid, set[str]] = {}
     for oid in found.commits:
         parents = objects.commit(oid).parents
-        if len(parents) != 1:
-            kind = "merge" if parents else "first commit"
-            return NotUndoable(why=f"the commit {oid[:12]} is a {kind}; {_by_hand(oid)}")
-        if objects.tip(parents[0]) is None:
-            deepen = command("git", "fetch", "--deepen=100")
-            return NotUndoable(why=f"this clone is shallow and lacks the parent of {oid[:12]}; first run: {deepen}")
-    # The report may have had another name or place when the phase landed.
-    report = re.compile(rf"(?:.*/)?plan-{re.escape(names.slug(plan.path))}(?:-[0-9a-f]{{8}})?\.md")
-    own = {path for oid in found.commits if plan.path in (paths := changed(oid)) for path in paths}
-    reports = {path for path in own if report.fullmatch(path)}
-    indexes = {names.index_path(str(PurePosixPath(path).parent)) for path in reports}
-    bookkeeping = {plan.path, *reports, *indexes}
-    code = tuple(oid for oid in found.commits if set(changed(oid)) - bookkeeping)
+        if len(parents) != 1 or objects.tip(parents[0]) is None:
+            return _by_hand(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
+        changed[oid] = {change.path for change in candidates.changes(parents[0], oid)}
+    # No agent may change the plan, so a commit that does is runplan's own.
+    bookkeeping = {path for paths in changed.values() if plan.path in paths for path in paths}
+    code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:
-        log = command("git", "log", "--stat", found.commits[0][:12])
-        return NotUndoable(
-            why=f"no commit of the landing of phase {row.id} changes code; look for its work ({log}), "
-            "revert it yourself, and set its row to todo"
-        )
+        return _by_hand(f"no commit of the landing of phase {row.id} changes code alone", found.commits[0])
     return Undoable(landing=found.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
 
 
-def _by_hand(oid: Oid) -> str:
-    return f"look at it ({command('git', 'show', oid[:12])}), revert the phase yourself, and set its row to todo"
+def _by_hand(why: str, oid: Oid) -> str:
+    look = f"look at it ({command('git', 'show', oid[:12])}), " if oid else ""
+    return f"{why}; {look}revert the phase yourself, and set its row to todo"
 
 
 def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -140,4 +117,4 @@ def _find(context: RunContext, onto: str, phase: str) -> Undoable | WorkRefused:
     found = landing_to_undo(
         onto, plan, row, target=context.settings.run.target, objects=context.objects, candidates=context.candidates
     )
-    return found if isinstance(found, Undoable) else WorkRefused(reason=Reason.BLOCKED, detail=found.why)
+    return found if isinstance(found, Undoable) else WorkRefused(reason=Reason.BLOCKED, detail=found)

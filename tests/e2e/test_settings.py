@@ -253,11 +253,8 @@ def test_changed_settings_hold_from_the_next_run_on(project: Project, meanwhile:
         running.communicate(timeout=90)
         assert running.returncode == 0
     assert (set(verifiers(project)), set(checks(project))) == ({"robot"}, {"as-started"})
-    printed = "runplan.toml changed on main since the run started; the next run uses the change"
-    assert printed in project.show("main:reports/plan-x.md")
     assert project.start("2", "auto").code == 0
     assert (verifiers(project)[-1], checks(project)[-1]) == ("judge", "edited")
-    assert project.show("main:reports/plan-x.md").count(printed) == 1
 
 
 def test_each_scheduled_run_takes_the_settings_of_its_start(project: Project) -> None:

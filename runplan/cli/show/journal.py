@@ -52,7 +52,6 @@ WORDS = {
 #: Fields that only runplan itself needs.
 INTERNAL = {
     "settings",
-    "settings_file",
     "slug",
     "patch",
     "onto_tree",

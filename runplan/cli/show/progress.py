@@ -29,7 +29,7 @@ _COLOURS = {"landed": GREEN, "failed": RED, "verdict": BOLD, "waiting": YELLOW, 
 def show(event: e.Event) -> None:
     lane = f"[{event.lane}] " if event.lane else ""
     text = _LIVE.note(lane, event) or sentence(event)
-    is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not (event.again or event.despite)
+    is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
     if text and not is_live:
         say("\n".join(f"{lane}{line}" for line in text.split("\n") if line or not lane))
 
@@ -152,9 +152,8 @@ def sentence(event: e.Event) -> str:
         case e.Leased(branch=branch, parked=parked):
             kept = f"; the earlier attempt is kept at {parked}" if parked else ""
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{kept}"
-        case e.DispatchStarted(role=role, agent=agent, despite=despite, again=again, gates=gates):
-            notes = f" (started despite its {despite})" if despite else ""
-            notes += f" (tried once more: {again})" if again else ""
+        case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
+            notes = f" (tried once more: {again})" if again else ""
             named = "" if gates == (e.TESTS,) else ", ".join(gates)
             return f"  {role:<10} {agent or named or 'runs'} …{notes}"
         case e.DispatchEnded(ending="lost", role=role):
