@@ -23,12 +23,12 @@ from tests.agents.modelserver import ModelServer
 from tests.agents.scenario import Fault, FaultKind, Judge, Read, Run, Say, Write
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
 
     from tests.agents.clis import Cli
     from tests.agents.scenario import Turn
     from tests.support.cli import Project
+    from tests.support.forks import Process
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -314,7 +314,7 @@ def wait_s(project: Project) -> float:
     return datetime.fromisoformat(until).timestamp() - time.time()
 
 
-def ended(process: subprocess.Popen[bytes]) -> str:
+def ended(process: Process) -> str:
     try:
         return process.communicate(timeout=30)[1].decode()
     finally:

@@ -23,6 +23,7 @@ from tests.support.cli import (
     verify,
     work,
 )
+from tests.support.forks import Process
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +218,7 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing(project: Project, meanw
 # --- interruptions ------------------------------------------------------------------------------------
 
 
-def heard(running: subprocess.Popen[bytes]) -> None:
+def heard(running: Process) -> None:
     """The message is printed once."""
     assert running.stderr is not None
     assert any(

@@ -127,9 +127,14 @@ class Project:
     def start(self, *words: str, **env: str) -> Ran:
         return self.runplan("start", "X", *words, "--foreground", **env)
 
-    def popen(self, *args: str, **env: str) -> subprocess.Popen[bytes]:
+    def popen(self, *args: str, **env: str) -> forks.Process:
         """The command in the background; the caller waits for it."""
         given = {**self.env, **env}
+        if forks.serves(given):
+            read_end, write_end = os.pipe()
+            with open(os.devnull, "wb") as nothing, open(write_end, "wb") as err:
+                started = forks.starter().start(args, cwd=self.path, env=given, out=nothing.fileno(), err=err.fileno())
+            return forks.Program(started, open(read_end, "rb"))
         injected = any(name in given for name in inject.VARIABLES)
         return subprocess.Popen(
             [sys.executable, "-P", "-c", inject.RUN, *args] if injected else [RUNPLAN, *args],
@@ -141,7 +146,7 @@ class Project:
         )
 
     @contextlib.contextmanager
-    def running(self, *args: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    def running(self, *args: str, **env: str) -> Iterator[forks.Process]:
         """The same, ended with the block if it has not ended by itself."""
         with self.popen(*args, **env) as process:
             try:
@@ -221,10 +226,10 @@ def copied(model: Project, place: Path) -> Project:
     return Project(repo=repo, home=home, extra=dict(model.extra))
 
 
-def ended(process: subprocess.Popen[bytes]) -> Ran:
+def ended(process: forks.Process) -> Ran:
     """The end of a command that ran in the background."""
     _, err = process.communicate(timeout=100)
-    return Ran(code=process.returncode, out="", err=err.decode())
+    return Ran(code=process.wait(), out="", err=err.decode())
 
 
 def processes_of(home: Path) -> list[int]:

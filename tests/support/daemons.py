@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from runplan.run.rows import ScheduleRow
     from tests.support.cli import Project
+    from tests.support.forks import Process
 
 
 def daemon_of(project: Project) -> int:
@@ -35,7 +36,7 @@ def daemon_of(project: Project) -> int:
 
 
 @contextlib.contextmanager
-def in_foreground(project: Project, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+def in_foreground(project: Project, **env: str) -> Iterator[Process]:
     """`runplan daemon`, from when it answers to the end of the block."""
     with project.running("daemon", **env) as process:
         until(lambda: answering(project) == process.pid)

@@ -26,7 +26,7 @@ import traceback
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
 
 from tests.support.inject import VARIABLES, inject
 from tests.support.repos import isolated_env
@@ -68,6 +68,58 @@ class Started:
             raise AssertionError(f"the command has not ended within {timeout_s} s")
         with self.report:
             return int(self.report.readline())
+
+
+class Program:
+    """As much of `subprocess.Popen` as the tests and the product use for a program in the background."""
+
+    def __init__(self, started: Started, stderr: IO[bytes] | None = None) -> None:
+        self._started = started
+        self.pid = started.pid
+        self.stderr = stderr
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None and self._started.ended():
+            self.returncode = self._started.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None and not self._started.ended(timeout):
+            raise subprocess.TimeoutExpired("a program", timeout or 0)
+        code = self.poll()
+        assert code is not None
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[None, bytes]:
+        """All that it has written to standard error, after its end."""
+        assert self.stderr is not None
+        with self.stderr:
+            text = self.stderr.read()
+        self.wait(timeout)
+        return None, text
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.stderr is not None:
+            self.stderr.close()
+        self.wait()
+
+
+#: A command in the background.
+Process: TypeAlias = "subprocess.Popen[bytes] | Program"
 
 
 class Starter:
@@ -238,27 +290,6 @@ def _show_environment(env: Mapping[str, str]) -> None:
 
 
 # --- in a fork ------------------------------------------------------------------------------------------
-
-
-class Program:
-    """As much of `subprocess.Popen` as the product uses for its daemon and its spawner."""
-
-    def __init__(self, started: Started) -> None:
-        self._started = started
-        self.pid = started.pid
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        if self.returncode is None and self._started.ended():
-            self.returncode = self._started.wait()
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        if self.returncode is None and not self._started.ended(timeout):
-            raise subprocess.TimeoutExpired("a program", timeout or 0)
-        code = self.poll()
-        assert code is not None
-        return code
 
 
 def _start(start: Any, address: str, argv: Sequence[Any], **how: Any) -> Any:
