@@ -16,8 +16,7 @@ from runplan.run.usage import MOST, Context, Message, ToolUsed, Unread, Usage, b
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from runplan.agents.endings import EndingKind
-    from runplan.run.usage import AgentEvent
+    from runplan.run.usage import AgentEvent, EndingKind
     from runplan.settings.schema import AgentTable
 
 #: The variables with each provider's key and address, by the word before the slash in a model's name.

@@ -5,17 +5,15 @@ This includes when a usage limit resets: most programs say so in a sentence only
 
 from __future__ import annotations
 
-import contextlib
 import re
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.run.dispatch import Ending
-from runplan.run.usage import Trouble, TroubleKind
+from runplan.run.usage import EndingKind, Trouble
 from runplan.times import zone as zone_of
 
 if TYPE_CHECKING:
@@ -33,36 +31,36 @@ _LONGEST_WORDS = 600
 _STATUS = re.compile(r"(?:\bstatus|\berror|\bcode|\brejected)\W{0,4}([45]\d\d)\b", re.IGNORECASE)
 
 #: The first match decides: patterns that name a cause come before general ones.
-_WORDS: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = tuple(
+_WORDS: tuple[tuple[EndingKind, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
-        (TroubleKind.REFUSAL, r"usage policy|content.?filter|content management policy|safety (?:policy|system)"),
+        (EndingKind.REFUSAL, r"usage policy|content.?filter|content management policy|safety (?:policy|system)"),
         (
-            TroubleKind.CONTEXT,
+            EndingKind.CONTEXT,
             r"prompt is too long|context.?window|context.?length|maximum context|input_too_large"
             r"|input token count|too many tokens",
         ),
-        (TroubleKind.MAX_TURNS, r"maximum number of turns|max(?:imum)? (?:session )?turns|step limit"),
-        (TroubleKind.BUDGET, r"maximum budget|cost limit|LimitsExceeded"),
+        (EndingKind.MAX_TURNS, r"maximum number of turns|max(?:imum)? (?:session )?turns|step limit"),
+        (EndingKind.BUDGET, r"maximum budget|cost limit|LimitsExceeded"),
         (
-            TroubleKind.SETUP,
+            EndingKind.SETUP,
             r"credit balance|insufficient_quota|insufficient (?:credit|balance|fund)|payment required"
             r"|model_not_found|model not found|no such model|unknown model|model\W.{0,80}(?:does not exist|not found)"
             r"|root/sudo|trusted (?:directory|folder)",
         ),
         (
-            TroubleKind.LIMIT,
+            EndingKind.LIMIT,
             r"hit your (?:\w+ )?limit|usage limit|exhausted your|quota (?:exceeded|exhausted)|exceeded your \w+ quota"
             r"|daily quota|(?:daily|weekly|monthly|hour) limit|per (?:day|week|month)\b|limit reached\|\d"
             r"|RESOURCE_EXHAUSTED",
         ),
         (
-            TroubleKind.AUTH,
+            EndingKind.AUTH,
             r"api.?key|unauthorized|unauthenticated|authentication|not logged in|log ?in again|/login\b"
             r"|oauth|credentials|permission_error|forbidden",
         ),
         (
-            TroubleKind.OVERLOADED,
+            EndingKind.OVERLOADED,
             r"overload|at capacity|high demand|rate.?limit|too many requests|unavailable|server.?error"
             r"|bad gateway|timed? ?out|connection|reconnect|econn|network|fetch failed|stream (?:disconnected|closed)"
             r"|try again later",
@@ -71,12 +69,12 @@ _WORDS: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = tuple(
 )
 
 _BY_STATUS = {
-    401: TroubleKind.AUTH,
-    402: TroubleKind.SETUP,
-    403: TroubleKind.AUTH,
-    404: TroubleKind.SETUP,
-    408: TroubleKind.OVERLOADED,
-    413: TroubleKind.CONTEXT,
+    401: EndingKind.AUTH,
+    402: EndingKind.SETUP,
+    403: EndingKind.AUTH,
+    404: EndingKind.SETUP,
+    408: EndingKind.OVERLOADED,
+    413: EndingKind.CONTEXT,
 }
 
 
@@ -88,40 +86,20 @@ def trouble(words: str, *, status: int = 0, resets: float | None = None) -> Trou
     return Trouble(kind=kind_of(text, status=status, resets=resets), words=text, resets=resets)
 
 
-def kind_of(text: str, *, status: int = 0, resets: float | None = None) -> TroubleKind:
+def kind_of(text: str, *, status: int = 0, resets: float | None = None) -> EndingKind:
     """By the status if it is specific, else by the words."""
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status >= 500:
-        return TroubleKind.OVERLOADED
-    found = next((kind for kind, pattern in _WORDS if pattern.search(text)), TroubleKind.UNKNOWN)
-    if status == 429 and found not in (TroubleKind.LIMIT, TroubleKind.SETUP):
+        return EndingKind.OVERLOADED
+    found = next((kind for kind, pattern in _WORDS if pattern.search(text)), EndingKind.CRASHED)
+    if status == 429 and found not in (EndingKind.LIMIT, EndingKind.SETUP):
         # Without a quota or a reset time only the request rate was too high.
-        return TroubleKind.LIMIT if resets is not None else TroubleKind.OVERLOADED
+        return EndingKind.LIMIT if resets is not None else EndingKind.OVERLOADED
     return found
 
 
 # --- endings ---------------------------------------------------------------------------------------------------
-
-
-class EndingKind(StrEnum):
-    """The closed list of ways in which an agent's work ends."""
-
-    SUCCESS = "success"
-    REFUSAL = "refusal"  #: the model or its provider refuses the task
-    AUTH = "auth"  #: no valid key or login
-    LIMIT = "limit"  #: a quota is used up until it resets
-    OVERLOADED = "overloaded"  #: the provider is busy, failing or unreachable; temporary
-    MAX_TURNS = "max-turns"
-    CONTEXT = "context"  #: the context is full
-    BUDGET = "budget"
-    SETUP = "setup"  #: unknown model, no credit, root, untrusted folder, no program: a person has to fix it
-    DENIED = "denied"  #: it had to write, and a tool was denied
-    CRASHED = "crashed"  #: an unknown error, or an end without an end event
-    KILLED = "killed"  #: by a signal, by us on request, or together with its shim
-    SILENT = "silent"
-    TIMED_OUT = "timed-out"
-    NO_OUTPUT = "no-output"  #: it finished without any output
 
 
 class AgentEnding(Struct, frozen=True, kw_only=True):
@@ -149,9 +127,9 @@ _STOPPED = {
 }
 _CLOCKS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
 #: An agent that waited for its provider because of one of these is not blamed for its silence.
-_EXCUSES = (TroubleKind.LIMIT, TroubleKind.OVERLOADED, TroubleKind.AUTH)
+_EXCUSES = (EndingKind.LIMIT, EndingKind.OVERLOADED, EndingKind.AUTH)
 #: After these an earlier limit can still be the cause.
-_AFTER_LIMIT = (TroubleKind.LIMIT, TroubleKind.OVERLOADED)
+_AFTER_LIMIT = (EndingKind.LIMIT, EndingKind.OVERLOADED)
 _RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MULTILINE)
 #: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal.
 _SIGNAL_CODES = (130, 137, 143)
@@ -215,11 +193,11 @@ def _answered(outcome: Outcome, profile: Profile) -> AgentEnding:
 def _troubled(outcome: Outcome, profile: Profile) -> AgentEnding:
     """The last trouble of a known kind; but a limit holds until its reset."""
     troubles = outcome.tally.troubles
-    known = [each for each in troubles if each.kind is not TroubleKind.UNKNOWN]
+    known = [each for each in troubles if each.kind is not EndingKind.CRASHED]
     if not known:
         return AgentEnding(kind=EndingKind.CRASHED, words=_line(troubles[-1].words))
     if known[-1].kind in _AFTER_LIMIT:  # the final error of a limit is often only a refused request
-        limits = [each for each in reversed(known) if each.kind is TroubleKind.LIMIT]
+        limits = [each for each in reversed(known) if each.kind is EndingKind.LIMIT]
         limits.sort(key=lambda each: each.resets is None)  # a time in a field before one in words
         endings = (_ending(each, outcome, profile) for each in limits)
         if lasting := next((each for each in endings if each.resets is not None), None):
@@ -249,7 +227,7 @@ def _failed(outcome: Outcome, profile: Profile) -> AgentEnding:
     for text in (outcome.error,) if profile.answers else (outcome.error, outcome.message):
         last = re.split(r"\n\s*\n", text.strip())[-1][-_LONGEST_WORDS:]  # paragraphs before it are warnings
         found = kind_of(last)
-        if found is TroubleKind.LIMIT or (profile.answers and found is not TroubleKind.UNKNOWN):
+        if found is EndingKind.LIMIT or (profile.answers and found is not EndingKind.CRASHED):
             return _ending(Trouble(kind=found, words=text), outcome, profile)
     return AgentEnding(kind=EndingKind.CRASHED, words=words)
 
@@ -259,7 +237,7 @@ def _ending(cause: Trouble, outcome: Outcome, profile: Profile) -> AgentEnding:
     now, resets = outcome.ended_at, cause.resets
     if resets is None or (now and not now < resets <= now + FARTHEST_S):
         resets = _resets(cause.words, outcome, profile)
-    return AgentEnding(kind=EndingKind(cause.kind), words=_line(cause.words), resets=resets)
+    return AgentEnding(kind=cause.kind, words=_line(cause.words), resets=resets)
 
 
 def _resets(words: str, outcome: Outcome, profile: Profile) -> float | None:
@@ -282,7 +260,6 @@ FARTHEST_S = 8 * 86_400.0
 #: A time of day that passed less than this ago is meant, and not tomorrow's.
 JUST_PASSED_S = 900.0
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _EPOCH = re.compile(r"\|\s*(\d{10})\b")
 _CLOCK = re.compile(
     r"(?:resets?|try again|available again|come back)(?: on| at)?:? "
@@ -324,31 +301,26 @@ def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
     found = _CLOCK.search(text)
     if found is None or (found["half"] is None and found["minute"] is None):
         return None
-    there = _zone(found["zone"]) if found["zone"] else UTC if found["utc"] else zone
-    hour, minute = _hour(int(found["hour"]), found["half"]), int(found["minute"] or 0)
-    if there is None or hour is None or minute > 59:
+    clock, form = f"{found['hour']}:{found['minute'] or '00'}", "%H:%M"
+    if found["half"]:
+        clock, form = f"{clock} {found['half']}", "%I:%M %p"
+    try:
+        if name := found["zone"] or found["utc"]:
+            zone = UTC if name.upper() in ("UTC", "GMT", "Z") else zone_of(name)
+        today = datetime.fromtimestamp(now, zone)
+        day = (
+            f"{found['month']} {found['day']} {found['year'] or today.year}" if found["month"] else f"{today:%b %d %Y}"
+        )
+        moment = datetime.strptime(f"{day} {clock}", f"%b %d %Y {form}").replace(tzinfo=zone)
+        if moment.timestamp() > now:
+            return moment.timestamp()
+        if moment.timestamp() > now - JUST_PASSED_S:
+            return max(moment.timestamp() + 60, now)  # the minute that was named has to end
+        if found["month"]:
+            return None if found["year"] else moment.replace(year=today.year + 1).timestamp()
+        return (moment + timedelta(days=1)).timestamp()
+    except (ArithmeticError, LookupError, OSError, ValueError):
         return None
-    today = datetime.fromtimestamp(now, there).replace(hour=hour, minute=minute, second=0, microsecond=0)
-    if found["month"]:
-        return _dated(today, found["month"].lower(), int(found["day"]), found["year"], now)
-    if today.timestamp() > now:
-        return today.timestamp()
-    if today.timestamp() + JUST_PASSED_S > now:
-        return max(today.timestamp() + 60, now)  # the minute that was named has to end
-    return (today + timedelta(days=1)).timestamp()
-
-
-def _dated(today: datetime, month: str, day: int, year: str | None, now: float) -> float | None:
-    if month not in _MONTHS:
-        return None
-    for each in (int(year),) if year else (today.year, today.year + 1):
-        try:
-            moment = today.replace(year=each, month=_MONTHS.index(month) + 1, day=day).timestamp()
-        except (ValueError, OverflowError):
-            continue
-        if moment > now - JUST_PASSED_S:
-            return max(moment, now)
-    return None
 
 
 def _from_span(text: str, now: float) -> float | None:
@@ -359,18 +331,6 @@ def _from_span(text: str, now: float) -> float | None:
     elif found := _RETRY_AFTER.search(text):
         wait = float(found[1])
     return now + wait if wait else None
-
-
-def _hour(hour: int, half: str | None) -> int | None:
-    if half is None:
-        return hour if hour < 24 else None
-    return hour % 12 + (12 if half.lower() == "pm" else 0) if 1 <= hour <= 12 else None
-
-
-def _zone(name: str) -> tzinfo | None:
-    with contextlib.suppress(LookupError, ValueError, OSError):
-        return UTC if name.upper() in ("UTC", "GMT", "Z") else zone_of(name)
-    return None
 
 
 def _number(text: str) -> float:

@@ -86,6 +86,7 @@ class Agents:
             usd=usd,
         )
         for file, content in agent.files(task).items():
+            (directory / file).parent.mkdir(parents=True, exist_ok=True)
             (directory / file).write_text(content, encoding="utf-8")
         argv = agent.argv(task)
         variables = agent.environment(task) | self._variables(dispatch, role, phase)

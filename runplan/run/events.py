@@ -229,7 +229,7 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
     detail: str = ""  #: blockers, or the last words of a failed agent
     agent: str = ""
     phase: str = ""
-    kind: str = ""  #: an EndingKind of agents/endings.py
+    kind: str = ""  #: an EndingKind
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0

@@ -19,18 +19,24 @@ NAME = 200  #: characters kept of a name
 CORRECTABLE = 64  #: newest messages whose usage may still be corrected
 
 
-class TroubleKind(StrEnum):
-    """The obstacle that an agent reports."""
+class EndingKind(StrEnum):
+    """The closed list of ways in which an agent's work ends."""
 
+    SUCCESS = "success"
+    REFUSAL = "refusal"  #: the model or its provider refuses the task
     AUTH = "auth"  #: no valid key or login
-    LIMIT = "limit"  #: a quota is used up for some time
-    OVERLOADED = "overloaded"  #: the provider is busy, failing or unreachable for the moment
-    REFUSAL = "refusal"  #: the model or its provider refuses the work
-    CONTEXT = "context"  #: the conversation does not fit any more
+    LIMIT = "limit"  #: a quota is used up until it resets
+    OVERLOADED = "overloaded"  #: the provider is busy, failing or unreachable; temporary
     MAX_TURNS = "max-turns"
+    CONTEXT = "context"  #: the context is full
     BUDGET = "budget"
-    SETUP = "setup"  #: for a person to fix: unknown model, no credit, root, untrusted folder
-    UNKNOWN = "unknown"
+    SETUP = "setup"  #: unknown model, no credit, root, untrusted folder, no program: a person has to fix it
+    DENIED = "denied"  #: it had to write, and a tool was denied
+    CRASHED = "crashed"  #: an unknown error, or an end without an end event
+    KILLED = "killed"  #: by a signal, by us on request, or together with its shim
+    SILENT = "silent"
+    TIMED_OUT = "timed-out"
+    NO_OUTPUT = "no-output"  #: it finished without any output
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -87,7 +93,7 @@ class Context(Struct, frozen=True, kw_only=True):
 class Trouble(Struct, frozen=True, kw_only=True):
     """An error that ends the agent, unless it finishes successfully afterwards."""
 
-    kind: TroubleKind
+    kind: EndingKind  #: CRASHED when the error is not known
     words: str
     resets: float | None = None  #: end of a limit, in seconds since the epoch
     doubtful: bool = False  #: may be a line of the agent's prose: an earlier success stands

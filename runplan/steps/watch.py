@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.agents.budgets import metered
-from runplan.agents.endings import EndingKind, judge, quoted
+from runplan.agents.endings import judge, quoted
 from runplan.checks import returns
 from runplan.checks.secrets import redacted
 from runplan.errors import ObjectsRefused, Unreachable
@@ -28,6 +28,7 @@ from runplan.run.dispatch import (
 )
 from runplan.run.events import DispatchEnded, GuardFound, Landed, WorkRefused
 from runplan.run.reasons import Reason
+from runplan.run.usage import EndingKind
 from runplan.steps.budget import name_limit, pause_after
 from runplan.steps.context import phase_of
 from runplan.steps.start import AGENT_ROLES, FINGERPRINT, still_running

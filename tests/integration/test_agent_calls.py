@@ -124,7 +124,7 @@ def test_further_variables_are_passed_by_name_except_those_of_a_forge(tmp_path: 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_users_own_configuration_is_used(tmp_path: Path, name: str) -> None:
     variable = calls(name)["folder"]
-    call = Call(tmp_path, name, caller={**KEYS, "HOME": "/home/uma", variable: "/home/uma/own"})
+    call = Call(tmp_path, name, caller={"HOME": "/home/uma", variable: "/home/uma/own"})
     assert call.env[variable] == "/home/uma/own"
 
 
@@ -152,7 +152,7 @@ def test_a_configuration_of_the_users_own_is_used_although_there_is_a_key(tmp_pa
     call = Call(tmp_path / "a", name, caller=at_home(tmp_path / "uma", *CONFIGURED[name]))
     assert "--auth-type" not in call.argv
     assert 'model_provider="runplan"' not in call.argv
-    assert not (tmp_path / "a/gemini.json").exists()
+    assert not (tmp_path / "a/own/.gemini").exists()
 
 
 GATEWAY = """
@@ -280,9 +280,9 @@ def test_no_key_is_written_to_a_file(tmp_path: Path) -> None:
 
 def test_gemini_and_qwen_are_given_their_settings(tmp_path: Path) -> None:
     env = Call(tmp_path, "gemini", caller=KEYS).env
-    gemini = json.loads((tmp_path / "gemini.json").read_text(encoding="utf-8"))
+    gemini = json.loads((tmp_path / "own/.gemini/settings.json").read_text(encoding="utf-8"))
     assert gemini["security"]["auth"]["selectedType"] == "gemini-api-key"
-    assert env["GEMINI_CLI_SYSTEM_DEFAULTS_PATH"] == str(tmp_path / "gemini.json")
+    assert env["GEMINI_CLI_HOME"] == str(tmp_path / "own")
     env = Call(tmp_path, "qwen", caller={}).env
     assert json.loads((tmp_path / "qwen.json").read_text(encoding="utf-8"))["general"]["gitCoAuthor"] is False
     assert env["QWEN_CODE_SYSTEM_SETTINGS_PATH"] == str(tmp_path / "qwen.json")

@@ -11,10 +11,9 @@ import pytest
 
 from runplan.agents.adapter import Task
 from runplan.agents.clis import agent_of
-from runplan.agents.endings import EndingKind
 from runplan.cli.setup.discovery import known_agents
 from runplan.run.dispatch import Role
-from runplan.run.usage import Finished, Message, Started, TroubleKind, Unread
+from runplan.run.usage import EndingKind, Finished, Message, Started, Unread
 from runplan.settings.schema import AGENT_KEYS, AgentTable
 from tests.support.documents import fences, read, rows
 from tests.support.samples import expected, meta, streams
@@ -97,4 +96,4 @@ def test_the_example_of_a_new_agent_is_one() -> None:
     assert acme.read(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
     assert acme.read(b'{"type":"done"}') == (Finished(ok=True),)
     assert acme.read(b"what?") == acme.read(b'{"type":"x"}') == (Unread(),)
-    assert acme.read(b'{"type":"failed","error":"no","status":401}')[0].kind is TroubleKind.AUTH
+    assert acme.read(b'{"type":"failed","error":"no","status":401}')[0].kind is EndingKind.AUTH

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from runplan.agents.clis.mini import read_trajectory
-from runplan.agents.endings import AgentEnding, EndingKind, Profile, judge, trouble
+from runplan.agents.endings import AgentEnding, Profile, judge, trouble
 from runplan.run.dispatch import Ending, Outcome
-from runplan.run.usage import Finished, Tally, ToolUsed, Trouble, TroubleKind, Usage
+from runplan.run.usage import EndingKind, Finished, Tally, ToolUsed, Trouble, Usage
 from tests.support.samples import THEN, ending, outcome_of
 
 
@@ -375,8 +375,8 @@ def test_a_silent_command_with_exit_code_0_succeeds() -> None:
     assert judge(Outcome(ending=Ending.EXITED, code=0, signal=None, message=""), Profile()).kind == "success"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TroubleKind if kind is not TroubleKind.UNKNOWN])
-def test_every_kind_of_trouble_has_an_ending(kind: TroubleKind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in EndingKind if kind is not EndingKind.CRASHED])
+def test_every_kind_of_trouble_has_an_ending(kind: EndingKind) -> None:
     tally = Tally(troubles=(Trouble(kind=kind, words="a\nb"),), finished=Finished(ok=False))
     found = judge(Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=tally), Profile())
     assert (found.kind, found.words) == (kind.value, "a b")

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from runplan.agents.clis import agent_of, qwen
 from runplan.agents.clis.mini import read_trajectory
-from runplan.run.usage import Context, Message, Retrying, Spent, Trouble, TroubleKind, Unread, Usage
+from runplan.run.usage import Context, EndingKind, Message, Retrying, Spent, Trouble, Unread, Usage
 from runplan.settings.load import kinds
 from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
@@ -218,9 +218,9 @@ def test_a_wait_is_read_from_the_session_record(record: bytes, waits: bool) -> N
 @pytest.mark.parametrize(
     ("reported", "event"),
     [
-        ({"trouble": "limit", "words": "x", "resets": "soon"}, Trouble(kind=TroubleKind.LIMIT, words="x")),
-        ({"trouble": "limit", "resets": [1]}, Trouble(kind=TroubleKind.LIMIT, words="")),
-        ({"trouble": "limit", "resets": 1e400}, Trouble(kind=TroubleKind.LIMIT, words="")),
+        ({"trouble": "limit", "words": "x", "resets": "soon"}, Trouble(kind=EndingKind.LIMIT, words="x")),
+        ({"trouble": "limit", "resets": [1]}, Trouble(kind=EndingKind.LIMIT, words="")),
+        ({"trouble": "limit", "resets": 1e400}, Trouble(kind=EndingKind.LIMIT, words="")),
         ({"context": "full", "window": None}, Context(tokens=0, window=0)),
         ({"tokens": -5, "usd": "much"}, Spent(usage=Usage())),
     ],

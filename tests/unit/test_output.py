@@ -10,7 +10,7 @@ import pytest
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST
 from runplan.run.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
-from runplan.run.usage import MESSAGE_TAIL, MOST_TOOLS, Finished, Retrying, Trouble, TroubleKind
+from runplan.run.usage import MESSAGE_TAIL, MOST_TOOLS, EndingKind, Finished, Retrying, Trouble
 from runplan.supervise.output import (
     ERROR_TAIL,
     LOG_TAIL,
@@ -188,7 +188,7 @@ def test_recorded_events_are_redacted(tmp_path: Path) -> None:
         Message(text=f"{SECRET[9:]}, you know"),
         ToolUsed(tool="bash", path=f"curl -H {SECRET}"),
         ToolUsed(tool=SECRET, denied=True),
-        Trouble(kind=TroubleKind.AUTH, words=f"bad key {SECRET}", resets=3.0),
+        Trouble(kind=EndingKind.AUTH, words=f"bad key {SECRET}", resets=3.0),
         Finished(ok=False, words=f"bad key {SECRET}"),
         Retrying(words=f"with {SECRET}"),
     ]
@@ -200,7 +200,7 @@ def test_recorded_events_are_redacted(tmp_path: Path) -> None:
 
     assert events.message == "it is [redacted], you know"
     assert SECRET[-9:] not in repr((events.tools, events.tally, output.error))
-    assert events.tally.troubles == (Trouble(kind=TroubleKind.AUTH, words="bad key [redacted]", resets=3.0),)
+    assert events.tally.troubles == (Trouble(kind=EndingKind.AUTH, words="bad key [redacted]", resets=3.0),)
     assert events.tools == (ToolUsed(tool="bash", path="curl -H [redacted]"),)
 
 

@@ -15,6 +15,7 @@ from runplan.run.usage import (
     WORDS,
     AgentEvent,
     Context,
+    EndingKind,
     Finished,
     Folding,
     Message,
@@ -24,13 +25,12 @@ from runplan.run.usage import (
     Tally,
     ToolUsed,
     Trouble,
-    TroubleKind,
     Unread,
     Usage,
 )
 from runplan.supervise.output import EventCollector
 
-BUSY = Trouble(kind=TroubleKind.OVERLOADED, words="busy")
+BUSY = Trouble(kind=EndingKind.OVERLOADED, words="busy")
 
 
 def folded(*events: AgentEvent) -> Folding:
@@ -97,7 +97,7 @@ def test_the_tally_is_bounded() -> None:
     folding = Folding()
     for number in range(1_000):
         folding.take(ToolUsed(tool=str(number), denied=True))
-        folding.take(Trouble(kind=TroubleKind.AUTH, words=f"{number} {long}"))
+        folding.take(Trouble(kind=EndingKind.AUTH, words=f"{number} {long}"))
         folding.take(Started(session=long, model=long, version=long))
         folding.take(Finished(ok=False, words=long))
     folding.take(Retrying(words=long))
@@ -120,7 +120,7 @@ def test_the_tally_is_bounded() -> None:
             context=3,
             window=4,
             estimated=True,
-            troubles=(BUSY, Trouble(kind=TroubleKind.LIMIT, words="l", resets=1.5)),
+            troubles=(BUSY, Trouble(kind=EndingKind.LIMIT, words="l", resets=1.5)),
             finished=Finished(ok=False, words="w", so_far=True),
             denied=(ToolUsed(tool="t", path="p", denied=True),),
             retries=2,

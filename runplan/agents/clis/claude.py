@@ -22,7 +22,7 @@ from runplan.agents.adapter import (
     under_home,
 )
 from runplan.agents.endings import trouble
-from runplan.run.usage import Context, Finished, Message, Retrying, Spent, Started, Trouble, TroubleKind, Unread, Usage
+from runplan.run.usage import Context, EndingKind, Finished, Message, Retrying, Spent, Started, Trouble, Unread, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ _WRITING = ("--dangerously-skip-permissions",)
 #: explicitly, when CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD is set.
 _ISOLATED = ("--add-dir", ".", "--setting-sources", "user")
 
-_SUBTYPES = {"error_max_turns": TroubleKind.MAX_TURNS, "error_max_budget_usd": TroubleKind.BUDGET}
+_SUBTYPES = {"error_max_turns": EndingKind.MAX_TURNS, "error_max_budget_usd": EndingKind.BUDGET}
 _IGNORED = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
 
 
@@ -141,7 +141,7 @@ def _system(event: dict[str, Any]) -> Iterable[AgentEvent]:
         case "compact_boundary":
             return (Context(tokens=0),)
         case "model_refusal_no_fallback":
-            return (Trouble(kind=TroubleKind.REFUSAL, words="the model refused"),)
+            return (Trouble(kind=EndingKind.REFUSAL, words="the model refused"),)
         case "model_fallback":
             return (Started(model=text(event, "fallback_model")),)
         case subtype:
@@ -152,7 +152,7 @@ def _rate_limit(info: object) -> Iterable[AgentEvent]:
     if text(info, "status") != "rejected":
         return ()
     words = f"usage limit ({text(info, 'rateLimitType') or 'unnamed'})"
-    return (Trouble(kind=TroubleKind.LIMIT, words=words, resets=float(count(info, "resetsAt")) or None),)
+    return (Trouble(kind=EndingKind.LIMIT, words=words, resets=float(count(info, "resetsAt")) or None),)
 
 
 def _result(event: dict[str, Any]) -> Iterator[AgentEvent]:
@@ -172,9 +172,9 @@ def _result(event: dict[str, Any]) -> Iterator[AgentEvent]:
 def _trouble(event: dict[str, Any], words: str) -> Trouble:
     kind = _SUBTYPES.get(text(event, "subtype"))
     if text(event, "stop_reason") == "refusal":
-        kind = kind or TroubleKind.REFUSAL
+        kind = kind or EndingKind.REFUSAL
     if text(event, "terminal_reason") == "prompt_too_long":
-        kind = kind or TroubleKind.CONTEXT
+        kind = kind or EndingKind.CONTEXT
     return Trouble(kind=kind, words=words) if kind else trouble(words, status=count(event, "api_error_status"))
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import Agent, at, estimate, read_json, text, tool, under_home, usage
-from runplan.agents.endings import EndingKind, trouble
-from runplan.run.usage import Finished, Message, Spent, Started, ToolUsed, Unread
+from runplan.agents.endings import trouble
+from runplan.run.dispatch import OWN
+from runplan.run.usage import EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Task
     from runplan.run.usage import AgentEvent
 
-#: With an address in the environment it would choose another login, and fail.
+#: With an address in the environment it would choose another login, and fail. It ignores such a file elsewhere.
 _SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}
-_DEFAULTS = "gemini.json"
 _DENIED = ("policy_violation", "permission_denied")
 
 
@@ -50,11 +50,11 @@ class Gemini(Agent):
         return ("--skip-trust", "-o", "stream-json", *mode, *task.options("-m"))
 
     def environment(self, task: Task) -> dict[str, str]:
-        """The user's own settings override these defaults."""
-        return {**self.fixed, "GEMINI_CLI_SYSTEM_DEFAULTS_PATH": str(task.directory / _DEFAULTS)}
+        is_own = not self.key(task.table, task.caller)
+        return dict(self.fixed) if is_own else {**self.fixed, "GEMINI_CLI_HOME": str(task.own)}
 
     def files(self, task: Task) -> dict[str, str]:
-        return {_DEFAULTS: json.dumps(_SETTINGS)} if self.key(task.table, task.caller) else {}
+        return {f"{OWN}/.gemini/settings.json": json.dumps(_SETTINGS)} if self.key(task.table, task.caller) else {}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return bool(text(read_json(_folder(caller) / "settings.json"), "security", "auth", "selectedType"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import ProviderAgent, at, count, first_set, money, provider_keys, text, tool, under_home
 from runplan.agents.endings import reset_header, trouble
-from runplan.run.usage import Context, Finished, Message, Spent, Started, Trouble, TroubleKind, Unread, Usage
+from runplan.run.usage import Context, EndingKind, Finished, Message, Spent, Started, Trouble, Unread, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +105,7 @@ def _trouble(event: dict[str, Any]) -> Trouble:
     name, data = text(event, "error", "name"), at(event, "error", "data")
     words = text(data, "message") or name
     if name == "ContentFilterError":
-        return Trouble(kind=TroubleKind.REFUSAL, words=words)
+        return Trouble(kind=EndingKind.REFUSAL, words=words)
     headers, now = at(data, "responseHeaders"), count(event, "timestamp") / 1000
     resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
     return trouble(words, status=count(data, "statusCode"), resets=resets)

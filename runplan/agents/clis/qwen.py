@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from runplan.agents.adapter import Agent, at, count, read_json, record, text, under_home
 from runplan.agents.clis import claude
-from runplan.agents.endings import EndingKind, trouble
-from runplan.run.usage import Finished, Message, Retrying
+from runplan.agents.endings import trouble
+from runplan.run.usage import EndingKind, Finished, Message, Retrying
 from runplan.store.files import read_text
 
 if TYPE_CHECKING:

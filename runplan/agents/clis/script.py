@@ -17,7 +17,7 @@ from msgspec import Struct, ValidationError, convert
 from runplan.agents.adapter import Agent, count, money
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Role
-from runplan.run.usage import Context, Message, Spent, ToolUsed, Trouble, TroubleKind, Usage
+from runplan.run.usage import Context, EndingKind, Message, Spent, ToolUsed, Trouble, Usage
 from runplan.store.files import publish, read_text
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _check(steps: list[Step], origin: str) -> None:
 def _reported(event: dict[str, Any]) -> Iterator[AgentEvent]:
     """The events of a `tell` step: a trouble, the context, or usage."""
     if "trouble" in event:
-        kind, words = TroubleKind(event["trouble"]), str(event.get("words", ""))
+        kind, words = EndingKind(event["trouble"]), str(event.get("words", ""))
         yield Trouble(kind=kind, words=words, resets=float(count(event, "resets")) or None)
     if "context" in event:
         yield Context(tokens=count(event, "context"), window=count(event, "window"))
