@@ -16,64 +16,44 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from typing import Any, NoReturn
 
-#: The verbs by group. Only the module of the given verb is imported.
+#: The verbs by group, each with its module and one line. Only the module of the given verb is imported.
 GROUPS = {
     "Work on plans": {
-        "start": "Work on a plan: its next phase, one phase, or all of it",
-        "stop": "Cancel schedules and end runs; their work is kept",
-        "pause": "Pause a plan; the current step finishes",
-        "resume": "Resume a paused plan and its schedule",
-        "now": "Run a scheduled plan now",
-        "retry": "Resume the last run, or restart its failed phase",
-        "undo": "Revert a landed phase with a new commit",
+        "start": ("control.start", "Work on a plan: its next phase, one phase, or all of it"),
+        "stop": ("control.commands", "Cancel schedules and end runs; their work is kept"),
+        "pause": ("control.commands", "Pause a plan; the current step finishes"),
+        "resume": ("control.commands", "Resume a paused plan and its schedule"),
+        "now": ("control.commands", "Run a scheduled plan now"),
+        "retry": ("control.start", "Resume the last run, or restart its failed phase"),
+        "undo": ("control.start", "Revert a landed phase with a new commit"),
     },
     "Answer": {
-        "diff": "Show the change that waits for you, with its evidence",
-        "approve": "Approve a pending change and continue",
-        "reject": "Reject a pending change",
+        "diff": ("control.answer", "Show the change that waits for you, with its evidence"),
+        "approve": ("control.answer", "Approve a pending change and continue"),
+        "reject": ("control.answer", "Reject a pending change"),
     },
     "Look": {
-        "status": "Show what is done, running and next",
-        "next": "List schedules and when they fire next",
-        "report": "Show a plan's report",
-        "logs": "Show the events of a plan's runs",
-        "explain": "Explain the current state and how it got there",
-        "check": "Show how runplan reads a plan, and what is wrong with it",
-        "metrics": "Print Prometheus metrics",
+        "status": ("show.status", "Show what is done, running and next"),
+        "next": ("show.status", "List schedules and when they fire next"),
+        "report": ("show.report", "Show a plan's report"),
+        "logs": ("show.journal", "Show the events of a plan's runs"),
+        "explain": ("show.journal", "Explain the current state and how it got there"),
+        "check": ("show.check", "Show how runplan reads a plan, and what is wrong with it"),
+        "metrics": ("show.journal", "Print Prometheus metrics"),
     },
     "Set up": {
-        "init": "Write a commented runplan.toml that fits this repository",
-        "doctor": "Check the setup and suggest fixes",
-        "config": "Print every setting, its value and its origin",
-        "gc": "Remove what ended runs left behind; list what is kept",
-        "service": "Manage the login service",
-        "daemon": "Run the daemon in the foreground",
-        "demo": "Work on a three-phase plan in a temporary repository",
-        "completion": "Print a completion script for bash, zsh or fish",
+        "init": ("setup.settings", "Write a commented runplan.toml that fits this repository"),
+        "doctor": ("setup.doctor", "Check the setup and suggest fixes"),
+        "config": ("setup.settings", "Print every setting, its value and its origin"),
+        "gc": ("setup.doctor", "Remove what ended runs left behind; list what is kept"),
+        "service": ("setup.machine", "Manage the login service"),
+        "daemon": ("setup.machine", "Run the daemon in the foreground"),
+        "demo": ("setup.demo", "Work on a three-phase plan in a temporary repository"),
+        "completion": ("setup.machine", "Print a completion script for bash, zsh or fish"),
     },
 }
-VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
-#: Verbs of a later version, and what to use until then.
-PLANNED = {
-    "plan": "; write the plan yourself, then run: runplan check PLAN",
-    "inbox": "; see: runplan status",
-    "answer": "; use: runplan approve PLAN, or runplan reject PLAN -m REASON",
-}
-#: The module of each verb, which has the verb in its table VERBS or is the verb itself.
-MODULES = {
-    **dict.fromkeys(("start", "retry", "undo"), "control.start"),
-    **dict.fromkeys(("stop", "pause", "resume", "now"), "control.commands"),
-    **dict.fromkeys(("diff", "approve", "reject"), "control.answer"),
-    **dict.fromkeys(("status", "next"), "show.status"),
-    **dict.fromkeys(("logs", "explain", "metrics"), "show.journal"),
-    **dict.fromkeys(("init", "config"), "setup.settings"),
-    **dict.fromkeys(("doctor", "gc"), "setup.doctor"),
-    **dict.fromkeys(("service", "daemon"), "setup.service"),
-    "report": "show.report",
-    "check": "show.check",
-    "demo": "setup.demo",
-    "completion": "setup.completion",
-}
+VERBS = {verb: about for group in GROUPS.values() for verb, about in group.items()}
+PLANNED = ("plan", "inbox", "answer")  #: verbs of a later version
 
 USAGE = """\
 usage: runplan VERB ...
@@ -156,11 +136,11 @@ def _say(text: str, *, debug: bool = False) -> None:
 
 def _verbs() -> str:
     """The verbs in groups; their headings are bold on a terminal."""
-    from runplan.cli.terminal import BOLD, Style
+    from runplan.cli.terminal import Style
 
     style = Style.of(sys.stdout)
     groups = (
-        [style.paint(f"{name}:", BOLD), *(f"  {verb:<10} {line}" for verb, line in group.items())]
+        [style.paint(f"{name}:", "bold"), *(f"  {verb:<10} {line}" for verb, (_, line) in group.items())]
         for name, group in GROUPS.items()
     )
     return "\n\n".join("\n".join(lines) for lines in groups)
@@ -175,14 +155,15 @@ def _run(words: list[str]) -> int:
         print(f"runplan {__version__}")
         return 0
     if verb in PLANNED:
-        raise UsageError(f"{verb} is not in this version of runplan{PLANNED[verb]}")
+        raise UsageError(f"{verb} is not in this version of runplan; see: runplan --help")
     if verb not in VERBS:
         import difflib
 
         near = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0.7)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
-    return int(module_of(verb).run(parser_of(verb).parse_args(rest)))
+    run = getattr(module_of(verb), f"run_{verb}")
+    return int(run(parser_of(verb).parse_args(rest)))
 
 
 def parser_of(verb: str) -> ArgumentParser:
@@ -197,23 +178,23 @@ def parser_of(verb: str) -> ArgumentParser:
     module = module_of(verb)
     parser = Parser(
         prog=f"runplan {verb}",
-        description=f"{VERBS[verb]}.",
-        epilog=f"examples:\n{module.EXAMPLES}",
+        description=f"{VERBS[verb][1]}.",
+        epilog=f"examples:\n{module.EXAMPLES[verb]}",
         # A fixed width saves the import of shutil.
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )
-    module.arguments(parser)
+    if add_arguments := getattr(module, f"{verb}_arguments", None):
+        add_arguments(parser)
     return parser
 
 
 def module_of(verb: str) -> Any:
-    """The module or table entry of a verb: EXAMPLES, arguments, run."""
+    """The module of a verb, with `run_<verb>`, `EXAMPLES[verb]` and, if it has arguments, `<verb>_arguments`."""
     import importlib
 
     _import_msgspec()
-    module = importlib.import_module(f"runplan.cli.{MODULES[verb]}")
-    return module.VERBS[verb] if hasattr(module, "VERBS") else module
+    return importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
 
 
 def _import_msgspec() -> None:

@@ -1,16 +1,17 @@
-"""Colours and width of the terminal, and warnings. Cheap to import."""
+"""Colours and width of the terminal, warnings, and arguments of several verbs. Cheap to import."""
 
 from __future__ import annotations
 
 import sys
 
-from runplan.text import plain
+from runplan.text import escaped, plain
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
     from typing import TextIO
 
-BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
+CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
 class Style:
@@ -36,8 +37,10 @@ class Style:
             width = 0
         return Style(colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb", width=width)
 
-    def paint(self, text: str, *codes: str) -> str:
-        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self._colour and text and codes else text
+    def paint(self, text: str, names: str) -> str:
+        """The text in colours such as `cyan bold`."""
+        codes = ";".join(CODES[name] for name in names.split())
+        return f"\x1b[{codes}m{text}\x1b[0m" if self._colour and text and codes else text
 
     def wrap(self, text: str, indent: str) -> str:
         """The line, broken at the width; its further lines start with the indent."""
@@ -54,3 +57,26 @@ class Style:
 def warn(text: str) -> None:
     """Print a warning of a reading verb."""
     print(f"runplan: warning: {plain(text)}", file=sys.stderr)
+
+
+def as_json(value: object, indent: int | None = 2) -> str:
+    import json
+
+    from msgspec import to_builtins
+
+    return escaped(json.dumps(to_builtins(value), ensure_ascii=False, indent=indent))
+
+
+# --- arguments ----------------------------------------------------------------------------------------
+
+
+def plan_argument(parser: ArgumentParser, nargs: str | None = None) -> None:
+    parser.add_argument("plan", metavar="PLAN", nargs=nargs, help="a path, a base name, or a unique part of one")
+
+
+def optional_plan_argument(parser: ArgumentParser) -> None:
+    plan_argument(parser, "?")
+
+
+def json_argument(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from runplan.engine.runs import ActiveRuns
 from runplan.errors import Fenced, RunplanError
-from runplan.run.decide import ANSWERED, decide
+from runplan.run.decide import decide
 from runplan.run.requests import Answer
 from runplan.run.state import running
 from runplan.text import in_words
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runplan.engine.commands import Executor
     from runplan.engine.repository import OpenRepository
     from runplan.run.decide import Decision
-    from runplan.run.events import Approved, Event, Rejected
+    from runplan.run.events import Event
     from runplan.run.requests import RunRequest
     from runplan.run.rows import Command
     from runplan.run.state import RunState
@@ -167,7 +167,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class ForegroundWorker(RepositoryWorker):
-    """Works one run in this process; asks the person at the terminal, and raises errors."""
+    """Works one run in this process, and raises errors."""
 
     unattended = False
 
@@ -175,12 +175,10 @@ class ForegroundWorker(RepositoryWorker):
         self,
         interruption: Interruption,
         *,
-        ask: Callable[[RunState], Approved | Rejected | None],
         show: Callable[[Event], None],
         warn: Callable[[str], None],
     ) -> None:
         self._interruption = interruption
-        self._ask = ask
         self._show = show
         self._warn = warn
         self._plan = ""
@@ -239,8 +237,6 @@ class ForegroundWorker(RepositoryWorker):
             stop.clear()
             return True
         with stop.at_once():
-            if decision.waiting in ANSWERED and (answer := self._ask(state)) is not None:
-                return runs.record(self._plan, answer)
             if not decision.wake or decision.waiting == "review":  # a person is needed
                 return False
             repository.clock.sleep_until(parse_iso(decision.wake))

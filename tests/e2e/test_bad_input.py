@@ -232,8 +232,7 @@ REPOSITORIES = {
 WORDS = {
     "verb": Bad(words=("strat", "X"), says="strat: no such verb; did you mean start?"),
     "verb of a later version": Bad(
-        words=("plan", "a goal"),
-        says="plan is not in this version of runplan; write the plan yourself, then run: runplan check PLAN",
+        words=("plan", "a goal"), says="plan is not in this version of runplan; see: runplan"
     ),
     "word": Bad(words=start("X", "fnish"), says="fnish: no such word or phase; the phases are 1"),
     "option": Bad(
@@ -258,7 +257,7 @@ WORDS = {
     "nothing to approve": Bad(
         code=3,
         words=("approve", "X"),
-        says="no change of plans/X.md waits for your answer; see: runplan status plans/X.md",
+        says="no change of plans/X.md waits for you; see: runplan status plans/X.md",
     ),
     "nothing to report": Bad(
         code=3,

@@ -303,19 +303,6 @@ def test_a_pause_of_a_plan_without_run_and_schedule_is_refused(project: Project)
     assert (ran.code, "plans/X.md has no daemon run and no schedule" in ran.last) == (3, True), ran.err
 
 
-def test_a_pause_of_a_foreground_run_names_the_key_that_ends_it(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    with project.running("start", "X", "1", "auto", "--foreground") as foreground:
-        meanwhile.reached("agent")
-        ran = project.runplan("pause", "X")
-        assert ran.code == 3
-        assert ran.last == (
-            f"runplan: plans/X.md runs in the foreground of process {foreground.pid}, which cannot be paused; "
-            "press Ctrl-C there, or: runplan stop plans/X.md"
-        )
-        assert project.runplan("stop", "X").code == 0
-
-
 def test_a_start_whose_answer_was_not_recorded_is_not_executed_again(project: Project) -> None:
     with in_foreground(project):
         assert project.runplan("start", "X", "1", "auto", "--wait").code == 0

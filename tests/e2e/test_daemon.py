@@ -118,12 +118,6 @@ def waits_for_approval(project: Project) -> None:
     assert (view["waiting_for"], view["wake"]) == ("approval", None)
 
 
-def test_a_start_of_a_run_that_needs_an_approval_says_so(project: Project) -> None:
-    assert project.runplan("start", "X", "1", "--wait").code == 4
-    again = project.runplan("start", "X", "1")
-    assert (again.code, again.last) == (0, "runplan: Phase 1 needs your approval: runplan approve plans/X.md")
-
-
 def test_a_run_waiting_for_approval_holds_no_process(project: Project) -> None:
     waits_for_approval(project)
     until(lambda: processes_of(project.home) == [daemon_of(project)])

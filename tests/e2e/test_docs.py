@@ -32,7 +32,7 @@ READING = ("completion", "status", "next", "metrics", "report", "logs", "explain
 
 def examples(verb: str) -> str:
     """The examples of `--help` as a page would show them."""
-    return f"```text\n{module_of(verb).EXAMPLES}\n```\n"
+    return f"```text\n{module_of(verb).EXAMPLES[verb]}\n```\n"
 
 
 def verb_of(line: str) -> str:

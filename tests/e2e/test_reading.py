@@ -286,7 +286,7 @@ def test_check_prints_the_parsed_plan(recorded: Project) -> None:
     view = recorded.runplan("check", "plans/X.md", "--json").json
     assert (view["format"], view["warnings"], len(view["phases"])) == ("tracker", [], 3)
     assert view["phases"][2]["depends"] == ["1", "2"]
-    assert view["phases"][1]["items"] == [{"id": "W1", "text": "Write 2.txt"}]
+    assert view["phases"][1]["items"] == [{"id": "W1", "text": "Write 2.txt", "line": 25}]
     table = recorded.runplan("check", "X").out.splitlines()
     assert table[0] == "X  (plans/X.md, read as: tracker table)"
     assert table[-2:] == ["   └─ 3  Step 3  [todo]", "            W1 Write 3.txt"]
@@ -433,9 +433,7 @@ def test_next_shows_a_missed_slot_as_due(project: Project) -> None:
     recorded = project.runplan("next")
     first, _, daemon = recorded.out.splitlines()
     assert re.search(r"  every 4h, due now, then next .* \(in (2h 59m|3h)\)$", first)
-    assert daemon == (
-        "No daemon is running, so nothing fires. Schedules that are due fire as soon as you start it: runplan daemon"
-    )
+    assert daemon == "No daemon is running, so nothing fires. Start it with: runplan daemon"
     assert project.runplan("next", "--json").json[0]["due"] is True
     assert "  every 4h, due now, then next " in project.runplan("status", "X").out
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
-from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.cli.main import module_of
+from runplan.cli.main import module_of, parser_of
 from runplan.errors import Exit, RefusedEarly, SettingsError
 from runplan.settings.schema import KEYS
 from tests.support.repos import init_repo, make_repo
@@ -46,9 +45,7 @@ def install(tmp_path: Path, *names: str) -> None:
 
 
 def call(verb: str, *words: str) -> Exit:
-    parser = ArgumentParser()
-    module_of(verb).arguments(parser)
-    outcome: Exit = module_of(verb).run(parser.parse_args(words))
+    outcome: Exit = getattr(module_of(verb), f"run_{verb}")(parser_of(verb).parse_args(words))
     return outcome
 
 

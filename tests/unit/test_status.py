@@ -92,7 +92,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     schedule = replace(SCHEDULE, spec="weekday at 9:30")
     wide = view(at_work(schedule=schedule)) | {"title": "A title that is too long for it"}
     shown = Page(Style(width=30), NOW).block(wide).splitlines()
-    assert shown[:4] == ["A title that is too long for", "    it", "  (plans/x.md, active, 0 of 2", "    done)"]
+    assert shown[:3] == ["A title that is too long for", "    it  (plans/x.md, active, 0", "    of 2 done)"]
     unreadable = wide | {"phases": [], "error": "plans/x.md:3: the phases 1, 2 have no tracker"}
     shown += Page(Style(width=30), NOW).block(unreadable).splitlines()
     assert max(map(len, shown)) <= 30, shown

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from runplan import processes
 from runplan.cli.control import execute
 from runplan.cli.show import progress
-from runplan.cli.verb import Verb, optional_plan_argument
+from runplan.cli.terminal import optional_plan_argument, plan_argument
 from runplan.daemon import state, submit
 from runplan.engine.context import is_kept, kept_plans, open_context, plan_path, refuse_under_agent, scheduled
-from runplan.engine.preflight import living_owner
 from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
+from runplan.run.requests import Answer
 from runplan.run.rows import Command
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import Store
@@ -27,69 +27,65 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
 
 ENDING_S = 20.0  #: for a foreground run to end its agents
+EXAMPLES = {
+    "stop": """\
+  runplan stop                  everything in this repository
+  runplan stop plans/X.md       the plan's schedule and its run""",
+    "pause": "  runplan pause plans/X.md      until: runplan resume plans/X.md",
+    "resume": "  runplan resume plans/X.md     after a pause, a failed phase, or a lost key",
+    "now": """\
+  runplan now                   the one schedule of this repository
+  runplan now plans/X.md        the schedule of this plan""",
+}
+pause_arguments = resume_arguments = plan_argument
+now_arguments = optional_plan_argument
 
 
-def _run_pause(args: argparse.Namespace) -> Exit:
-    refuse_under_agent("pause")
+def run_pause(args: argparse.Namespace) -> Exit:
     with open_context(warn=progress.warn) as at:
-        plan = plan_path(at, args.plan)
-        kept = is_kept(at, plan)
-        answer = execute.submit(at, plan, "pause", wait=False) if kept else None
-        store = at.store()
-        owner = living_owner(store, plan) if store is not None and not kept else ""
-    if owner:
-        raise NotFound(
-            f"{plan} runs in the foreground of process {owner.partition(':')[0]}, which cannot be paused; "
-            f"press Ctrl-C there, or: {command('runplan', 'stop', plan)}"
-        )
-    if not kept or (answer is not None and not answer.lines):
-        raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
-    message = answer.lines[0] if answer is not None else submit.BUSY
-    progress.say(f"runplan: {message}. Resume with: {command('runplan', 'resume', plan)}")
-    return Exit.DONE
+        return _submit(at, args.plan, "pause", ". Resume with: runplan resume")
 
 
-def _run_resume(args: argparse.Namespace) -> Exit:
-    refuse_under_agent("resume")
+def run_resume(args: argparse.Namespace) -> Exit:
     with open_context() as at:
-        plan = plan_path(at, args.plan)
-        answer = execute.submit(at, plan, "resume") if is_kept(at, plan) else None
-    if answer is None or not answer.lines:
-        raise NotFound(f"{plan} has no daemon run and no schedule; start it: {command('runplan', 'start', plan)}")
-    progress.say(f"runplan: {answer.lines[0]}; see: {command('runplan', 'status', plan)}")
+        return _submit(at, args.plan, "resume", "; see: runplan status")
+
+
+def _submit(at: RepositoryContext, word: str, verb: str, then: str) -> Exit:
+    """Pause or resume the plan; `then` is the rest of the message, without the plan."""
+    refuse_under_agent(verb)
+    plan = plan_path(at, word)
+    answer = execute.submit(at, plan, verb, wait=verb == "resume") if is_kept(at, plan) else Answer()
+    if answer is not None and not answer.lines:
+        raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
+    progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
     return Exit.DONE
 
 
-def _run_now(args: argparse.Namespace) -> Exit:
+def run_now(args: argparse.Namespace) -> Exit:
     refuse_under_agent("now")
     with open_context() as at:
         plans = scheduled(at)
-        if not plans:
-            raise NotFound("no schedule here; make one: runplan start PLAN auto every 4h")
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
-        plan = plan_path(at, args.plan) if args.plan else plans[0]
+        plan = plan_path(at, args.plan) if args.plan else plans[0] if plans else "PLAN"
         if plan not in plans:
             make = command("runplan", "start", plan, "auto", "every", "4h")
             raise NotFound(f"{plan} has no schedule; make one: {make}")
         answer = execute.submit(at, plan, "now")
     assert answer is not None
-    if answer.declined and not answer.owner:
-        return execute.print_not_started(answer)
-    execute.print_accepted(plan, answer)
-    return Exit.DONE
+    return execute.print_answer(plan, answer)
 
 
 # --- stop -------------------------------------------------------------------------------------------------
 
 
-def _stop_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", nargs="?", help="a plan; without it, all of this repository")
-    force = "kill a run of another terminal at once instead of asking it to end"
-    parser.add_argument("--force", action="store_true", help=force)
+def stop_arguments(parser: argparse.ArgumentParser) -> None:
+    optional_plan_argument(parser)
+    parser.add_argument("--force", action="store_true", help="kill a run of another terminal at once")
 
 
-def _run_stop(args: argparse.Namespace) -> Exit:
+def run_stop(args: argparse.Namespace) -> Exit:
     refuse_under_agent("stop")
     with open_context(warn=progress.warn) as at:
         plan = plan_path(at, args.plan) if args.plan else ""
@@ -97,7 +93,7 @@ def _run_stop(args: argparse.Namespace) -> Exit:
     if not lines and error is None:
         lines = [f"Nothing to stop {f'for {plan}' if plan else 'here'}"]
     for line in lines:
-        progress.say(f"runplan: {line}")
+        progress.say(line)
     if error is not None:
         raise error
     return Exit.DONE
@@ -114,7 +110,7 @@ def _stop(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], 
     if not commands:
         return lines, error
     try:
-        answers = submit.submit(at, commands, say=execute.say)
+        answers = submit.submit(at, commands, say=progress.say)
     except Unreachable as failed:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
         lines += [f"Ended the agent of {one}; its work is kept" for one in end_recorded_agents(at.state, plan)]
@@ -151,25 +147,3 @@ def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[l
         else:
             lines.append(f"Stopped the run of {key} in process {process.pid}")
     return lines, still_running
-
-
-VERBS = {
-    "stop": Verb(
-        run=_run_stop,
-        arguments=_stop_arguments,
-        EXAMPLES="""\
-  runplan stop                  everything in this repository
-  runplan stop plans/X.md       the plan's schedule and its run""",
-    ),
-    "pause": Verb(run=_run_pause, EXAMPLES="  runplan pause plans/X.md      until: runplan resume plans/X.md"),
-    "resume": Verb(
-        run=_run_resume, EXAMPLES="  runplan resume plans/X.md     after a pause, a failed phase, or a lost key"
-    ),
-    "now": Verb(
-        run=_run_now,
-        arguments=optional_plan_argument,
-        EXAMPLES="""\
-  runplan now                   the one schedule of this repository
-  runplan now plans/X.md        the schedule of this plan""",
-    ),
-}

@@ -21,14 +21,7 @@ from runplan.engine.preflight import (
     require_test_command,
     settle_lost_landings,
 )
-from runplan.errors import (
-    Fenced,
-    Interrupted,
-    JournalDamaged,
-    RefusedEarly,
-    SettingsError,
-    Unreachable,
-)
+from runplan.errors import Fenced, Interrupted, JournalDamaged, RefusedEarly, SettingsError, Unreachable
 from runplan.landing import modes
 from runplan.plan.model import parse
 from runplan.run.events import RunStarted
@@ -71,7 +64,7 @@ def prepared(
         assert state.started is not None
         return at.for_run(state.started), request
     if note := contexts.settings_note(at):
-        progress.say(f"runplan: {note}")
+        progress.say(note)
     return at, request
 
 
@@ -209,8 +202,7 @@ def interrupted_run(at: RepositoryContext, plan: str) -> RunRow | None:
 
 def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
     """The plan's unfinished run with its state."""
-    store = at.store()
-    row = store.interrupted(plan) if store is not None else None
+    store, row = at.store(), interrupted_run(at, plan)
     return (row, state_of(store, row)) if store is not None and row is not None else None
 
 

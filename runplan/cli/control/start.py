@@ -10,7 +10,7 @@ from runplan import names
 from runplan.agents import prompts
 from runplan.cli.control import execute, prepare
 from runplan.cli.show import progress
-from runplan.cli.verb import Verb, optional_plan_argument, plan_argument
+from runplan.cli.terminal import optional_plan_argument, plan_argument
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
 from runplan.engine.preflight import committed_plan, living_owner, phase_to_undo, require_prompts
 from runplan.engine.runs import succeeded
@@ -18,7 +18,6 @@ from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse
-from runplan.run.events import RunStarted
 from runplan.run.requests import RunRequest, Timing
 from runplan.run.state import words as words_of
 from runplan.settings import options
@@ -30,23 +29,29 @@ if TYPE_CHECKING:
 
     from runplan.engine.context import RepositoryContext
     from runplan.plan.model import Phase, Plan
-    from runplan.store.sqlite import Store
+    from runplan.run.events import RunStarted
 
-START_EXAMPLES = """\
+EXAMPLES = {
+    "start": """\
   runplan start plans/X.md finish auto                everything, phase after phase, by the daemon
   runplan start plans/X.md auto every 4h              the next phase every 4 hours; with `now` also at once
   runplan start X every "weekday at 9:30"             in run.timezone
-  runplan start plans/X.md --foreground               the next phase, here; asks before it lands
+  runplan start plans/X.md --foreground               the next phase, here; it lands after runplan approve
   runplan start plans/X.md 4b auto --foreground       one phase, without asking
   runplan start X finish auto direct --foreground     everything, pushed to the remote's branch
   runplan start --issue 42 auto                       an issue on GitHub, landed by a pull request that fixes it
-  runplan start X finish --dry-run                    what would be done; changes nothing"""
+  runplan start X finish --dry-run                    what would be done; changes nothing""",
+    "retry": """\
+  runplan retry plans/X.md        again, with the options of the last run
+  runplan retry plans/X.md 4b     only this phase, landing the same way""",
+    "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again",
+}
 
 
 # --- start ------------------------------------------------------------------------------------------------
 
 
-def _start_arguments(parser: argparse.ArgumentParser) -> None:
+def start_arguments(parser: argparse.ArgumentParser) -> None:
     optional_plan_argument(parser)
     words = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
     parser.add_argument("words", nargs="*", default=[], metavar="WORD", help=words)
@@ -57,7 +62,7 @@ def _start_arguments(parser: argparse.ArgumentParser) -> None:
     mode.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
 
 
-def _run_start(args: argparse.Namespace) -> Exit:
+def run_start(args: argparse.Namespace) -> Exit:
     refuse_under_agent("start")
     if args.issue is None and args.plan is None:
         raise UsageError("name a plan, or an issue with --issue")
@@ -93,16 +98,15 @@ def _start(
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
     found = prepare.prepared(at, plan_word, words, like=like)
     if isinstance(found, str):
-        progress.say(f"runplan: {found}")
+        progress.say(found)
         return Exit.DONE
     at, request = found
     request = replace(request, again=again)
     if foreground:
         return execute.run_here(at, request)
     execute.admit_agents(at)
-    run, timing = at.settings.run, None
-    if asked.every is not None:
-        timing = Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
+    run, every = at.settings.run, asked.every
+    timing = Timing(every=every, now=asked.now, zone=run.timezone, misfire=run.misfire) if every is not None else None
     return execute.submit_run(at, request, timing, wait=wait)
 
 
@@ -156,12 +160,12 @@ def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
 # --- retry ------------------------------------------------------------------------------------------------
 
 
-def _retry_arguments(parser: argparse.ArgumentParser) -> None:
+def retry_arguments(parser: argparse.ArgumentParser) -> None:
     plan_argument(parser)
     parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; default: as the last run")
 
 
-def _run_retry(args: argparse.Namespace) -> Exit:
+def run_retry(args: argparse.Namespace) -> Exit:
     refuse_under_agent("retry")
     with open_context() as at:
         path = plan_path(at, args.plan)
@@ -172,33 +176,26 @@ def _run_retry(args: argparse.Namespace) -> Exit:
         state = prepare.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:
-            progress.say(f"runplan: {succeeded(path)}")
+            progress.say(succeeded(path))
             return Exit.DONE
         at = at.for_run(state.started)
         if state.started.mode == "undo" and not args.phase:
             return _undo(at, path, state.started.wanted)
         asked = replace(state.started, auto=state.auto)
         if args.phase:
-            asked = replace(_last_but_undo(store, asked), mode="phase", wanted=args.phase, landing=asked.landing)
+            asked = replace(asked, mode="phase", wanted=args.phase, auto=asked.auto and asked.mode != "undo")
         return _start(at, path, words_of(asked), foreground=not asked.daemon, again=not args.phase, like=asked)
-
-
-def _last_but_undo(store: Store, newest: RunStarted) -> RunStarted:
-    if newest.mode != "undo":
-        return newest
-    earlier = (one.event for one in reversed(store.facts(RunStarted, plan=newest.plan)))
-    return next((started for started in earlier if started.mode != "undo"), replace(newest, auto=False))
 
 
 # --- undo -------------------------------------------------------------------------------------------------
 
 
-def _undo_arguments(parser: argparse.ArgumentParser) -> None:
+def undo_arguments(parser: argparse.ArgumentParser) -> None:
     plan_argument(parser)
     parser.add_argument("phase", metavar="PHASE", help="the id of a phase that is done")
 
 
-def _run_undo(args: argparse.Namespace) -> Exit:
+def run_undo(args: argparse.Namespace) -> Exit:
     refuse_under_agent("undo")
     with open_context() as at:
         return _undo(at, plan_path(at, args.plan), args.phase)
@@ -212,7 +209,8 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     plan = parse(committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
     found, store = prepare.unfinished(at, path), at.store()
     if found is not None and store is not None and (owner := living_owner(store, path)):
-        return execute.print_declined(path, owner)
+        progress.say(prepare.describe_owner(path, owner))
+        return Exit.DONE
     undone = phase_to_undo(at, plan, phase, unfinished=found[1].started if found else None)
     at = at.with_committed_settings().for_plan(path)
     resolved = options.resolve(options.parse_words([], phases=None), at.settings)
@@ -220,20 +218,3 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     asked = prepare.run_started(at, path, plan, resolved)
     asked = replace(asked, mode="undo", wanted=undone, auto=True, issues=())
     return execute.run_here(at, RunRequest(started=asked))
-
-
-VERBS = {
-    "start": Verb(run=_run_start, arguments=_start_arguments, EXAMPLES=START_EXAMPLES),
-    "retry": Verb(
-        run=_run_retry,
-        arguments=_retry_arguments,
-        EXAMPLES="""\
-  runplan retry plans/X.md        again, with the options of the last run
-  runplan retry plans/X.md 4b     only this phase, landing the same way""",
-    ),
-    "undo": Verb(
-        run=_run_undo,
-        arguments=_undo_arguments,
-        EXAMPLES="  runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again",
-    ),
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +11,13 @@ from msgspec import Struct, to_builtins
 from runplan.agents import invocation
 from runplan.agents.sandbox import obstacle
 from runplan.cli.setup.discovery import is_writable, look_around
-from runplan.cli.verb import Verb, json_argument
+from runplan.cli.terminal import as_json, json_argument
 from runplan.engine import preflight
 from runplan.errors import Exit, RefusedEarly, RunplanError
 from runplan.forge.model import ForgeDenied
 from runplan.git.repository import OLDEST_GIT, require_workable
 from runplan.landing import modes
-from runplan.text import command, escaped, plain
+from runplan.text import command, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -31,6 +30,17 @@ if TYPE_CHECKING:
     from runplan.git.removal import Kept, Removed
 
 
+EXAMPLES = {
+    "doctor": """\
+  runplan doctor             exit 0 when a run could start, 2 otherwise
+  runplan doctor --json      the same for a script""",
+    "gc": """\
+  runplan gc --dry-run       list what would be removed and what is kept, and why
+  runplan gc                 remove leftovers that are provably on the target""",
+}
+doctor_arguments = json_argument
+
+
 class Check(Struct, frozen=True):
     name: str
     ok: bool
@@ -38,7 +48,7 @@ class Check(Struct, frozen=True):
     remedy: str = ""  #: empty when ok
 
 
-def _doctor(args: argparse.Namespace) -> Exit:
+def run_doctor(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import context_at
     from runplan.settings.load import environment
     from runplan.settings.schema import Settings
@@ -48,7 +58,7 @@ def _doctor(args: argparse.Namespace) -> Exit:
     with context_at(here, env, lambda _root, _env: Settings()) as at:
         checks = examine(at, facts)
     if args.json:
-        print(json.dumps(to_builtins(checks), indent=2, ensure_ascii=False))
+        print(as_json(checks))
     else:
         print("\n".join(_line(each) for each in checks))
     return Exit.DONE if all(each.ok for each in checks) else Exit.USAGE
@@ -61,9 +71,13 @@ def _line(each: Check) -> str:
 
 def examine(at: RepositoryContext, facts: Facts) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
+    from runplan.cli.control import prepare
+    from runplan.engine.context import settings_note
+
     git, identity = _check("git", _git, facts), _check("identity", _identity, facts)
     try:
-        at, note = _with_settings(at)
+        at = prepare.with_target_settings(at.with_settings(), [])
+        note = settings_note(at) or "every key is valid"
     except RunplanError as error:
         return [git, _failed("settings", error), identity]
     target = _check("target", _target, facts, at.settings.run.target)
@@ -106,15 +120,6 @@ def _identity(facts: Facts) -> str:
         raise RefusedEarly(f"git has no user.name and user.email; {remedy}")
     signed = ", commits are signed" if facts.signs else ""
     return f"{facts.identity.name} <{facts.identity.email}>{signed}"
-
-
-def _with_settings(at: RepositoryContext) -> tuple[RepositoryContext, str]:
-    """The context with the settings that `start` would use, and which version of their file that is."""
-    from runplan.cli.control import prepare
-    from runplan.engine.context import settings_note
-
-    at = prepare.with_target_settings(at.with_settings(), [])
-    return at, settings_note(at) or "every key is valid"
 
 
 def _target(facts: Facts, target: str) -> str:
@@ -229,12 +234,12 @@ def _start(at: RepositoryContext) -> str:
 # --- gc ----------------------------------------------------------------------------------------------------
 
 
-def _gc_arguments(parser: argparse.ArgumentParser) -> None:
+def gc_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only list")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    json_argument(parser)
 
 
-def _gc(args: argparse.Namespace) -> Exit:
+def run_gc(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import open_context, refuse_under_agent
     from runplan.engine.leftovers import collect
 
@@ -244,7 +249,7 @@ def _gc(args: argparse.Namespace) -> Exit:
         found, logs = collect(at, dry_run=args.dry_run)
     if args.json:
         rows = [{"answer": type(one).__name__.lower(), **to_builtins(one)} for one in (*found, *logs)]
-        print(escaped(json.dumps(rows, ensure_ascii=False, indent=2)))
+        print(as_json(rows))
         return Exit.DONE
     for line in _leftovers(found, logs, "would remove" if args.dry_run else "removed"):
         print(plain(line))
@@ -265,21 +270,3 @@ def _leftovers(found: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], 
         yield f"kept  {many}: {why}" if why else f"{verb}  {many}: their phases have landed"
     if not found and not logs:
         yield "Nothing is left over."
-
-
-VERBS = {
-    "doctor": Verb(
-        run=_doctor,
-        arguments=json_argument,
-        EXAMPLES="""\
-  runplan doctor             exit 0 when a run could start, 2 otherwise
-  runplan doctor --json      the same for a script""",
-    ),
-    "gc": Verb(
-        run=_gc,
-        arguments=_gc_arguments,
-        EXAMPLES="""\
-  runplan gc --dry-run       list what would be removed and what is kept, and why
-  runplan gc                 remove leftovers that are provably on the target""",
-    ),
-}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.cli.verb import Verb, json_argument, no_arguments
+from runplan.cli.terminal import as_json, json_argument
 from runplan.errors import Exit, RefusedEarly
 from runplan.plan.specs import FOLDERS, PLAN_FILE
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS
@@ -20,13 +20,21 @@ if TYPE_CHECKING:
     from runplan.cli.setup.discovery import Facts
     from runplan.settings.schema import Key
 
+EXAMPLES = {
+    "init": "  runplan init        finds the default branch, the test command and the agents; never overwrites",
+    "config": """\
+  runplan config                              every key, value and origin
+  RUNPLAN_RUN_LANDING=pr runplan config       the effect of a variable
+  runplan config --json                       the same for a script""",
+}
+config_arguments = json_argument
 _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.
 # Install one, or use any command as an agent: see [agents.local] below.
 """
 
 
-def _config(args: argparse.Namespace) -> Exit:
+def run_config(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import open_context, settings_note
 
     with open_context() as at:
@@ -34,8 +42,11 @@ def _config(args: argparse.Namespace) -> Exit:
         if note := settings_note(at):
             print(f"runplan: {note}", file=sys.stderr)
     if args.json:
-        rows = [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print(
+            as_json(
+                [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
+            )
+        )
         return Exit.DONE
     shown = {key: toml(value) for key, value in loaded.values.items()}
     keys, values = max(map(len, shown)), max(map(len, shown.values()))
@@ -44,7 +55,7 @@ def _config(args: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def _init(_args: argparse.Namespace) -> Exit:
+def run_init(_args: argparse.Namespace) -> Exit:
     from runplan.cli.setup.discovery import look_around
     from runplan.engine.context import refuse_under_agent
     from runplan.settings.load import environment
@@ -174,20 +185,3 @@ def _line(key: Key, values: Mapping[str, object]) -> str:
     comment = "" if key.path in values else "# "
     written = f"{comment}{key.name} = {toml(values.get(key.path, key.written))}"
     return f"{written:<{_COLUMN}}  # {key.why}\n"
-
-
-VERBS = {
-    "init": Verb(
-        run=_init,
-        arguments=no_arguments,
-        EXAMPLES="  runplan init        finds the default branch, the test command and the agents; never overwrites",
-    ),
-    "config": Verb(
-        run=_config,
-        arguments=json_argument,
-        EXAMPLES="""\
-  runplan config                              every key, value and origin
-  RUNPLAN_RUN_LANDING=pr runplan config       the effect of a variable
-  runplan config --json                       the same for a script""",
-    ),
-}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
+from runplan.cli.terminal import as_json, json_argument
 from runplan.errors import Exit, NotFound, UsageError
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.specs import PLAN_FILE
@@ -21,23 +21,25 @@ if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
     from runplan.plan.reading import Reading
 
-EXAMPLES = """\
+EXAMPLES = {
+    "check": """\
   runplan check plans/X.md              phases, dependencies and items as runplan reads them
   runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
   runplan check plans/X.md --strict     warnings are errors (exit 2)"""
+}
 
 LONGEST_ITEM = 100  #: characters of an item that are shown
 LARGEST = 64 * 1024 * 1024  #: bytes read; the parser refuses much smaller files
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a file, a spec folder, or a plan of this repository")
     parser.add_argument("--fix", action="store_true", help="add a tracker to a plan of bare phase sections")
     parser.add_argument("--strict", action="store_true", help="turn warnings into errors")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    json_argument(parser)
 
 
-def run(args: argparse.Namespace) -> Exit:
+def run_check(args: argparse.Namespace) -> Exit:
     from runplan.plan.model import other_way, parse
 
     file, name = _file(args.plan)
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> Exit:
     plan = parse(text, path=name)
     readings = other_way(text, path=name)
     if args.json:
-        print(json.dumps(_view(plan, readings), ensure_ascii=False, indent=2))
+        print(as_json(_view(plan, readings)))
     else:
         print("\n".join([*_picture(plan), *_about(plan, readings, text)]))
     return Exit.USAGE if args.strict and plan.remarks else Exit.DONE
@@ -103,32 +105,21 @@ def _view(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any
         "title": plan.title,
         "status": plan.status or None,
         "complete": plan.complete,
-        "format": str(plan.format),
+        "format": plan.format,
         "read_as": plan.read_as,
         "readings": [
-            {"format": str(one.format), "read_as": one.name, "phases": len(one.places), "line": one.decided_by + 1}
+            {"format": one.format, "read_as": one.name, "phases": len(one.places), "line": one.decided_by + 1}
             for one in readings or ()
         ],
-        "issues": list(plan.issues),
-        "phases": [
-            {
-                "id": phase.id,
-                "title": phase.title,
-                "status": str(phase.status),
-                "commit": phase.commit or None,
-                "line": phase.line,
-                "depends": list(phase.depends),
-                "soft": list(phase.soft),
-                "touches": list(phase.touches),
-                "allows": list(phase.allows),
-                "execution": phase.execution,
-                "items": [{"id": item.id, "text": item.text} for item in phase.items],
-                "sign_off": list(phase.sign_off),
-            }
-            for phase in plan.phases
-        ],
-        "warnings": [{"line": remark.line, "text": remark.text} for remark in plan.remarks],
+        "issues": plan.issues,
+        "phases": [_phase(phase) for phase in plan.phases],
+        "warnings": plan.remarks,
     }
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    shown = {name: getattr(phase, name) for name in phase.__struct_fields__ if name not in ("text", "heading_line")}
+    return {**shown, "commit": phase.commit or None}
 
 
 def _picture(plan: Plan) -> list[str]:

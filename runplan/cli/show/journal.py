@@ -9,14 +9,13 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import BOLD, DIM, Style, warn
-from runplan.cli.verb import Verb, no_arguments, optional_plan_argument
+from runplan.cli.terminal import Style, as_json, json_argument, optional_plan_argument, warn
 from runplan.errors import Exit, NotFound
 from runplan.text import clock, escaped, localized, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from runplan.run.events import Event, Recorded
@@ -29,11 +28,7 @@ FOLLOW_S = 0.5  #: between two looks at a followed journal or log
 
 #: Events whose type does not say it in plain words.
 WORDS = {
-    "ClaimTaken": "plan claimed",
     "LanesChosen": "phases chosen",
-    "Queued": "waiting for a slot",
-    "Admitted": "slot free",
-    "AgentLimited": "usage limit",
     "Paused": "waiting",
     "Woke": "wait over",
     "Halted": "paused",
@@ -41,13 +36,6 @@ WORDS = {
     "DispatchStarted": "process started",
     "DispatchEnded": "process ended",
     "GuardFound": "repository changed",
-    "WorkTaken": "work collected",
-    "CandidateBuilt": "change built",
-    "CandidateConflicted": "conflict",
-    "GateJudged": "tests judged",
-    "ApprovalAsked": "approval needed",
-    "LandingHeld": "landing waits",
-    "LandingMoved": "target moved",
 }
 #: Fields that only runplan itself needs.
 INTERNAL = {
@@ -71,7 +59,7 @@ def words(event: str) -> str:
 # --- logs ---------------------------------------------------------------------------------------------
 
 
-def _logs_arguments(parser: argparse.ArgumentParser) -> None:
+def logs_arguments(parser: argparse.ArgumentParser) -> None:
     optional_plan_argument(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
     how = parser.add_mutually_exclusive_group()
@@ -79,7 +67,7 @@ def _logs_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
-def _logs(args: argparse.Namespace) -> Exit:
+def run_logs(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import newest_run, open_context
 
     with open_context(warn=warn) as at:
@@ -93,14 +81,18 @@ def _logs(args: argparse.Namespace) -> Exit:
 
 def _print_events(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> None:
     seen = 0
-    while True:
-        continues = follow and _is_worked(store, run)
+    for _ in _looks(lambda: follow and _is_worked(store, run)):
         for row in store.events(run.id, after=seen):
             print(_json(row) if as_json else _text(row), flush=follow)
             seen = row.seq
-        if not continues:
-            return
+
+
+def _looks(is_open: Callable[[], bool]) -> Iterator[bool]:
+    """Look again and again while it is open, and once after that; whether it was open before the look."""
+    while is_open():
+        yield True
         time.sleep(FOLLOW_S)
+    yield False
 
 
 def _is_worked(store: Store, run: RunRow) -> bool:
@@ -113,8 +105,9 @@ def _is_worked(store: Store, run: RunRow) -> bool:
 
 
 def _json(row: EventRow) -> str:
-    whole = {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type, **json.loads(row.body)}
-    return escaped(json.dumps(whole, ensure_ascii=False))
+    return as_json(
+        {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type, **json.loads(row.body)}, indent=None
+    )
 
 
 def _text(row: EventRow) -> str:
@@ -137,41 +130,28 @@ def _print_transcripts(store: Store, run: RunRow, dispatches: Path, *, follow: b
     """Print the transcript of the newest agent of the run; with `follow`, also of those after it."""
     from runplan.supervise.output import DispatchFiles
 
-    shown: set[str] = set()
-    while True:
-        continues = follow and _is_worked(store, run)
-        started = [one for one in _agents(store, run.id) if one["id"] not in shown]
-        if not started and not shown:
+    shown = 0
+    for _ in _looks(lambda: follow and _is_worked(store, run)):
+        facts = (json.loads(row.body) for row in store.events(run.id) if row.type == "DispatchStarted")
+        agents = [fact for fact in facts if fact["agent"]]
+        if not agents:
             raise NotFound(f"no agent has worked on {run.plan} in the run {run.id} yet")
-        for one in started if shown else started[-1:]:
+        for one in agents[shown or -1 :] if shown < len(agents) else ():
             print(f"== {one['role']} by {one['agent']}, phase {one['phase']}", flush=True)
-            _print_log(DispatchFiles(dispatches / str(one["id"])), follow=follow)
-        shown |= {str(one["id"]) for one in started}
-        if not continues:
-            return
-        time.sleep(FOLLOW_S)
-
-
-def _agents(store: Store, run: str) -> list[dict[str, object]]:
-    """The dispatches of agents, oldest first."""
-    facts = (json.loads(row.body) for row in store.events(run) if row.type == "DispatchStarted")
-    return [fact for fact in facts if fact["agent"]]
+            _print_log(DispatchFiles(dispatches / one["id"]), follow=follow)
+        shown = len(agents)
 
 
 def _print_log(files: DispatchFiles, *, follow: bool) -> None:
     """Print the log; with `follow`, until the dispatch has ended."""
     reader, rest, read = files.shim().reader, b"", 0
-    while True:
-        runs = follow and files.locked()
+    for runs in _looks(lambda: follow and files.locked()):
         content = files.out.read_bytes()[read:] if files.out.exists() else b""
         read += len(content)
         *lines, rest = (rest + content).split(b"\n")
         for line in lines if runs else [*lines, rest]:
             for text in _texts(line, reader):
                 print(plain(text), flush=follow)
-        if not runs:
-            return
-        time.sleep(FOLLOW_S)
 
 
 def _texts(line: bytes, reader: str) -> Iterator[str]:
@@ -217,13 +197,13 @@ def _event_text(event: AgentEvent) -> str:
 # --- explain ------------------------------------------------------------------------------------------
 
 
-def _explain_arguments(parser: argparse.ArgumentParser) -> None:
+def explain_arguments(parser: argparse.ArgumentParser) -> None:
     optional_plan_argument(parser)
     parser.add_argument("phase", nargs="?", metavar="PHASE", help="only the steps of this phase")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    json_argument(parser)
 
 
-def _explain(args: argparse.Namespace) -> Exit:
+def run_explain(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import newest_run, open_context
     from runplan.store.journal import recorded
 
@@ -235,8 +215,7 @@ def _explain(args: argparse.Namespace) -> Exit:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
     now = steps[-1]["why"] if steps else "nothing has been started"
     if args.json:
-        whole = {"run": newest.id, "plan": newest.plan, "now": now, "steps": steps}
-        print(escaped(json.dumps(whole, ensure_ascii=False)))
+        print(as_json({"run": newest.id, "plan": newest.plan, "now": now, "steps": steps}, indent=None))
     else:
         _print(f"{newest.plan}, run {newest.id}", now, steps)
     return Exit.DONE
@@ -244,15 +223,14 @@ def _explain(args: argparse.Namespace) -> Exit:
 
 def _print(head: str, why: str, steps: list[dict[str, str]]) -> None:
     style, now = Style.of(sys.stdout), datetime.now(UTC)
-    print(style.paint(head, BOLD))
-    print()
-    print(style.wrap(plain(f"now: {localized(why, now=now)}"), "     "))
-    print()
+    print(
+        style.paint(head, "bold"), style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end=""
+    )
     for step in steps:
         at = clock(datetime.fromisoformat(step["at"]), None, now=now)
         text = plain(f"{at:<9}  {words(step['event']):<18}  then: {localized(step['why'], now=now)}")
         wrapped = style.wrap(text, " " * 31)
-        print(style.paint(wrapped[: len(at)], DIM) + wrapped[len(at) :])
+        print(style.paint(wrapped[: len(at)], "dim") + wrapped[len(at) :])
 
 
 def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
@@ -274,23 +252,19 @@ def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
 # --- metrics ------------------------------------------------------------------------------------------
 
 
-def _metrics(_args: argparse.Namespace) -> Exit:
-    text = _from_daemon()
-    print(_from_journal() if text is None else text, end="")
-    return Exit.DONE
-
-
-def _from_daemon() -> str | None:
-    """The metrics of all repositories and of the daemon; None when no daemon runs."""
+def run_metrics(_args: argparse.Namespace) -> Exit:
+    """Print the metrics of the daemon and all repositories; without a daemon, of this repository."""
     from runplan.daemon.client import NotRunning, connect
     from runplan.daemon.protocol import Metrics, MetricsText
     from runplan.settings.load import environment
 
     try:
         with connect(environment()) as client:
-            return client.call(Metrics(), MetricsText).text
+            text = client.call(Metrics(), MetricsText).text
     except NotRunning:
-        return None
+        text = _from_journal()
+    print(text, end="")
+    return Exit.DONE
 
 
 def _from_journal() -> str:
@@ -299,32 +273,18 @@ def _from_journal() -> str:
 
     with open_context(warn=warn) as at:
         store = at.store()
-        if store is None:
-            return ""
-        return render(samples(store, repository=str(at.repository.root), now=datetime.now(UTC)))
+        return render(samples(store, repository=str(at.repository.root), now=datetime.now(UTC))) if store else ""
 
 
-VERBS = {
-    "logs": Verb(
-        run=_logs,
-        arguments=_logs_arguments,
-        EXAMPLES="""\
+EXAMPLES = {
+    "logs": """\
   runplan logs                   the newest run of all plans
   runplan logs X -f              follow the newest run of a plan until it ends
   runplan logs X --agent -f      the messages and tool calls of its agent
   runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields""",
-    ),
-    "explain": Verb(
-        run=_explain,
-        arguments=_explain_arguments,
-        EXAMPLES="""\
+    "explain": """\
   runplan explain plans/X.md          the next action and its reason, then the steps so far
   runplan explain X 2                 the same for one phase of the newest run
   runplan explain X --json            for a script""",
-    ),
-    "metrics": Verb(
-        run=_metrics,
-        arguments=no_arguments,
-        EXAMPLES="  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
-    ),
+    "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
 }

@@ -9,7 +9,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import BOLD, DIM, GREEN, RED, YELLOW, Style
+from runplan.cli.terminal import Style
 from runplan.errors import OUTCOMES, Exit
 from runplan.run import events as e
 from runplan.run.reasons import Reason, describe_pause, next_action
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runplan.engine.worker import Outcome
     from runplan.run.state import RunState
 
-_COLOURS = {"landed": GREEN, "failed": RED, "verdict": BOLD, "waiting": YELLOW, "approval": YELLOW, "guard": RED}
+_COLOURS = {"landed": "green", "failed": "red", "verdict": "bold", "waiting": "yellow", "approval": "yellow"}
 
 
 def show(event: e.Event) -> None:
@@ -31,16 +31,21 @@ def show(event: e.Event) -> None:
     text = _LIVE.note(lane, event) or sentence(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
     if text and not is_live:
-        say("\n".join(f"{lane}{line}" for line in text.split("\n") if line or not lane))
+        _write("\n".join(f"{lane}{line}" for line in text.split("\n") if line or not lane))
 
 
 def warn(text: str) -> None:
-    say(f"runplan: warning: {text}")
+    say(f"warning: {text}")
 
 
 def say(text: str) -> None:
-    """Print the text; a closed pipe does not end a run."""
-    with contextlib.suppress(OSError, ValueError), _LIVE.hidden():
+    _write(f"runplan: {text}")
+
+
+def _write(text: str) -> None:
+    """Print the text over the live line; a closed pipe does not end a run."""
+    with contextlib.suppress(OSError, ValueError), _LIVE.lock:
+        _LIVE.clear()
         print(_coloured(plain(text)), file=sys.stderr, flush=True)
 
 
@@ -50,7 +55,7 @@ def _coloured(text: str) -> str:
     for one in text.split("\n"):
         line = style.wrap(one, " " * 13) if one.startswith("  ") else one  # not a command that is copied
         word = line.strip().partition(" ")[0]
-        colour = BOLD if line.startswith(("phase ", "undo phase ")) else _COLOURS.get(word, "")
+        colour = "bold" if line.startswith(("phase ", "undo phase ")) else _COLOURS.get(word, "")
         lines.append(line.replace(word, style.paint(word, colour), 1) if colour else line)
     return "\n".join(lines)
 
@@ -59,67 +64,54 @@ class LiveLine:
     """The last line of a terminal: the running processes and their elapsed time, refreshed each second."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
         self._running: dict[str, tuple[str, str, float]] = {}  #: by lane and dispatch: role, agent, start
-        self._lock = threading.RLock()
-        self._style = Style()
         self._is_shown = False
         self._is_refreshed = False  #: by a thread
 
     def note(self, lane: str, event: e.Event) -> str:
         """Follow the processes; the line for one that has ended."""
-        match event:
-            case e.DispatchStarted(id=id_, role=role, agent=agent) if sys.stderr.isatty():
-                with self._lock:
+        with self.lock:
+            match event:
+                case e.DispatchStarted(id=id_, role=role, agent=agent) if sys.stderr.isatty():
                     self._running[lane + id_] = (f"{lane}{role}", agent, time.monotonic())
                     if not self._is_refreshed:
-                        self._style, self._is_refreshed = Style.of(sys.stderr), True
+                        self._is_refreshed = True
                         threading.Thread(target=self._refresh, daemon=True).start()
-            case e.DispatchEnded(id=id_):
-                with self._lock:
-                    found = self._running.pop(lane + id_, None)
-                if found is not None and event.ending == "exited":
+                case e.DispatchEnded(id=id_) if (found := self._running.pop(lane + id_, None)) is not None:
                     took = elapsed(time.monotonic() - found[2])
-                    return f"  {event.role:<10} {f'{found[1]}, {took}' if found[1] else f'took {took}'}"
-            case _:
-                pass
+                    if event.ending == "exited":
+                        return f"  {event.role:<10} {f'{found[1]}, {took}' if found[1] else f'took {took}'}"
+                case _:
+                    pass
         return ""
-
-    @contextlib.contextmanager
-    def hidden(self) -> Iterator[None]:
-        with self._lock:
-            self._clear()
-            yield
-
-    def stop(self) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            self._running.clear()
-            self._clear()
 
     def _refresh(self) -> None:
         while True:
             time.sleep(1.0)
-            with self._lock, contextlib.suppress(OSError, ValueError):
+            with self.lock, contextlib.suppress(OSError, ValueError):
                 if not self._running:
                     self._is_refreshed = False
-                    self._clear()
+                    self.clear()
                     return
                 self._draw()
 
     def _draw(self) -> None:
-        now = time.monotonic()
-        parts = [
-            f"{role:<10} {agent or 'runs'}, {elapsed(now - began)}" for role, agent, began in self._running.values()
-        ]
-        text = f"  {' · '.join(parts)}"[: (self._style.width or 80) - 1]
-        sys.stderr.write(f"\r{self._style.paint(text, DIM)}\x1b[K")
-        sys.stderr.flush()
+        now, style = time.monotonic(), Style.of(sys.stderr)
+        parts = [f"{role:<10} {agent or 'runs'}, {elapsed(now - at)}" for role, agent, at in self._running.values()]
+        text = f"  {' · '.join(parts)}"[: (style.width or 80) - 1]
+        print(f"\r{style.paint(text, 'dim')}\x1b[K", end="", file=sys.stderr, flush=True)
         self._is_shown = True
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
             self._is_shown = False
+
+    def stop(self) -> None:
+        with self.lock, contextlib.suppress(OSError, ValueError):
+            self._running.clear()
+            self.clear()
 
 
 _LIVE = LiveLine()
@@ -166,14 +158,14 @@ def sentence(event: e.Event) -> str:
         case e.WorkTaken(commits=commits, files=files):
             return f"  work       {_count(commits, 'commit')}, {_count(len(files), 'file')}"
         case _:
-            return _proof(event) or _ending(event)
+            return _outcome(event)
 
 
 def _named(gate: str) -> str:
     return "" if gate == e.TESTS else f"{gate} "
 
 
-def _proof(event: e.Event) -> str:
+def _outcome(event: e.Event) -> str:
     match event:
         case e.BaselineKnown(name=name):
             return f"  baseline   {_named(name)}known"
@@ -191,12 +183,6 @@ def _proof(event: e.Event) -> str:
             return f"  candidate  tree {tree[:12]} on {onto[:12]}"
         case e.CandidateConflicted(paths=paths):
             return f"  candidate  conflicts in {', '.join(paths)}"
-        case _:
-            return ""
-
-
-def _ending(event: e.Event) -> str:
-    match event:
         case e.ApprovalAsked():
             return "  approval   needed before it lands"
         case e.LandingHeld(why=why):
@@ -222,8 +208,15 @@ def _count(number: int, word: str) -> str:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def summary(plan: str, outcome: Outcome, *, logs: Path) -> tuple[Exit, list[str]]:
-    """The exit code and the last lines of a run; `logs` is the directory of the dispatches."""
+def show_end(plan: str, outcome: Outcome, directory: Path) -> Exit:
+    """Print the last lines of a run; `directory` is that of the journal."""
+    code, lines = _summary(plan, outcome, directory / "dispatch")
+    _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
+    return code
+
+
+def _summary(plan: str, outcome: Outcome, logs: Path) -> tuple[Exit, list[str]]:
+    """The exit code and the last lines; `logs` is the directory of the dispatches."""
     state, ended = outcome.state, outcome.state.ended
     report = f"Report: {command('runplan', 'report', plan)}"
     if ended is None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import warn
-from runplan.cli.verb import optional_plan_argument
+from runplan.cli.terminal import as_json, optional_plan_argument, warn
 from runplan.errors import Exit, NotFound, PlanUnreadable, UsageError
-from runplan.text import command, escaped, plain
+from runplan.text import command, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -20,15 +18,17 @@ if TYPE_CHECKING:
     from runplan.plan.model import Plan
     from runplan.store.sqlite import Store
 
-EXAMPLES = """\
+EXAMPLES = {
+    "report": """\
   runplan report                      the plan of the newest run
   runplan report plans/X.md           Markdown, newest first
   runplan report X --html -o X.html   one page with the diffs, for a browser
   runplan report X --json             phases, figures and the Markdown
   runplan report --since yesterday    all your repositories; also today, 8h, 2026-11-15"""
+}
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def report_arguments(parser: argparse.ArgumentParser) -> None:
     optional_plan_argument(parser)
     parser.add_argument("--since", metavar="WHEN", help="all repositories since today, yesterday, 8h, 2d or 2026-11-15")
     form = parser.add_mutually_exclusive_group()
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write to a file")
 
 
-def run(args: argparse.Namespace) -> Exit:
+def run_report(args: argparse.Namespace) -> Exit:
     if args.since is not None and args.plan is not None:
         raise UsageError("report: --since is for all repositories; leave out PLAN")
     text = _all_repositories(args) if args.since is not None else _one_plan(args)
@@ -72,15 +72,16 @@ def _one_plan(args: argparse.Namespace) -> str:
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
         plan = _plan(at.repository.git.blob(tip, path), path)
-        found = summary.attempted(summary.recorded(store, path)) if store else {}
-        facts = summary.summary_of(path, plan, store.newest(path) if store else None, found)
+        attempts = summary.attempted(summary.recorded(store, path)) if store else {}
+        facts = summary.summary_of(path, plan, store.newest(path) if store else None, attempts)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
         whole = report.prepend(old, plan_title=facts.title, sections=failures)
         whole = report.insert(whole, summary.summary_section(facts))
         if args.html:
             return _html(whole, at)
     if args.json:
-        return _json({"plan": path, "report": whole, "title": facts.title, "phases": facts.phases})
+        found = {"plan": path, "report": whole, "title": facts.title, "phases": facts.phases}
+        return as_json(found, indent=None) + "\n"
     return plain(whole)
 
 
@@ -88,14 +89,6 @@ def _html(markdown: str, at: RepositoryContext | None) -> str:
     from runplan.report import html
 
     return html.page(markdown, diffs=_diffs(at, html.commits_in(markdown)) if at is not None else {})
-
-
-def _json(found: Mapping[str, object]) -> str:
-    import json
-
-    from msgspec import to_builtins
-
-    return escaped(json.dumps(to_builtins(found), ensure_ascii=False)) + "\n"
 
 
 def _diffs(at: RepositoryContext, shorts: list[str]) -> dict[str, str]:
@@ -139,7 +132,7 @@ def _all_repositories(args: argparse.Namespace) -> str:
     moment = since(args.since, now=datetime.now(UTC).astimezone())
     news = news_of(_journals(), since=iso(moment))
     if args.json:
-        return _json({"since": iso(moment), "summary": counted(news), "repositories": news})
+        return as_json({"since": iso(moment), "summary": counted(news), "repositories": news}, indent=None) + "\n"
     markdown = morning_report(news, since=f"{moment:%Y-%m-%d %H:%M}")
     return _html(markdown, None) if args.html else plain(markdown)
 

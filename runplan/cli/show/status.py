@@ -5,48 +5,52 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import __version__
-from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, warn
-from runplan.cli.verb import Verb, json_argument, optional_plan_argument
+from runplan.cli.terminal import Style, as_json, json_argument, optional_plan_argument, warn
+from runplan.engine.context import known_plans, open_context, plan_path, plans_on_target
 from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
+from runplan.report.views import PlanSummary, Seen, schedule_view, status_view, summary_of, to_json, unreadable_view
 from runplan.run.rows import UNFINISHED, Work
-from runplan.text import clock, command, escaped, in_words, plain
+from runplan.store.overview import Overview, Summary, keep_summaries, read_overview
+from runplan.text import clock, command, in_words, plain
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from datetime import tzinfo
-    from types import ModuleType
 
     from runplan.engine.context import RepositoryContext
-    from runplan.git.command import Stored
-    from runplan.report.views import PlanSummary, Seen
     from runplan.run.rows import RunRow
-    from runplan.store.overview import Overview, Summary
-    from runplan.store.sqlite import Store
-
-T = TypeVar("T", bound=Struct)
 
 WATCH_S = 2.0
 FEW = 3  #: finished plans that are shown when no other plan is
 ANSWER_S = 1.0  #: to ask the daemon
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
+EXAMPLES = {
+    "status": """\
+  runplan status                open plans, and finished ones in one line
+  runplan status --all          finished plans as well
+  runplan status X --watch      one plan, refreshed until Ctrl-C
+  runplan status X --json       one plan, for a script""",
+    "next": """\
+  runplan next             each schedule with its next time
+  runplan next --json      for a script""",
+}
 
 
-def _status_arguments(parser: argparse.ArgumentParser) -> None:
+def status_arguments(parser: argparse.ArgumentParser) -> None:
     optional_plan_argument(parser)
     parser.add_argument("--all", action="store_true", help="show finished plans as well")
     parser.add_argument("--watch", action="store_true", help="refresh every 2 seconds, until Ctrl-C")
-    parser.add_argument("--json", action="store_true", help="print JSON; with --watch, one line each time")
+    json_argument(parser)
 
 
-def _status(args: argparse.Namespace) -> Exit:
+def run_status(args: argparse.Namespace) -> Exit:
     if not args.watch:
         print(_output(args))
         return Exit.DONE
@@ -75,20 +79,15 @@ def _in_place(text: str) -> str:
 
 
 def _output(args: argparse.Namespace) -> str:
-    from runplan.engine.context import open_context, plan_path
-
     now = datetime.now(UTC)
     with open_context(warn=warn) as at:
         at.repository.git.prepare()  # starts while the journal is opened
         views = Reader(at, plan_path(at, args.plan) if args.plan is not None else "", now).views()
         daemon = _closed(at, views)
     if args.json:
-        import json
-
         for view in views:
             view["daemon"] = daemon
-        printed: Any = views if args.plan is None else views[0]
-        return escaped(json.dumps(printed, ensure_ascii=False, indent=None if args.watch else 2))
+        return as_json(views if args.plan is None else views[0], indent=None if args.watch else 2)
     page = Page(Style.of(sys.stdout), now)
     finished = [] if args.all or args.plan is not None else [view["plan"] for view in views if _is_finished(view)]
     if len(finished) == len(views) <= FEW:
@@ -144,33 +143,26 @@ class Reader:
         self._now = now
         self._plan = plan  #: the only one to read; "" for all
         self._store = at.store()
-        self._overview = _overview(self._store, plan)
+        self._overview = read_overview(self._store, plan) if self._store is not None else Overview()
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
         self._new: list[Summary] = []  #: what was computed here
 
     def views(self) -> list[dict[str, Any]]:
-        from runplan.engine.context import known_plans
-
         known = [self._plan] if self._plan else known_plans(self._at, self._store)
         views = [self._view(path) for path in sorted({*known, *self._overview.newest})]
         if self._new and self._store is not None:
-            from runplan.store.overview import keep_summaries
-
             keep_summaries(self._at.state, self._new)
         return views
 
     def _view(self, path: str) -> dict[str, Any]:
-        from runplan.report.views import status_view, unreadable_view
-
-        plan, seen = self._summary(path), self._seen(path)
+        plan = self._summary(path)
+        seen = self._seen(path)
         if plan.error:
             return unreadable_view(path, plan.error, seen, now=self._now)
         return status_view(path, plan, seen, landing=self._at.settings.run.landing, now=self._now)
 
     def _summary(self, path: str) -> PlanSummary:
         """The plan where its newest run lands, else in the checkout."""
-        from runplan.report.views import PlanSummary
-
         at, git = self._at, self._at.repository.git
         if place := self._overview.places.get(path):
             landing, target, remote, pull = place
@@ -178,19 +170,15 @@ class Reader:
             there = replace(there, pull=pull) if pull else there
             at = there if there is at or git.tip(there.target) else at
         if blob := self._blob(at, path):
-            stamp = f"{__version__} {blob}"
-            found = self._computed("plan", path, stamp, lambda: _parsed(_content(git.known(blob)), path), PlanSummary)
+            found = self._known(blob, path)
             return replace(found, status="active", complete=False) if at.is_on_branch else found
         try:
             return _parsed((at.repository.root / path).read_bytes(), path)
         except FileNotFoundError:
-            gone = f"{path}: the plan is gone, from {self._at.target_name} and from the checkout"
-            return PlanSummary(error=gone)
+            return PlanSummary(error=f"{path}: the plan is gone, from {self._at.target_name} and from the checkout")
 
     def _blob(self, at: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""
-        from runplan.engine.context import plans_on_target
-
         if at.target not in self._blobs:
             at.tip()  # fails without a target
             self._blobs[at.target] = plans_on_target(at)
@@ -199,35 +187,35 @@ class Reader:
         found = at.repository.git.object(f"{at.target}:{path}")  # outside the directory of plans
         return found.oid if found is not None and found.kind == "blob" else ""
 
-    def _computed(self, kind: str, plan: str, stamp: str, compute: Callable[[], T], type_: type[T]) -> T:
-        """The value that was stored for this stamp, or a new one."""
-        found = self._overview.summaries.get((kind, plan))
+    def _known(self, blob: str, path: str) -> PlanSummary:
+        """The summary that was stored for this blob, or a new one."""
+        stamp, found = f"{__version__} {blob}", self._overview.summaries.get(("plan", path))
         if found is not None and found.stamp == stamp:
             with suppress(msgspec.DecodeError):  # text that is not valid Unicode
-                return msgspec.json.decode(found.value, type=type_)
-        from runplan.report.views import to_json
-        from runplan.store.overview import Summary
-
-        value = compute()
-        self._new.append(Summary(kind, plan, stamp, to_json(value)))
-        return value
+                return msgspec.json.decode(found.value, type=PlanSummary)
+        stored = self._at.repository.git.known(blob)
+        if stored is None:
+            raise Unreachable(f"{path} cannot be read; see: git fsck")
+        summary = _parsed(stored.content, path)
+        self._new.append(Summary("plan", path, stamp, to_json(summary)))
+        return summary
 
     def _seen(self, path: str) -> Seen:
-        from runplan.report.views import Seen
-
-        store = self._store
-        if store is None:
-            return Seen()
         newest, owner = self._overview.newest.get(path), self._overview.owners.get(path, "")
         work, outputs = self._work(newest) if newest else (Work(), {})
         refused_at, refused = self._overview.refused.get(path, ("", ""))
+        alive = stopped = False
+        if owner:
+            from runplan import processes  # slow to import, and most plans have no owner
+
+            alive, stopped = processes.alive(owner), processes.is_suspended(owner)
         return Seen(
             run=newest,
             work=work,
             outputs=outputs,
             owner=owner,
-            alive=bool(owner) and _processes().alive(owner),
-            stopped=bool(owner) and _processes().is_suspended(owner),
+            alive=alive,
+            stopped=stopped,
             queued=self._overview.queued.get(path, ""),
             refused=refused if newest is None or refused_at > newest.started else "",
             schedule=self._overview.schedules.get(path),
@@ -236,8 +224,7 @@ class Reader:
 
     def _work(self, run: RunRow) -> tuple[Work, dict[str, datetime]]:
         """The current work of the run, and the last output of its processes."""
-        work = run.work
-        outputs: dict[str, datetime] = {}
+        work, outputs = run.work, dict[str, datetime]()
         if work.lanes:
             work = replace(work, lanes=tuple(self._checked(lane, outputs) for lane in work.lanes))
         return self._checked(work, outputs), outputs
@@ -249,22 +236,13 @@ class Reader:
         from runplan.store.files import look_at
 
         seen = look_at(self._at.state, work.dispatch)
-        if not seen.runs:
-            return work.at_rest()
-        if seen.output is not None:
+        if seen.runs and seen.output is not None:
             outputs[work.dispatch] = datetime.fromtimestamp(seen.output, UTC)
-        return work
-
-
-def _overview(store: Store | None, plan: str) -> Overview:
-    from runplan.store.overview import Overview, read_overview
-
-    return read_overview(store, plan) if store is not None else Overview()
+        return work if seen.runs else work.at_rest()
 
 
 def _parsed(text: bytes, path: str) -> PlanSummary:
-    from runplan.plan.model import parse
-    from runplan.report.views import PlanSummary, summary_of
+    from runplan.plan.model import parse  # slow to import, and most plans are known
 
     try:
         return summary_of(parse(text, path=path))
@@ -272,22 +250,10 @@ def _parsed(text: bytes, path: str) -> PlanSummary:
         return PlanSummary(error=str(error))
 
 
-def _content(blob: Stored | None) -> bytes:
-    if blob is None:
-        raise Unreachable("a plan cannot be read; see: git fsck")
-    return blob.content
-
-
-def _processes() -> ModuleType:
-    from runplan import processes  # slow to import, and most plans have no owner
-
-    return processes
-
-
 # --- text ---------------------------------------------------------------------------------------------
 
-_COLOURS = {"Done": (GREEN,), "In progress": (CYAN, BOLD), "Next": (YELLOW,), "Blocked": (RED,), "After": (DIM,)}
-_LEVELS = {"fine": (GREEN,), "slow": (YELLOW,), "look": (RED,)}
+_COLOURS = {"Done": "green", "In progress": "cyan bold", "Next": "yellow", "Blocked": "red", "After": "dim"}
+_LEVELS = {"fine": "green", "slow": "yellow", "look": "red"}
 
 
 class Page:
@@ -300,12 +266,12 @@ class Page:
     def block(self, view: dict[str, Any]) -> str:
         """One plan: its phases, its run, its schedule."""
         paint, wrap = self._style.paint, self._style.wrap
-        lines = [self._head(view) if view["phases"] else paint(wrap(plain(str(view["error"])), "    "), RED)]
+        lines = [self._head(view) if view["phases"] else paint(wrap(plain(str(view["error"])), "    "), "red")]
         lines += self._phases(view)
         about = [wrap(f"  {plain(line)}", "    ") for line in self._run(view)]
         if about and view["run"]["stuck"]:
             verdict, colon, rest = about[0].partition(":")
-            about[0] = f"{paint(verdict, *_LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
+            about[0] = f"{paint(verdict, _LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
         lines += about
         if view["queued"] not in (None, "stop", "pause"):
             lines.append(f"  Queued: {view['queued']}; the daemon executes it when it responds")
@@ -316,28 +282,23 @@ class Page:
         return "\n".join(lines)
 
     def _head(self, view: dict[str, Any]) -> str:
-        """The title and the counts, in one line if it fits."""
         done = sum(phase["status"] == "done" for phase in view["phases"])
-        title = plain(view["title"])
-        counts = f"({view['plan']}, {view['status']}, {done} of {len(view['phases'])} done)"
-        between = "  "
-        if self._style.width and len(title) + len(between) + len(counts) > self._style.width:
-            title, between = self._style.wrap(title, "    "), "\n  "
-            counts = self._style.wrap(f"  {counts}", "    ").removeprefix("  ")
-        return f"{self._style.paint(title, BOLD)}{between}{self._style.paint(counts, DIM)}"
+        title, counts = (
+            plain(view["title"]),
+            f"({view['plan']}, {view['status']}, {done} of {len(view['phases'])} done)",
+        )
+        return self._style.wrap(f"{title}  {counts}", "    ").replace(title, self._style.paint(title, "bold"), 1)
 
     def folded(self, plans: list[str]) -> str:
         """The finished plans in one line."""
         names = ", ".join(plans[:3]) + (", …" if len(plans) > 3 else "")
         count = f"{len(plans)} finished plan{'' if len(plans) == 1 else 's'}"
-        return self._style.paint(self._style.wrap(plain(f"{count}: {names}  (runplan status --all)"), "  "), DIM)
+        return self._style.paint(self._style.wrap(plain(f"{count}: {names}  (runplan status --all)"), "  "), "dim")
 
     def daemon(self, daemon: dict[str, Any]) -> str:
-        since, until = self._local(daemon["since"]), self._local(daemon["until"])
-        error = plain(str(daemon["error"]))
-        return (
-            f"The daemon (process {daemon['pid']}) cannot work here since {since}: {error}; it tries again at {until}."
-        )
+        why = f"since {self._local(daemon['since'])}: {plain(str(daemon['error']))}"
+        again = f"it tries again at {self._local(daemon['until'])}"
+        return f"The daemon (process {daemon['pid']}) cannot work here {why}; {again}."
 
     def _phases(self, view: dict[str, Any]) -> list[str]:
         states = [_state(phase, view["next"]) for phase in view["phases"]]
@@ -345,11 +306,11 @@ class Page:
         state_wide = max((len(state) for state in states), default=0)
         lines = []
         for phase, state in zip(view["phases"], states, strict=True):
-            colours = next((codes for word, codes in _COLOURS.items() if state.startswith(word)), ())
+            colours = next((colours for word, colours in _COLOURS.items() if state.startswith(word)), "")
             before = f"  {phase['id']:<{wide}}  "
             line = f"{before}{state:<{state_wide}}  {plain(phase['title'])}".rstrip()
             after = self._style.wrap(line, " " * (wide + state_wide + 6))[len(before) + len(state) :]
-            lines.append(f"{before}{self._style.paint(state, *colours)}{after}")
+            lines.append(f"{before}{self._style.paint(state, colours)}{after}")
         return lines
 
     def _run(self, view: dict[str, Any]) -> list[str]:
@@ -449,11 +410,11 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
 
 # --- next ---------------------------------------------------------------------------------------------
 
+next_arguments = json_argument
 
-def _next(args: argparse.Namespace) -> Exit:
+
+def run_next(args: argparse.Namespace) -> Exit:
     from runplan.daemon.state import holder
-    from runplan.engine.context import open_context
-    from runplan.report.views import schedule_view
     from runplan.settings.places import state_directory
 
     now = datetime.now(UTC)
@@ -462,16 +423,11 @@ def _next(args: argparse.Namespace) -> Exit:
         rows = store.schedules.all() if store is not None else []
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
     if args.json:
-        import json
-
-        print(json.dumps(views, ensure_ascii=False, indent=2))
+        print(as_json(views))
         return Exit.DONE
     print("\n".join(_lines(views, now)) or "No schedules.")
     if rows and holder(state_directory(at.env)) is None:
-        then = (
-            "Schedules that are due fire as soon as you start it" if any(v["due"] for v in views) else "Start it with"
-        )
-        print(f"\nNo daemon is running, so nothing fires. {then}: runplan daemon")
+        print("\nNo daemon is running, so nothing fires. Start it with: runplan daemon")
     return Exit.DONE
 
 
@@ -482,23 +438,3 @@ def _lines(views: list[dict[str, Any]], now: datetime) -> list[str]:
     # A zone that this machine does not know has no next time either.
     zones = {view["zone"]: zone(view["zone"]) if view["next"] else UTC for view in views}
     return [f"{view['plan']:<{width}}  {scheduled(view, now=now, zone=zones[view['zone']])}" for view in views]
-
-
-VERBS = {
-    "status": Verb(
-        run=_status,
-        arguments=_status_arguments,
-        EXAMPLES="""\
-  runplan status                open plans, and finished ones in one line
-  runplan status --all          finished plans as well
-  runplan status X --watch      one plan, refreshed until Ctrl-C
-  runplan status X --json       one plan, for a script""",
-    ),
-    "next": Verb(
-        run=_next,
-        arguments=json_argument,
-        EXAMPLES="""\
-  runplan next             each schedule with its next time
-  runplan next --json      for a script""",
-    ),
-}

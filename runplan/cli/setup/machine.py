@@ -1,0 +1,149 @@
+"""runplan service, daemon and completion: the login service (systemd or launchd), the daemon, and the shell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.cli.terminal import as_json, json_argument
+from runplan.errors import Exit
+from runplan.settings.schema import LANDINGS
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.daemon.service import Manager, Standing
+
+EXAMPLES = {
+    "service": """\
+  runplan service install --dry-run      show the file that would be written
+  runplan service install                write it, start the daemon, and start it at each login
+  runplan service status                 whether it is installed, and whether it runs
+  runplan service uninstall              stop the daemon and remove the file""",
+    "daemon": "  runplan daemon        in the foreground; Ctrl-C lets agents finish, a second one stops them",
+    "completion": """\
+  runplan completion bash      in ~/.bashrc: source <(runplan completion bash)
+  runplan completion zsh       in ~/.zshrc: source <(runplan completion zsh)
+  runplan completion fish      into ~/.config/fish/completions/runplan.fish""",
+}
+
+
+# --- daemon and service -----------------------------------------------------------------------------------
+
+
+def run_daemon(_args: argparse.Namespace) -> Exit:
+    from runplan.daemon.process import serve
+    from runplan.engine.context import refuse_under_agent
+    from runplan.settings.load import environment
+
+    refuse_under_agent("daemon")
+    serve(environment())
+    return Exit.DONE
+
+
+def service_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("install", "uninstall", "status"))
+    parser.add_argument("--dry-run", action="store_true", help="only show the file and the commands")
+    json_argument(parser)
+
+
+def run_service(args: argparse.Namespace) -> Exit:
+    from runplan.daemon import service
+    from runplan.engine.context import refuse_under_agent
+    from runplan.settings.load import environment
+
+    env = environment()
+    manager = service.manager(env)
+    if args.what == "status":
+        standing = service.standing(manager, env)
+        print(as_json(standing) if args.json else _describe(standing))
+        return Exit.DONE
+    refuse_under_agent(f"service {args.what}")
+    if args.dry_run:
+        _show(manager, args.what)
+    elif args.what == "install":
+        enabled = service.install(manager, env)
+        print(f"wrote {manager.file}")
+        by_hand = " && ".join(" ".join(command) for command in manager.enables)
+        later = f"Not started: no {manager.asks[0]} user session here. Once you have one, run: {by_hand}"
+        print("the daemon runs, and starts at each login" if enabled else later)
+    else:
+        is_removed = service.uninstall(manager, env)
+        print(f"removed {manager.file}" if is_removed else f"there is no {manager.file}")
+    return Exit.DONE
+
+
+def _show(manager: Manager, what: str) -> None:
+    print(f"# {manager.file}")
+    if what == "install":
+        print(manager.text, end="")
+    for command in manager.enables if what == "install" else manager.disables:
+        print(f"# {' '.join(command)}")
+
+
+def _describe(standing: Standing) -> str:
+    if not standing.installed:
+        return f"not installed; there is no {standing.file}\ninstall it: runplan service install"
+    lines = [f"installed as {standing.file}, {'running' if standing.active else 'not running'}"]
+    if not standing.answers:
+        lines.append("no user session of the service manager here")
+    if not standing.current:
+        lines.append("written by another version or for another PATH; write it again: runplan service install")
+    return "\n".join(lines)
+
+
+# --- completion -------------------------------------------------------------------------------------------
+
+#: The words after PLAN, which the parser of `start` does not list.
+START = ("finish", "auto", *LANDINGS, "every", "now")
+
+BASH = """\
+_runplan() {{
+    local cur=${{COMP_WORDS[COMP_CWORD]}} words=
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        COMPREPLY=($(compgen -W "{verbs}" -- "$cur"))
+        return
+    fi
+    case "${{COMP_WORDS[1]}}" in
+{cases}
+    esac
+    COMPREPLY=($(compgen -W "$words" -- "$cur") $(compgen -f -X '!*.md' -- "$cur") $(compgen -d -- "$cur"))
+}}
+complete -o filenames -F _runplan runplan"""
+
+
+def completion_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that completes")
+
+
+def run_completion(args: argparse.Namespace) -> Exit:
+    from runplan.cli.main import VERBS, parser_of
+
+    words = {verb: _words(parser_of(verb)) for verb in VERBS}
+    words["start"] = [*START, *words["start"]]
+    if args.shell == "fish":
+        print(_fish(words, {verb: line for verb, (_, line) in VERBS.items()}))
+        return Exit.DONE
+    if args.shell == "zsh":  # it understands the functions of bash
+        print("autoload -U +X bashcompinit && bashcompinit")
+    cases = "\n".join(f'    {verb}) words="{" ".join(found)}" ;;' for verb, found in words.items())
+    print(BASH.format(verbs=" ".join(words), cases=cases))
+    return Exit.DONE
+
+
+def _words(parser: argparse.ArgumentParser) -> list[str]:
+    actions = parser._actions  # noqa: SLF001 - argparse has no other way to list them
+    options = [option for action in actions for option in action.option_strings if option.startswith("--")]
+    return [*(word for action in actions for word in action.choices or ()), *options]
+
+
+def _fish(words: dict[str, list[str]], lines: dict[str, str]) -> str:
+    found = [
+        "complete -c runplan -f",
+        "complete -c runplan -n 'not __fish_use_subcommand' -a '(__fish_complete_suffix .md)'",
+    ]
+    for verb, line in lines.items():
+        found.append(f"complete -c runplan -n __fish_use_subcommand -a {verb} -d '{line}'")
+        for word in words[verb]:
+            given = f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-a {word}"
+            found.append(f"complete -c runplan -n '__fish_seen_subcommand_from {verb}' {given}")
+    return "\n".join(found)
