@@ -102,9 +102,7 @@ def test_an_error_replaces_the_live_line(tmp_path: Path) -> None:
 
 
 def test_progress_is_wrapped_below_its_words(tmp_path: Path) -> None:
-    held = (
-        'from runplan.cli.show import progress as p; from runplan.run import events as e; p.show(e.LandingHeld(id="", '
-    )
+    held = "from runplan.cli.show import progress as p; from runplan.run import events as e; p.show(e.LandingHeld("
     shown = on_terminal(
         [sys.executable, "-c", f"{held}why='a long list of words'))"], cwd=tmp_path, env={**os.environ, "COLUMNS": "30"}
     )
