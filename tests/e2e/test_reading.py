@@ -109,7 +109,6 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "wake": None,
         "asked": None,
         "agent": None,
-        "version": None,
         "dispatched": None,
         "output": None,
         "gates": [],
