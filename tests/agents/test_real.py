@@ -131,33 +131,20 @@ def test_the_limit_of_a_subscription_has_its_reset_time(
     assert running(tmp_path) == []
 
 
-#: The first words of the message to an agent with a full context.
-WRAP_UP = "Your context is nearly full"
-
-
-@pytest.mark.parametrize("cli", ["claude"], indirect=True)
-@pytest.mark.parametrize("when", ["while a tool runs", "while it says its last words"])
-def test_an_agent_with_a_full_context_wraps_up_and_hands_over(
-    tmp_path: Path, cli: Cli, when: str, record: Callable[[str, How], None]
-) -> None:
-    """The real program takes a message in while it works, ends by itself, and its successor has its words."""
-    first = (Write("half.txt", "x\n"), Run("sleep 2"), Say("I would go on."))
-    partial = {"status": "partial", "summary": "Next: write 1.txt, line 1.", "items": []}
-    scenario = work(implement=first if when == "while a tool runs" else first[-1:])
-    wrap_up = (Run(f"echo '{json.dumps(partial)}' > \"$RUNPLAN_RETURN\""), Say("Wrapped up."))
+def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, record: Callable[[str, How], None]) -> None:
+    """The real program is stopped while a tool runs, and a fresh one continues with a note."""
+    if cli.name not in ("claude", "opencode", "qwen"):
+        pytest.skip(f"{cli.name} reports no usage before its end")
+    scenario = work(implement=(Write("half.txt", "x\n"), Run("sleep 30"), Say("I would go on.")))
     after = (Write("1.txt", "one\n"), Say("Phase 1 is done."))
-    parts: dict[str, tuple[Turn, ...]] = {WRAP_UP: wrap_up, "# Hand-over 1": after, **scenario.parts}
+    parts: dict[str, tuple[Turn, ...]] = {"# Hand-over 1": after, **scenario.parts}
     with ModelServer(replace(scenario, parts=parts, small="# Hand-over 1")) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS, more="context = 1500\n")
         how = carried(project)
-    record("hand-over" if when == "while a tool runs" else "hand-over-last", how)
+    record("hand-over", how)
     assert how.outcome == "landed", how.output
-    (handed,) = [body for kind, body in project.events() if kind == "HandedOver"]
-    assert "> Next: write 1.txt, line 1." in handed["note"]
-    ended = endings(project)
-    assert [each["kind"] for each in ended] == ["context", "success", "success"]
-    assert ended[0]["code"] == 0, "it ended by itself"
-    assert sum(WRAP_UP in seen.body.decode() for seen in server.seen) > 0
+    assert len([body for kind, body in project.events() if kind == "HandedOver"]) == 1
+    assert [each["kind"] for each in endings(project)] == ["context", "success", "success"]
     assert project.show("main:1.txt") == "one"
     assert running(tmp_path) == []
 
