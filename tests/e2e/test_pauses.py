@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,7 +24,9 @@ from tests.support.cli import (
     verify,
     work,
 )
-from tests.support.forks import Process
+
+if TYPE_CHECKING:
+    from tests.support.forks import Process
 
 
 @pytest.fixture(scope="module")
