@@ -16,7 +16,7 @@ from runplan.agents.prompts import PLACEHOLDERS, Template
 from runplan.checks import testcommand
 from runplan.errors import NotFound, RefusedEarly
 from runplan.git import objects as trees
-from runplan.git.candidate import Candidates
+from runplan.git.objects import Candidates
 from runplan.git.worktrees import standing
 from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace

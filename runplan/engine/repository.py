@@ -16,7 +16,7 @@ from runplan.clock import SystemClock
 from runplan.engine.preflight import landing_place, require_prompts, settle_lost_landings
 from runplan.errors import PlanUnreadable, RefusedEarly, Unreachable
 from runplan.git import repository as repositories
-from runplan.git.candidate import Candidates
+from runplan.git.objects import Candidates
 from runplan.git.removal import Removal
 from runplan.git.repository import Checkouts, Fingerprints
 from runplan.git.workspace import Workspace

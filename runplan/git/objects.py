@@ -1,27 +1,32 @@
-"""Reads and compares trees, and writes loose objects, without a new process (docs/adr/0007)."""
+"""Reads, compares and writes git objects, and builds candidates from them, without a checkout (docs/adr/0007)."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.errors import GitFailed, Unreachable
+from runplan.checks.lineage import NAMED, Foreign, Lineage, is_own, own_refs
+from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import Stored
-from runplan.gitfacts import Change, Commit, Identity
+from runplan.gitfacts import LANDING, Change, Commit, Identity
 
 if TYPE_CHECKING:
-    import hashlib
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from runplan.git.command import Git
     from runplan.gitfacts import Oid
 
+Reader: TypeAlias = Callable[[str], Stored | None]  #: the object with this id
 
 TREE = "040000"
 SYMLINK = "120000"
@@ -58,13 +63,12 @@ def identity_env(by: Signature) -> dict[str, str]:
 
 def entries(git: Git, tree: Oid) -> dict[str, Entry]:
     """The names of one tree object, not of the trees below it."""
-    stored = git.known(tree)
-    if stored is None or stored.kind != "tree":
-        raise GitFailed(f"{tree} is not a tree in {git.cwd}")
-    return read_tree(stored)
+    return read_tree(_require(git.known, tree))
 
 
 def read_tree(stored: Stored) -> dict[str, Entry]:
+    if stored.kind != "tree":
+        raise GitFailed(f"{stored.oid} is not a tree")
     width = len(stored.oid) // 2
     found: dict[str, Entry] = {}
     at = 0
@@ -90,39 +94,41 @@ def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
 
 def changes(git: Git, old: Oid, new: Oid) -> tuple[Change, ...]:
     """The differences between two trees, sorted by path, without renames."""
-    return tuple(sorted(_differences(git, old, new, ""), key=lambda change: change.path))
+    nothing = Entry(NO_MODE, "0" * len(old))
+    found = []
+    for path, *both in _differences(git.known, old, new):
+        was, now = (nothing if one is None or one.mode == TREE else one for one in both)
+        if was != now:
+            modes = {"old_mode": was.mode, "new_mode": now.mode}
+            found.append(Change(path=path, kind=_kind(was.mode, now.mode), old=was.oid, new=now.oid, **modes))
+    return tuple(sorted(found, key=lambda change: change.path))
 
 
-def _differences(git: Git, old: Oid | None, new: Oid | None, prefix: str) -> Iterator[Change]:
-    before = entries(git, old) if old else {}
-    after = entries(git, new) if new else {}
+def _kind(old: str, new: str) -> str:
+    if NO_MODE in (old, new):
+        return "A" if old == NO_MODE else "D"
+    # Regular files share their first three digits, whether executable or not.
+    return "M" if old[:3] == new[:3] else "T"
+
+
+def _differences(
+    read: Reader, old: Oid | None, new: Oid | None, prefix: str = ""
+) -> Iterator[tuple[str, Entry | None, Entry | None]]:
+    """Each path that differs between two trees, with both entries; directories as well."""
+    before, after = (read_tree(_require(read, tree)) if tree else {} for tree in (old, new))
     for name in before.keys() | after.keys():
         was, now = before.get(name), after.get(name)
-        if was == now:
-            continue
-        below_was = was.oid if was and was.mode == TREE else None
-        below_now = now.oid if now and now.mode == TREE else None
-        if below_was or below_now:
-            yield from _differences(git, below_was, below_now, f"{prefix}{name}/")
-        was = None if below_was else was
-        now = None if below_now else now
-        if was or now:
-            yield _change(f"{prefix}{name}", was, now)
+        if was != now:
+            yield f"{prefix}{name}", was, now
+            old_tree, new_tree = (one.oid if one and one.mode == TREE else None for one in (was, now))
+            if old_tree or new_tree:
+                yield from _differences(read, old_tree, new_tree, f"{prefix}{name}/")
 
 
-def _change(path: str, was: Entry | None, now: Entry | None) -> Change:
-    nothing = Entry(NO_MODE, "0" * len((was or now or Entry("", "")).oid))
-    old, new = was or nothing, now or nothing
-    return Change(path=path, kind=_kind(old, new), old_mode=old.mode, new_mode=new.mode, old=old.oid, new=new.oid)
-
-
-def _kind(old: Entry, new: Entry) -> str:
-    if old.mode == NO_MODE:
-        return "A"
-    if new.mode == NO_MODE:
-        return "D"
-    # Regular files share their first three digits, whether executable or not.
-    return "M" if old.mode[:3] == new.mode[:3] else "T"
+def _require(read: Reader, oid: Oid) -> Stored:
+    if (found := read(oid)) is None:
+        raise GitFailed(f"the object {oid} is missing")
+    return found
 
 
 # --- packs ----------------------------------------------------------------------------------------------
@@ -142,53 +148,33 @@ def read_loose(objects: Path, oid: Oid) -> Stored | None:
     return Stored(oid, head.partition(b" ")[0].decode(), content)
 
 
-def small_pack(read: Callable[[Oid], Stored | None], tip: Oid, *, without: Collection[Oid]) -> bytes | None:
+def small_pack(read: Reader, tip: Oid, *, without: Collection[Oid]) -> bytes | None:
     """The objects that `tip` adds to `without`, as a pack; None when they are many or large, or a merge is among them.
 
     `git pack-objects` does the same for all, and takes as long as ten of these.
     """
     found: dict[Oid, Stored] = {}
     try:
-        for one in _added(read, tip, without):
-            found[one.oid] = one
+        for oid in _added(read, tip, without):
+            found[oid] = one = _require(read, oid)
             if len(found) > MOST_PACKED or len(one.content) > LARGEST_PACKED:
                 return None
-    except (LookupError, ValueError):  # an object is missing or malformed, or a commit has no parent or several
+    except (GitFailed, ValueError):  # an object is missing or malformed, or a commit has no parent or several
         return None
     pack = struct.pack("!4sII", b"PACK", 2, len(found)) + b"".join(map(_packed, found.values()))
     return pack + digest_like(tip, pack).digest()
 
 
-def _added(read: Callable[[Oid], Stored | None], tip: Oid, without: Collection[Oid]) -> Iterator[Stored]:
+def _added(read: Reader, tip: Oid, without: Collection[Oid]) -> Iterator[Oid]:
     while tip not in without:
-        stored = _require(read, tip)
-        commit = Commit.parse(tip, stored.content)
+        yield tip
+        commit = Commit.parse(tip, _require(read, tip).content)
         (parent,) = commit.parents
-        yield stored
-        yield from _added_below(read, Commit.parse(parent, _require(read, parent).content).tree, commit.tree)
+        before = Commit.parse(parent, _require(read, parent).content).tree
+        if before != commit.tree:
+            yield commit.tree
+        yield from (one.oid for _, _, one in _differences(read, before, commit.tree) if one and one.mode != SUBMODULE)
         tip = parent
-
-
-def _added_below(read: Callable[[Oid], Stored | None], old: Oid, new: Oid) -> Iterator[Stored]:
-    if old == new:
-        return
-    stored = _require(read, new)
-    yield stored
-    before = read_tree(_require(read, old)) if old else {}
-    for name, entry in read_tree(stored).items():
-        was = before.get(name)
-        if entry in (was, Entry(SUBMODULE, entry.oid)):
-            continue
-        if entry.mode == TREE:
-            yield from _added_below(read, was.oid if was and was.mode == TREE else "", entry.oid)
-        else:
-            yield _require(read, entry.oid)
-
-
-def _require(read: Callable[[Oid], Stored | None], oid: Oid) -> Stored:
-    if (found := read(oid)) is None:
-        raise LookupError(oid)
-    return found
 
 
 def _packed(one: Stored) -> bytes:
@@ -205,8 +191,6 @@ def _packed(one: Stored) -> bytes:
 
 def digest_like(oid: Oid, content: bytes) -> hashlib._Hash:
     """The hash of the content in the repository of the object."""
-    import hashlib
-
     return hashlib.sha1(content, usedforsecurity=False) if len(oid) == 40 else hashlib.sha256(content)
 
 
@@ -286,3 +270,230 @@ def _store(directory: str, oid: Oid, whole: bytes) -> None:
         os.fchmod(file.fileno(), 0o440 | mode & 0o004 if mode & 0o060 else 0o444)
         os.fsync(file.fileno())
     os.replace(draft, f"{directory}/{oid[2:]}")
+
+
+# --- candidates -----------------------------------------------------------------------------------------
+
+#: A phase has fewer commits; a base that is no ancestor is found out after so many steps.
+LONGEST = 10_000
+_RUNPLAN = Identity(name="runplan", email="runplan@localhost")
+_TEMPORARY = Signature(author=_RUNPLAN, committer=_RUNPLAN, when="0 +0000")
+
+
+Rewrite: TypeAlias = Callable[[Commit], tuple[str, Signature]]
+
+
+class Built(Struct, frozen=True, kw_only=True):
+    """The phase's commits, replayed on the target tip."""
+
+    commits: tuple[Oid, ...]  #: oldest first; the last one's tree is the code tree
+    tree: Oid
+    patch: str  #: hash of the net diff; equal hashes keep a verdict valid
+
+
+class Conflicted(Struct, frozen=True, kw_only=True):
+    """The commits do not apply on the target tip."""
+
+    paths: tuple[str, ...]
+
+
+class NothingLeft(Struct, frozen=True, kw_only=True):
+    """Every commit became empty: the target already holds the work."""
+
+
+Replayed: TypeAlias = Built | Conflicted | NothingLeft
+
+
+class Candidates:
+    """Makes commits out of objects. No ref names a candidate: nothing is ever pruned in `tool.git`."""
+
+    def __init__(self, git: Git, *, common_dir: Path, user: Git | None = None) -> None:
+        self._git = git
+        self._user = user or git
+        self._writer = ObjectWriter(git, common_dir)
+
+    # --- reading ----------------------------------------------------------------------------------------
+
+    def commits(self, base: Oid, head: Oid) -> tuple[Commit, ...] | None:
+        """The commits from `base` to `head`, oldest first; None when they are not one line."""
+        line: list[Commit] = []
+        at = head
+        while at != base:
+            commit = self._git.commit(at)
+            if len(commit.parents) != 1 or len(line) == LONGEST:
+                return None
+            line.append(commit)
+            at = commit.parents[0]
+        return tuple(reversed(line))
+
+    def lineage(self, base: Oid, head: Oid, *, branch: str, run: str) -> Lineage:
+        """Which of the commits are foreign; costs no process where the run made all of them in one line."""
+        line = self.commits(base, head)
+        if line is not None and all(is_own(commit.committer, run) for commit in line):
+            return Lineage(on_base=True)
+        if line is None and not self._git.is_ancestor(base, head):
+            return Lineage(on_base=False)
+        every = self._git.text("rev-list", "--reverse", f"{base}..{head}").split()
+        straight = every
+        if line is None:
+            straight = self._git.text("rev-list", "--first-parent", f"{base}..{head}").split()
+        others = (one for one in map(self._git.commit, every) if not is_own(one.committer, run))
+        found = ((one, self._held_by(one.oid, own_refs(branch))) for one in others)
+        # A commit on another ref, or brought in by a merge, is foreign. An agent may commit under another name.
+        foreign = (
+            Foreign(one.oid, one.message.partition("\n")[0], ref)
+            for one, ref in found
+            if ref or (one.oid not in straight and self._user.object(one.oid) is None)
+        )
+        return Lineage(on_base=True, foreign=tuple(islice(foreign, NAMED)))
+
+    def _held_by(self, oid: Oid, own: Sequence[str]) -> str:
+        if self._user.object(oid) is None:
+            return ""
+        refs = self._user.text("for-each-ref", "--format=%(refname)", "--contains", oid).splitlines()
+        return next((ref for ref in refs if not any(fnmatchcase(ref, pattern) for pattern in own)), "")
+
+    def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
+        return changes(self._git, self._tree(base), self._tree(head))
+
+    def diff(self, old: Oid, new: Oid) -> str:
+        """The change between two commits as a patch, whatever the user's configuration is."""
+        plain = ("--no-color", "--no-ext-diff", "--no-textconv")
+        return self._git.run("diff", *plain, old, new).out.decode("utf-8", "surrogateescape")
+
+    def code_key(self, tree: Oid, without: Sequence[str]) -> str:
+        """The id that the tree would have without these paths; nothing is written."""
+        return ObjectWriter(self._git, None).tree_with(tree, dict.fromkeys(without))
+
+    def landed_commits(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
+        """(id, message) of every commit below `tip` with a landing trailer, newest first."""
+        # The user's settings for patterns, signatures, colours and encodings do not apply here.
+        alike = ("--basic-regexp", "--regexp-ignore-case", "--no-show-signature", "--no-color", "--encoding=UTF-8")
+        asked = ("log", *alike, "--topo-order", "-z", "--format=%H%n%B", f"--grep=^{LANDING}[ \t]*:")
+        records = self._git.run(*asked, tip, "--").out.decode("utf-8", "surrogateescape").split("\0")
+        return tuple((oid, message) for oid, _, message in (record.partition("\n") for record in records) if oid)
+
+    def _tree(self, commit: Oid) -> Oid:
+        return self._git.commit(commit).tree
+
+    # --- replaying --------------------------------------------------------------------------------------
+
+    def replay(self, *, base: Oid, head: Oid, onto: Oid, rewrite: Rewrite, whole: bool = False) -> Replayed:
+        """Replay base..head on `onto`; as one commit when `whole`, or when they are not one line.
+
+        `rewrite` gives the message and the signature of the new commit.
+        """
+        line = None if whole else self.commits(base, head)
+        tree, tip = self._tree(onto), onto
+        made: list[Oid] = []
+        for source in (self._git.commit(head),) if line is None else line:
+            parent, picked = (base, "") if line is None else (source.parents[0], source.oid)
+            merged = self._merge(parent, source.tree, tree, commit=picked)
+            if isinstance(merged, Conflicted):
+                return merged
+            if merged == tree:
+                continue
+            message, by = rewrite(source)
+            tree, tip = merged, self.commit(merged, onto=tip, message=message, by=by)
+            made.append(tip)
+        return self._built(made, tree, onto)
+
+    def merge(self, ours: Oid, theirs: Oid) -> tuple[Oid, tuple[str, ...]]:
+        """The tree of a merge of two commits, and the paths in which it has conflict markers."""
+        ran = self._git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs, ok=(0, 1))
+        tree, *paths = os.fsdecode(ran.out).rstrip("\0").split("\0")
+        return tree, tuple(sorted(set(paths))) if ran.code else ()
+
+    def whole(self, tree: Oid, *, onto: Oid, message: str, by: Signature) -> Replayed:
+        """The candidate of one commit with this tree."""
+        return self._built([self.commit(tree, onto=onto, message=message, by=by)], tree, onto)
+
+    def revert(
+        self, commits: Sequence[Oid], *, without: Sequence[str], onto: Oid, message: str, by: Signature
+    ) -> Replayed:
+        """One commit on `onto` that reverts `commits`, newest first, except in the paths `without`."""
+        tree = self._tree(onto)
+        for oid in commits:
+            reverted = self._git.commit(oid)
+            before = self._tree(reverted.parents[0])
+            merged = self._merge(oid, self._with_paths_of(before, reverted.tree, without), tree)
+            if isinstance(merged, Conflicted):
+                return merged
+            tree = merged
+        made = [] if tree == self._tree(onto) else [self.commit(tree, onto=onto, message=message, by=by)]
+        return self._built(made, tree, onto)
+
+    def _built(self, commits: Sequence[Oid], tree: Oid, onto: Oid) -> Replayed:
+        found = changes(self._git, self._tree(onto), tree)
+        return Built(commits=tuple(commits), tree=tree, patch=patch_of(found)) if found else NothingLeft()
+
+    def _with_paths_of(self, tree: Oid, other: Oid, paths: Sequence[str]) -> Oid:
+        """The tree with these paths as in the other one."""
+        theirs = {path: self._entry(other, path) for path in paths}
+        changed = {path: entry for path, entry in theirs.items() if entry != self._entry(tree, path)}
+        return self._writer.tree_with(tree, changed) if changed else tree
+
+    def _entry(self, tree: Oid, path: str) -> Entry | None:
+        where, entry = find(self._git, tree, path)
+        return entry if where == path else None
+
+    def _merge(self, base: Oid, theirs: Oid, onto: Oid, *, commit: Oid = "") -> Oid | Conflicted:
+        """Apply the change from the commit `base` to the tree `theirs` on the tree `onto`.
+
+        `commit` is a child of `base` with that tree, if there is one.
+        """
+        before = self._tree(base)
+        if before in (onto, theirs):
+            return theirs if before == onto else onto
+        # Temporary commits make `base` the merge base; `merge-tree --merge-base` came with git 2.40.
+        ours = self._writer.commit(onto, base, _TEMPORARY, "temporary")
+        other = commit or self._writer.commit(theirs, base, _TEMPORARY, "temporary")
+        tree, conflicts = self.merge(ours, other)
+        return Conflicted(paths=conflicts) if conflicts else tree
+
+    def commit(self, tree: Oid, *, onto: Oid, message: str, by: Signature, merged: Oid = "") -> Oid:
+        """One commit on `onto` with this tree; `merged` becomes its second parent."""
+        if not by.sign and not merged:
+            return self._writer.commit(tree, onto, by, message)
+        text = message.encode("utf-8", "surrogateescape")
+        options = [*(("-p", merged) if merged else ()), *(("-S",) if by.sign else ())]
+        return self._git.run("commit-tree", tree, "-p", onto, *options, stdin=text, env=identity_env(by)).text
+
+    # --- bookkeeping ------------------------------------------------------------------------------------
+
+    def bookkeep(self, *, code: Oid, files: Mapping[str, bytes], message: str, by: Signature, merged: Oid = "") -> Oid:
+        """One commit on `code` that changes `files` and nothing else.
+
+        `merged` is a commit that `code` contains, which becomes the second parent.
+        """
+        tree = self._tree(code)
+        written = {
+            path: Entry(self._mode(tree, path), self._writer.write("blob", content, like=code))
+            for path, content in files.items()
+        }
+        text = message if message.endswith("\n") else f"{message}\n"
+        return self.commit(self._writer.tree_with(tree, written), onto=code, message=text, by=by, merged=merged)
+
+    def _mode(self, tree: Oid, path: str) -> str:
+        where, entry = find(self._git, tree, path)
+        if entry is None:
+            return "100644"
+        if where == path and entry.mode.startswith("100"):
+            return entry.mode
+        kinds = {SYMLINK: "a symbolic link", SUBMODULE: "a submodule", TREE: "a directory"}
+        raise RefusedEarly(
+            f"{where} is {kinds.get(entry.mode, 'a file')} on the target, so {path} cannot be written; "
+            "make it a plain file, or set [paths] to another place"
+        )
+
+
+def patch_of(found: Iterable[Change]) -> str:
+    """A hash of paths, modes and contents before and after. A verdict is bound to it and to the tree.
+
+    Unlike git's patch id it changes with moved lines, and it costs no process.
+    """
+    digest = hashlib.sha256()
+    for change in found:
+        digest.update(f"{change.old_mode} {change.new_mode} {change.old} {change.new} ".encode())
+        digest.update(os.fsencode(change.path) + b"\0")
+    return digest.hexdigest()

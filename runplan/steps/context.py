@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from runplan.agents.invocation import Agents
     from runplan.clock import SystemClock
-    from runplan.git.candidate import Candidates
     from runplan.git.command import Git
+    from runplan.git.objects import Candidates
     from runplan.git.removal import Removal
     from runplan.git.repository import Fingerprints
     from runplan.git.worktrees import Worktrees

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
-from runplan.git.candidate import Built, Conflicted, NothingLeft
+from runplan.git.objects import Built, Conflicted, NothingLeft
 from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
 from runplan.landing import modes
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved

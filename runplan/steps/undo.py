@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.git.candidate import Built, Conflicted, NothingLeft
+from runplan.git.objects import Built, Conflicted, NothingLeft
 from runplan.gitfacts import UNDOES, Unclear, add_trailers, newest_landing
 from runplan.plan.model import Status, parse
 from runplan.run.events import CandidateBuilt, CandidateConflicted, WorkRefused
@@ -19,8 +19,8 @@ from runplan.text import bounded, command
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.git.candidate import Candidates
     from runplan.git.command import Git
+    from runplan.git.objects import Candidates
     from runplan.gitfacts import Oid
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from runplan.checks.lineage import Lineage
 from runplan.errors import RefusedEarly
-from runplan.git.candidate import Built, Candidates, Conflicted, NothingLeft
-from runplan.git.objects import Signature
+from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft, Signature
 from runplan.gitfacts import Identity
 from tests.support.repos import Repo, make_repo
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.git.candidate import Replayed
+    from runplan.git.objects import Replayed
     from runplan.gitfacts import Commit
 
 USER = Identity(name="Uma User", email="uma@example.org")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.errors import GitFailed
-from runplan.git.candidate import Built, Candidates
 from runplan.git.command import Git
-from runplan.git.objects import Signature
+from runplan.git.objects import Built, Candidates, Signature
 from runplan.gitfacts import Identity
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Landed, Pending, Refused, TargetMoved

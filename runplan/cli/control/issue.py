@@ -16,8 +16,7 @@ from runplan.clock import SystemClock
 from runplan.engine.context import slug_of
 from runplan.engine.preflight import require_agents, require_test_command
 from runplan.errors import RefusedEarly, Unreachable, UsageError
-from runplan.git.candidate import Candidates
-from runplan.git.objects import Entry, ObjectWriter, Signature
+from runplan.git.objects import Candidates, Entry, ObjectWriter, Signature
 from runplan.git.remote import Declined, Taken
 from runplan.git.repository import require_workable, signing
 from runplan.landing import modes
