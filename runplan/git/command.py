@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -236,17 +237,11 @@ class Git:
             self._reader = self.start("cat-file", "--batch")
         return self._reader
 
-    def object(self, name: str) -> Stored | None:
-        """The object that `name` stands for now (`refs/heads/main`, `<commit>:path`, an id), or None."""
-        return self._read(name)
+    def object(self, name: str, *, most: int = sys.maxsize) -> Stored | None:
+        """The object that `name` stands for now (`refs/heads/main`, `<commit>:path`, an id), or None.
 
-    def beginning(self, oid: Oid, size: int) -> bytes:
-        """The first bytes of a blob of any size; empty when there is no such blob."""
-        found = self._read(oid, most=size)
-        return found.content if found is not None and found.kind == "blob" else b""
-
-    def _read(self, name: str, *, most: int | None = None) -> Stored | None:
-        """Ask `cat-file --batch` for an object; of its content at most so many bytes."""
+        Of its content at most so many bytes are kept: an agent may commit a file that does not fit into memory.
+        """
         if "\n" in name:
             return None
         reader = self.prepare()
@@ -260,7 +255,7 @@ class Git:
         if head and (len(words) != 3 or not words[2].isdigit()):
             return None
         length = int(words[2]) if head else 0
-        content = reader.stdout.read(length if most is None else min(most, length))
+        content = reader.stdout.read(min(length, most))
         left = length + 1 - len(content)
         while left and (passed := len(reader.stdout.read(min(left, _CHUNK)))):
             left -= passed
@@ -272,13 +267,14 @@ class Git:
 
     def known(self, name: str) -> Stored | None:
         """The object with a full id, or at a path in the commit with that id. It cannot change, so it is cached."""
-        found = self._kept.get(name)
-        if found is None:
-            found = self.object(name)
-            if found is not None and len(found.content) <= LARGEST_KEPT and _is_fixed(name):
-                if len(self._kept) == MOST_KEPT:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[name] = found
+        if (kept := self._kept.get(name)) is not None:
+            return kept
+        found = self.object(name)
+        oid = name.partition(":")[0]
+        if found is not None and len(found.content) <= LARGEST_KEPT and len(oid) in (40, 64) and oid.isalnum():
+            if len(self._kept) == MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[name] = found
         return found
 
     def tip(self, ref: str) -> Oid | None:
@@ -395,12 +391,6 @@ def close_process(process: subprocess.Popen[bytes]) -> str:
     if process.stdin is None or process.stdin.closed:
         return ""
     return one_line(os.fsdecode(process.communicate()[1]))
-
-
-def _is_fixed(name: str) -> bool:
-    """Whether it begins with a full id, and so never changes its meaning."""
-    first = name.partition(":")[0]
-    return len(first) in (40, 64) and first.isalnum()
 
 
 # --- messages -------------------------------------------------------------------------------------------

@@ -296,7 +296,8 @@ def _leaked(phase: PhaseRun, context: RunContext, head: str, permit: Permit) -> 
 
 
 def _text(context: RunContext, oid: str) -> str:
-    content = context.objects.beginning(oid, SCANNED)
+    found = context.objects.object(oid, most=SCANNED)
+    content = found.content if found and found.kind == "blob" else b""
     return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
 
 

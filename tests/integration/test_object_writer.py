@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.errors import Unreachable
+from runplan.git.command import Stored
 from runplan.git.objects import Entry, ObjectWriter, entries
 from tests.support.repos import Repo, init_repo, make_repo
 
@@ -92,7 +93,7 @@ def test_the_beginning_of_an_object_is_read_and_the_rest_passed_over(tmp_path: P
     with repo.adapter() as git:
         large = git.run("hash-object", "-w", "--stdin", stdin=b"begin" + b"x" * 300_000).text
         small = git.run("hash-object", "-w", "--stdin", stdin=b"small").text
-        assert git.beginning(large, 5) == b"begin"
-        assert git.beginning(small, 100) == b"small"
-        assert git.beginning("0" * 40, 100) == git.beginning(repo.head(), 100) == b""
+        assert git.object(large, most=5) == Stored(large, "blob", b"begin")
+        assert git.object(small, most=100) == Stored(small, "blob", b"small")
+        assert git.object("0" * 40, most=100) is None
         assert git.tip("refs/heads/main") == repo.head(), "what comes next is answered by itself"
