@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.agents.clis import agent_of
+from runplan.gitfacts import AGENT
 from runplan.processes import MARK
 from runplan.run.reasons import variables
 from runplan.settings.load import OURS
@@ -74,15 +75,12 @@ _OWN = frozenset(
     )
 )
 
-AGENT_NAME = "runplan agent"
-AGENT_EMAIL = "agent@runplan.invalid"
-
 #: With this identity a reflog entry shows that an agent moved a ref.
 AGENT_GIT = {
-    "GIT_AUTHOR_NAME": AGENT_NAME,
-    "GIT_AUTHOR_EMAIL": AGENT_EMAIL,
-    "GIT_COMMITTER_NAME": AGENT_NAME,
-    "GIT_COMMITTER_EMAIL": AGENT_EMAIL,
+    "GIT_AUTHOR_NAME": AGENT.name,
+    "GIT_AUTHOR_EMAIL": AGENT.email,
+    "GIT_COMMITTER_NAME": AGENT.name,
+    "GIT_COMMITTER_EMAIL": AGENT.email,
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
     "GIT_NO_REPLACE_OBJECTS": "1",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.agents import sandbox as sandboxes
 from runplan.agents.adapter import Task, first_set
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import Profile
@@ -20,15 +22,15 @@ from runplan.agents.environment import agent_environment, allowed, task_environm
 from runplan.checks.secrets import redacted, secret_values
 from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
-from runplan.run.dispatch import OWN, RETURN, WRITERS
+from runplan.run.dispatch import OWN, RETURN, WRITERS, Role
 from runplan.run.reasons import Reason
+from runplan.settings.places import state_directory, user_file
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runplan.agents.adapter import Account
-    from runplan.agents.sandbox import Sandbox
-    from runplan.run.dispatch import Role
+    from runplan.git.repository import Checkouts
     from runplan.settings.schema import AgentsSettings, AgentTable
 
 _INTERPRETER = re.compile(r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*")
@@ -82,7 +84,7 @@ class Agents:
             cycle=cycle,
             root=self._root,
             directory=directory,
-            sandboxed=self._sandbox is not None and self._is_sandboxed(self._settings.sandbox_of(name)),
+            sandboxed=self._sandbox is not None and is_used(self._settings.sandbox_of(name), self._caller),
             usd=usd,
         )
         for file, content in agent.files(task).items():
@@ -105,7 +107,7 @@ class Agents:
         env = allowed(self._caller, keep=self._checks) | self._variables(dispatch, role, phase)
         env |= {"GIT_NO_REPLACE_OBJECTS": "1"}  # they must see the tree that would land
         argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
-        if self._sandbox and self._is_sandboxed(self._settings.sandbox):
+        if self._sandbox and is_used(self._settings.sandbox, self._caller):
             argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=directory / OWN)
         return argv, env
 
@@ -117,9 +119,6 @@ class Agents:
 
     def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
         return task_environment(dispatch=dispatch, role=role, plan=self._plan, phase=phase, run=self._run)
-
-    def _is_sandboxed(self, mode: str) -> bool:
-        return sandboxes.is_used(mode, self._caller)
 
     def profile(self, name: str, role: Role) -> Profile:
         """The properties of this agent in this role that decide how its ending is judged."""
@@ -185,7 +184,7 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
     for role, name in agents.dispatched:
         require_agent(agents.agent(name), role, root=root, caller=caller, in_dollars=in_dollars)
     own = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
-    return sandboxes.require({"agents.sandbox": agents.sandbox} | own, caller)
+    return require_sandbox({"agents.sandbox": agents.sandbox} | own, caller)
 
 
 def require_agent(
@@ -218,3 +217,97 @@ def require_agent(
 def program_of(table: AgentTable) -> str:
     """The program or script file of an agent."""
     return table.script if table.kind == "script" else agent_of(table.kind).command(table)[0]
+
+
+# --- bubblewrap --------------------------------------------------------------------------------------------------
+
+PROBE_S = 10.0
+
+#: With a pid namespace, programs can signal no process outside. The network stays.
+#: Without CAP_SYS_ADMIN root cannot remount anything writable; other users have no capability in there.
+_BASE = ("--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent", "--cap-drop", "CAP_SYS_ADMIN")
+
+
+def sandboxed(
+    argv: Sequence[str], *, bwrap: str, cwd: str, read_only: Sequence[str] = (), writable: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The command under bubblewrap. Paths are resolved; `writable` ones exist and can be inside read-only ones."""
+    closed = (word for path in sorted(read_only) for word in ("--ro-bind-try", path, path))
+    opened = (word for path in sorted(writable) for word in ("--bind", path, path))
+    return (bwrap, *_BASE, *closed, *opened, "--chdir", cwd, "--", *argv)
+
+
+class Sandbox:
+    """The sandbox of one repository's dispatches; `lanes` has one repository for each worktree."""
+
+    def __init__(self, checkouts: Checkouts, *, worktrees: Path, lanes: Path, env: Mapping[str, str]) -> None:
+        self._checkouts = checkouts
+        self._worktrees = worktrees
+        self._lanes = lanes
+        self._env = env
+
+    def wrap(self, argv: tuple[str, ...], *, role: Role, worktree: Path, own: Path) -> tuple[str, ...]:
+        """The command of a dispatch under bubblewrap; `own` is the directory for its return and configuration."""
+        path = self._env.get("PATH", "")
+        if shutil.which(str(worktree / argv[0]) if "/" in argv[0] else argv[0], path=path) is None:
+            return argv  # the shim reports a missing program by name; bwrap would only exit with 1
+        # A verifier must not change its worktree.
+        work = () if role is Role.VERIFY else (worktree, self._lanes / f"{worktree.name}.git")
+        bwrap, cwd = shutil.which("bwrap", path=path) or "bwrap", os.path.realpath(worktree)
+        return sandboxed(argv, bwrap=bwrap, cwd=cwd, read_only=_real(self._read_only()), writable=_real((own, *work)))
+
+    def _read_only(self) -> Iterable[Path]:
+        common = self._checkouts.common_dir
+        yield common
+        if common.name == ".git":  # the main checkout, also when runplan was started in a linked one
+            yield common.parent
+        yield from (checkout.root for checkout in self._checkouts.all())
+        yield self._worktrees
+        yield user_file(self._env).parent
+        yield state_directory(self._env)
+
+
+def obstacle(env: Mapping[str, str]) -> str:
+    """Why bubblewrap does not work here, and the remedy; "" when it works. Each bwrap is tried once per process."""
+    if sys.platform != "linux":
+        return "bubblewrap is for Linux only; run runplan on Linux"
+    bwrap = shutil.which("bwrap", path=env.get("PATH", ""))
+    if bwrap is None:
+        return "bwrap is not on PATH; apt install bubblewrap"
+    allow = "sudo sysctl -w user.max_user_namespaces=10000 (Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)"
+    failed = _probe(bwrap)
+    return f"{failed}; allow user namespaces, e.g. {allow}" if failed else ""
+
+
+@cache
+def _probe(bwrap: str) -> str:
+    """The error of a bwrap that cannot make a sandbox, else ""."""
+    argv = sandboxed(("/bin/sh", "-c", ":"), bwrap=bwrap, cwd="/", read_only=("/usr",))
+    try:
+        ran = subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{bwrap} does not run: {error}"
+    message = " ".join(ran.stderr.decode(errors="replace").split())[:300]
+    return "" if ran.returncode == 0 else message or f"{bwrap} ends with code {ran.returncode}"
+
+
+def is_used(mode: str, env: Mapping[str, str]) -> bool:
+    """Whether a dispatch with this setting runs in the sandbox."""
+    return mode == "bwrap" or (mode == "auto" and obstacle(env) is None)
+
+
+def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> str:
+    """Refuse a start when a setting demands a sandbox that does not work; else a warning for `auto`, or "".
+
+    `modes` has the value of each setting by its key.
+    """
+    wanted = {mode: key for key, mode in modes.items() if mode != "none"}
+    found = obstacle(env) if wanted else ""
+    if found and (key := wanted.get("bwrap")):
+        raise RefusedEarly(f'{key} = "bwrap" does not work here: {found}')
+    without = "agents run without a sandbox, so they can write to your checkout and repository"
+    return f'{without}: {found}; to silence this: agents.sandbox = "none"' if found else ""
+
+
+def _real(paths: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))

@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.agents.environment import missing
-from runplan.agents.invocation import Agents
-from runplan.agents.sandbox import Sandbox
+from runplan.agents.invocation import Agents, Sandbox
 from runplan.clock import SystemClock
 from runplan.engine.preflight import landing_place, require_prompts, settle_lost_landings
 from runplan.errors import PlanUnreadable, RefusedEarly, Unreachable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.environment import AGENT_NAME
 from runplan.cli.main import VERBS, module_of
+from runplan.gitfacts import AGENT
 from tests.support import documents
 from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
 from tests.support.daemons import a_manager
@@ -187,7 +187,7 @@ def test_a_verb_has_help_with_examples_and_a_row(ended: Project, verb: str) -> N
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_no_document_names_a_verb_that_is_not_there(name: str) -> None:
-    assert verbs_named(read(name)) - {*VERBS, AGENT_NAME.split()[1]} == set()
+    assert verbs_named(read(name)) - {*VERBS, AGENT.name.split()[1]} == set()
 
 
 # --- links --------------------------------------------------------------------------------------------

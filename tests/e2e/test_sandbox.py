@@ -225,5 +225,7 @@ def test_doctor_says_whether_the_sandbox_works(shut: Shut, without: dict[str, st
     printed = shut.project.runplan("doctor", RUNPLAN_AGENTS_SANDBOX="auto", **without).out
 
     (line,) = (line for line in printed.splitlines() if " sandbox " in line)
-    assert line.startswith("ok    sandbox     bubblewrap does not work: bwrap is not on PATH; agents run without it. ")
+    assert line.startswith(
+        "ok    sandbox     agents run without bubblewrap, which does not work: bwrap is not on PATH; "
+    )
     assert "apt install bubblewrap" in line

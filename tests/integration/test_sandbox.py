@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.sandbox import Sandbox, sandboxed
+from runplan.agents.invocation import Sandbox, sandboxed
 from runplan.git.command import Git
 from runplan.git.repository import Checkouts
 from runplan.run.dispatch import Ending, Role

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents import sandbox
+from runplan.agents import invocation
 from tests.support import inject
 from tests.support.cli import RUNPLAN, Ran
 
@@ -116,5 +116,5 @@ def writable(there: Inside, directory: Path) -> None:
 
 
 def obstacle() -> str:
-    found = sandbox.obstacle({"PATH": os.environ["PATH"]})
-    return f"the sandbox does not work here: {found.why}" if found else ""
+    found = invocation.obstacle({"PATH": os.environ["PATH"]})
+    return f"the sandbox does not work here: {found}" if found else ""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.agents.sandbox import Obstacle
 from runplan.checks.testcommand import Infrastructure
 from runplan.cli.setup import doctor
 from runplan.cli.setup.discovery import Facts
@@ -30,7 +29,7 @@ FACTS = Facts(
     installed=("claude",),
     tests=Infrastructure(found="Makefile", command="make test"),
 )
-OBSTACLE = Obstacle(why="no", remedy="apt install it")
+OBSTACLE = "no; apt install it"
 
 
 def facts(**fields: Any) -> Facts:
@@ -56,11 +55,11 @@ def facts(**fields: Any) -> Facts:
             *(doctor._target, (facts(branches=("m",), default_branch="m"), "main"), "there is no branch main"),
             'set run.target = "m" in runplan.toml, or create it: git branch main',
         ),
-        (doctor.sandbox, ("auto", None), "bubblewrap works", ""),
-        (doctor.sandbox, ("none", None), 'bubblewrap works, but agents.sandbox = "none"', ""),
+        (doctor.sandbox, ("auto", ""), "bubblewrap works", ""),
+        (doctor.sandbox, ("none", ""), 'bubblewrap works, but agents.sandbox = "none"', ""),
         (
             *(doctor.sandbox, ("auto", OBSTACLE)),
-            *("bubblewrap does not work: no; agents run without it. To get it: apt install it", ""),
+            *("agents run without bubblewrap, which does not work: no; apt install it", ""),
         ),
         (
             *(doctor.sandbox, ("bwrap", OBSTACLE), "bubblewrap does not work: no"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.agents.sandbox import is_sandboxed, sandboxed
+from runplan.agents.invocation import sandboxed
 from runplan.errors import SettingsError
 from runplan.settings.load import Layer
 from tests.support.builders import settle
@@ -20,13 +20,6 @@ def test_writable_mounts_come_after_read_only_ones() -> None:
     readable = [("--ro-bind-try", path) for path in ("/repo", "/repo/.git", "/w")]
     assert mounts == [("--dev-bind", "/"), *readable, ("--bind", "/w/a")]
     assert call[-5:] == ("--chdir", "/w/a", "--", "agent", "-x")
-
-
-@pytest.mark.parametrize(
-    ("argv", "is_so"), [(("/usr/bin/bwrap", "x"), True), (("bwrap",), True), (("sh", "bwrap"), False), ((), False)]
-)
-def test_a_sandboxed_call_is_recognized(argv: tuple[str, ...], is_so: bool) -> None:
-    assert is_sandboxed(argv) is is_so
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 
 from runplan.agents import invocation
-from runplan.agents.sandbox import obstacle
 from runplan.cli.setup.discovery import is_writable, look_around
 from runplan.cli.terminal import as_json, json_argument
 from runplan.engine import preflight
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from runplan.agents.sandbox import Obstacle
     from runplan.cli.setup.discovery import Facts
     from runplan.engine.context import RepositoryContext
     from runplan.forge.model import Forge
@@ -83,7 +81,7 @@ def examine(at: RepositoryContext, facts: Facts) -> list[Check]:
     target = _check("target", _target, facts, at.settings.run.target)
     checks = [git, Check("settings", True, note), identity, target, _check("worktrees", _worktrees, at)]
     checks += [_check(role, _agent, at, role, name) for role, name in at.settings.agents.dispatched]
-    checks.append(_check("sandbox", sandbox, at.settings.agents.sandbox, obstacle(at.env)))
+    checks.append(_check("sandbox", sandbox, at.settings.agents.sandbox, invocation.obstacle(at.env)))
     if target.ok:
         local = at.with_landing("cherry-pick")  # the remote of others is asked last
         checks += [_check("prompts", _prompts, local), _check("tests", _tests, local), _check("setup", _setup, local)]
@@ -151,13 +149,12 @@ def _agent(at: RepositoryContext, role: str, name: str) -> str:
     return f"{name} ({program})" + (f"; {account.words}" if account else "")
 
 
-def sandbox(mode: str, found: Obstacle | None) -> str:
-    if found is None:
+def sandbox(mode: str, obstacle: str) -> str:
+    if not obstacle:
         return "bubblewrap works" + (', but agents.sandbox = "none"' if mode == "none" else "")
-    why = f"bubblewrap does not work: {found.why}"
     if mode == "bwrap":
-        raise RefusedEarly(f'{why}; {found.remedy}, or set agents.sandbox = "auto"')
-    return f"{why}; agents run without it. To get it: {found.remedy}"
+        raise RefusedEarly(f'bubblewrap does not work: {obstacle}, or set agents.sandbox = "auto"')
+    return f"agents run without bubblewrap, which does not work: {obstacle}"
 
 
 def _prompts(at: RepositoryContext) -> str:
