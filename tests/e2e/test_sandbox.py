@@ -217,7 +217,7 @@ def test_sandbox_bwrap_is_refused_where_bwrap_does_not_work(shut: Shut, without:
 
     assert (absent.code, forbidden.code) == (2, 2)
     assert 'agents.sandbox = "bwrap" does not work here: bwrap is not on PATH; ' in absent.last
-    assert "No permissions to create new namespace; to get it: allow user namespaces, e.g. sudo" in forbidden.last
+    assert "No permissions to create new namespace; allow user namespaces, e.g. sudo" in forbidden.last
     assert not (project.path / ".git/runplan/journal.db").exists()
 
 
