@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.plan.marks import STATUS_LINE
+from runplan.plan.scan import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +26,9 @@ _LABEL = re.compile(
 #: An item that is a paragraph: `**WI 3.1** text`, `4.0 **Title** text`.
 _PARAGRAPH = re.compile(r"\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*", re.IGNORECASE)
 _WORK = re.compile(r"work items?|tasks?\b(?! [0-9])|deliverables?|steps?\b(?! [0-9])", re.IGNORECASE)
-_CRITERIA = re.compile(r"(?:acceptance|success|exit) criteria|definition of done|automated verif", re.IGNORECASE)
+_CRITERIA = re.compile(
+    r"(?:acceptance|success|exit) criteria|definition of done|(?:phase \S{1,9} |automated )?verification", re.IGNORECASE
+)
 _MANUAL = re.compile(r"manual (?:verif|test)", re.IGNORECASE)
 #: Parts of a list of paths. A comma inside braces belongs to a pattern like `src/{a,b}.py`.
 _CODE = r"`([^`]+)`"
@@ -53,7 +56,7 @@ class Body(Struct, frozen=True):
 
     def direct(self, part: Heading) -> range:
         """The lines of a part up to its first sub-heading."""
-        inner = self.lines.parts_in(self.inside(part))
+        inner = within(self.lines.parts, part.at + 1, self.inside(part).stop)
         return range(part.at + 1, inner[0].at) if inner else self.inside(part)
 
     def inside(self, part: Heading) -> range:
@@ -65,8 +68,7 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
     for i in range(first, end):
         if ":" in lines.texts[i] and not lines.inert[i] and (found := _LABEL.match(lines.texts[i])):
             labels.setdefault(found[1].lower(), (i, found[2].strip()))
-    whole = range(first + 1, end)
-    return Body(lines, whole, lines.parts_in(whole), labels)
+    return Body(lines, range(first + 1, end), within(lines.parts, first + 1, end), labels)
 
 
 # --- items ------------------------------------------------------------------------------------------------
@@ -79,14 +81,17 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     """
     manual = {i for part in body.parts if _MANUAL.match(part.text) for i in body.inside(part)}
     checked = [part for part in body.parts if _CRITERIA.match(part.text)]
-    without = manual.union(*(body.inside(part) for part in checked))
     criteria = _entries(body, checked, without=manual)
-    work = _entries(body, [part for part in body.parts if _WORK.match(part.text)], without=without)
-    work = work or _boxes(body, body.whole, without) or _headed(body, body.whole)
-    work = work or _paragraphs(body, body.whole, without)
+    without = manual.union(*(body.inside(part) for part in checked))
+    parts = [part for part in body.parts if _WORK.match(part.text)]
+    work = _entries(body, parts, without=without)
+    others = without.union(*(body.inside(part) for part in parts)) if work else without
+    work |= _listed(body, body.whole, others, bullets=False)
+    work = work or _headed(body, body.whole) or _paragraphs(body, body.whole, without)
     found = [Item(f"W{n}", text, at + 1) for n, (at, text) in enumerate(sorted(work.items()), 1)]
     found += [Item(f"C{n}", text, at + 1) for n, (at, text) in enumerate(sorted(criteria.items()), 1)]
-    sign_off = tuple(_text(body, entry) for entry in body.lines.entries_in(body.whole) if entry.at in manual)
+    entries = within(body.lines.entries, body.whole.start, body.whole.stop)
+    sign_off = tuple(_text(body, entry) for entry in entries if entry.at in manual)
     demand = body.labels.get("sign-off", (0, ""))[1]
     if demand.strip("`*. \t").lower().startswith(("required", "yes")):
         sign_off = (f"Sign-off: {demand}", *sign_off)
@@ -113,18 +118,11 @@ def _entries(body: Body, parts: list[Heading], *, without: set[int]) -> dict[int
     return found
 
 
-def _listed(body: Body, part: range, without: set[int]) -> dict[int, str]:
-    """The boxes of a part; its bullets where it has no box."""
-    return _boxes(body, part, without) or _top_level(body, body.lines.entries_in(part), without)
-
-
-def _boxes(body: Body, part: range, without: set[int]) -> dict[int, str]:
-    boxes = body.lines.boxes_in(part.start, part.stop)
-    return _top_level(body, [box for box in boxes if not box.optional], without)
-
-
-def _top_level(body: Body, entries: list[Entry], without: set[int]) -> dict[int, str]:
-    found = [e for e in entries if e.at not in without and not STATUS_LINE.match(body.lines.texts[e.at])]
+def _listed(body: Body, part: range, without: set[int], *, bullets: bool = True) -> dict[int, str]:
+    """The boxes of a part that are not below other boxes; its bullets where it has no box."""
+    entries = [e for e in within(body.lines.entries, part.start, part.stop) if e.at not in without]
+    boxes = [entry for entry in entries if entry.sign and not entry.optional]
+    found = boxes or [e for e in entries if bullets and not STATUS_LINE.match(body.lines.texts[e.at])]
     return {entry.at: _text(body, entry) for entry in found if entry.indent < found[0].indent + 2}
 
 
@@ -132,9 +130,9 @@ def _text(body: Body, entry: Entry) -> str:
     """The text of an entry with the lines that continue it: those right below it, indented more than its mark."""
     texts = [entry.text]
     for i in range(entry.at + 1, body.whole.stop):
-        text = body.lines.texts[i]
-        is_indented = len(text.expandtabs(4)) - len(text.expandtabs(4).lstrip()) > entry.indent
-        if body.lines.inert[i] or not text.strip() or not is_indented or body.lines.entries_in(range(i, i + 1)):
+        text = body.lines.texts[i].expandtabs(4)
+        is_indented = len(text) - len(text.lstrip()) > entry.indent
+        if body.lines.inert[i] or not text.strip() or not is_indented or within(body.lines.entries, i, i + 1):
             break
         texts.append(text.strip())
     return " ".join(texts).strip()
@@ -142,8 +140,8 @@ def _text(body: Body, entry: Entry) -> str:
 
 def _headed(body: Body, part: range) -> dict[int, str]:
     """The sub-headings `#### 1.1 Title` of a part."""
-    names = [(h, h.name) for h in body.lines.parts_in(part) if h.name is not None and h.name.title]
-    return {h.at: h.text for h, name in names if name.id[0].isdigit() and (name.strong or "." in name.id)}
+    titled = [h for h in within(body.lines.headings, part.start, part.stop) if h.name.title]
+    return {h.at: h.text for h in titled if h.name.id[0].isdigit() and (h.name.strong or "." in h.name.id)}
 
 
 def _paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
@@ -166,7 +164,7 @@ def read_paths(body: Body, label: str) -> tuple[str, ...]:
             text = body.lines.texts[line]
             if text.startswith("#") or (listed and not text.strip()):
                 break
-            listed += [entry.text for entry in body.lines.entries_in(range(line, line + 1))]
+            listed += [entry.text for entry in within(body.lines.entries, line, line + 1)]
     return _paths(listed)
 
 

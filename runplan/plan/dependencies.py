@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.plan.ids import key
+from runplan.plan.reading import Remark
+from runplan.plan.scan import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,16 +20,11 @@ if TYPE_CHECKING:
     from runplan.plan.body import Body
 
 
-class Quote(Struct, frozen=True):
-    line: int
-    text: str
-
-
 class Depends(Struct):
     hard: list[str] = []
     soft: list[str] = []
-    unknown: list[Quote] = []  #: ids of phases the plan does not have
-    unread: list[Quote] = []  #: sentences that name no phase of this plan
+    unknown: list[Remark] = []  #: ids of phases the plan does not have
+    unread: list[Remark] = []  #: sentences that name no phase of this plan
 
 
 class Phases(Struct, frozen=True):
@@ -49,20 +46,16 @@ _RANGE = frozenset({"–", "-", "to", "through", ".."})
 _NONE = _words(r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)")
 _CODE, _LINKED = re.compile(r"`([^`]*)`"), re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
 _ASIDE = re.compile(r" ?\(([^()]*)\)")
-_OPTIONAL = "\x01"  #: stands for "(optional …)" right after a phase
+_OPTIONAL, _NO_PHASE = "\x01", "\x02"  #: stand for "(optional …)" right after a phase, and for no phase at all
 _OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)(?:'s)? ?\Z")
 _OF_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|another|[^ ]+\.md)")
 _EARLIER, _EACH = r"(?:previous|prior|earlier|preceding|above)", r"(?:all|every|each)(?: of)?(?: the)?"
 #: Phrases that stand for all phases before this one, the last one, the later ones, all others.
-_PHRASES = tuple(
-    _words(rf"\b(?:{phrase})")
-    for phrase in (
-        rf"{_EACH} {_EARLIER}(?: phases?| ones?)?\b|(?:the )?{_EARLIER} phases\b"
-        rf"|(?:everything|(?:{_EACH} )?phases?) (?:above|before (?:this|it))\b(?: phase| one)?",
-        rf"(?:the )?{_EARLIER} (?:phase|one)\b",
-        rf"(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b",
-        rf"{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))",
-    )
+_PHRASES = (
+    _words(rf"\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases|everything above)\b"),
+    _words(rf"\b(?:the )?{_EARLIER} (?:phase|one)\b"),
+    _words(rf"\b(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b"),
+    _words(rf"\b{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))"),
 )
 _MENTION = re.compile(rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth(?: of)?|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})")
 #: "1, 2a", "requires 1 and 2": a clause may begin with ids without the word Phase.
@@ -71,8 +64,7 @@ _BARE = _words(
     r"(?=\Z| (?:must|has|have|is|are|should) |\x01)"
 )
 _CLAUSE = _words(
-    r"[.!?](?= |\Z)|;|,? but (?!is |are |was |were |not )|,? while "
-    r"|, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
+    r"[.!?](?= |\Z)|;|,? but (?!is |are |was |were |not )|,? while |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
     r"|(?:, and |, | and )(?=phases? [^ ]{1,20}(?: (?:—|--|–) |: ))"
 )
 _EXPLAINED = re.compile(r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])")
@@ -82,31 +74,35 @@ _APART = _words(
     r"\b(?:depend|requir|need|block|gate|prerequisite|wait)"
 )
 _SOFT = _words(r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b")
-_NOT_BEFORE = _words(r"(?:not|never|n't) (?:[a-z]{1,20} ){0,3}before ")
-#: The phases after these words wait for this one.
+#: The phases after these words wait for this one, unless it must not begin before them.
 _ONWARD = _words(
-    r"\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?|prerequisite (?:for|of)"
-    r"|(?:consumed|used|needed|required) by)\b"
+    r"(?<!not start )(?<!not begin )\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?"
+    r"|prerequisite (?:for|of)|(?:consumed|used|needed|required) by)\b"
 )
 #: "Phase 6 reads this file": the other phase is the one that waits.
 _WAITING = _words(r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) ")
+_IN_TITLE = _words(r"\(((?:depends on|after|requires|needs) [^()]{1,80})\)")
 
 
 def read_depends(body: Body, phases: Phases) -> Depends:
     found = Depends()
-    for label in ("depends", "depends on"):
-        if label in body.labels:
-            index, value = body.labels[label]
-            _read_line(value, index + 1, phases, found)
-            found.hard = list(dict.fromkeys(found.hard))
-            return found
-    for index, text in _paragraphs(body):
-        if _NONE.match(text):
-            if not found.hard and not found.unread:
-                return found
-        elif not _read_prose(text, index + 1, phases, found):
-            found.unread.append(Quote(index + 1, text[:200].rstrip(".")))
-    found.hard = [id_ for id_ in dict.fromkeys(found.hard) if id_ != phases.own]
+    line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
+    if line is not None:
+        _read_line(line[1], line[0] + 1, phases, found)
+    else:
+        if in_title := _IN_TITLE.search(body.lines.texts[body.whole.start - 1]):
+            titled = Depends()
+            _read_prose(in_title[1], body.whole.start, phases, titled)
+            found.hard += titled.hard
+            found.unread += [Remark(body.whole.start, in_title[1])] if titled.unknown else []
+        for index, text in _paragraphs(body):
+            if _NONE.match(text):
+                if not found.hard and not found.unread:
+                    break
+            elif not _read_prose(text, index + 1, phases, found):
+                found.unread.append(Remark(index + 1, text[:200].rstrip(".")))
+        found.hard = [id_ for id_ in found.hard if id_ != phases.own]
+    found.hard = list(dict.fromkeys(found.hard))
     found.soft = [id_ for id_ in dict.fromkeys(found.soft) if id_ not in (phases.own, *found.hard)]
     return found
 
@@ -120,62 +116,50 @@ def _read_line(value: str, line: int, phases: Phases, found: Depends) -> None:
     for entry in re.split(r"[,;]| and | & ", spelled):
         words = re.sub(r"(?i:phases? )", "", entry.partition("(")[0].strip(), count=1)
         ids, strangers = resolve(words, phases.known)
-        found.hard += ids if spelled == value else [id_ for id_ in ids if id_ != phases.own]
-        if words and (strangers or not ids):
-            found.unknown.append(Quote(line, words[:80]))
+        found.hard += ids
+        if words.strip(_NO_PHASE) and (strangers or not ids):
+            found.unknown.append(Remark(line, words[:80]))
 
 
 def _spelled_out(text: str, phases: Phases) -> str:
-    """The text with the plan's word for a phase replaced by Phase, and "all previous phases" by the ids it stands for.
-
-    A phrase that stands for no phase is replaced by the phase's own id, which is never waited for.
-    """
+    """The text with Phase for the plan's own word, and ids for phrases like "all previous phases"."""
     if phases.unit != "phase":
         text = re.sub(rf"\b{phases.unit}(?=s?\b)", "Phase", text, flags=re.IGNORECASE)
     order = list(phases.known.values())
     before, after = order[: order.index(phases.own)], order[order.index(phases.own) + 1 :]
     for phrase, ids in zip(_PHRASES, (before, before[-1:], after, [*before, *after]), strict=True):
-        text = phrase.sub(f"Phases {', '.join(ids or [phases.own])}", text)
+        text = phrase.sub(f"Phases {', '.join(ids)}" if ids else _NO_PHASE, text)
     return text
 
 
 def resolve(listed: str, known: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The ids of a list like `1, 2a and 4–6`, ranges by tracker order; and those that are no phase."""
-    ids: list[str] = []
-    unknown: list[str] = []
+    order, ids, unknown = list(known.values()), list[str](), list[str]()
     is_range = False
-    for token in re.findall(rf"\bthrough\b|{_ID}|–|-|\.\.", listed):
-        found = [] if token in _RANGE else _known(token, known)
+    apart = re.sub(_ID, lambda id_: id_[0] if key(id_[0]) in known else id_[0].replace("-", " - "), listed)
+    for token in re.findall(rf"\bthrough\b|{_ID}|–|-|\.\.", apart):
+        if token in _RANGE:
+            is_range = bool(ids)
+            continue
+        found = _known(token, known)
         if is_range and len(found) == 1:
-            found = _between(ids[-1], found[0], known)
+            first, last = sorted((order.index(ids[-1]), order.index(found[0])))
+            found = order[first : last + 1]
+        is_range = is_range and not found
         ids += found
-        if not found and token not in _RANGE and _has_digit(token):
+        if not found and re.search("[0-9]", token):
             unknown.append(token)
-        is_range = bool(ids) and (token in _RANGE or (is_range and not found))
     return list(dict.fromkeys(ids)), unknown
 
 
 def _known(token: str, known: Mapping[str, str]) -> list[str]:
     if (id_ := known.get(key(token))) is not None:
         # Letters alone are words too: "Phase 1 and a test" names no phase A.
-        return [id_] if id_ == token or _has_digit(token) else []
-    first, _, last = token.partition("-")
-    if last and key(first) in known and key(last) in known:
-        return _between(known[key(first)], known[key(last)], known)
+        return [id_] if id_ == token or re.search("[0-9]", token) else []
     if parts := [id_ for id_ in known.values() if token.isdigit() and re.match(rf"{token}[A-Za-z]", id_)]:
         return parts  # "Phase 1" of a plan with 1a and 1b is both
     whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c; "Phase 3.5" is a phase of its own
-    return _known(whole, known) if any(char.isalpha() for char in whole) else []
-
-
-def _has_digit(text: str) -> bool:
-    return any(char.isdigit() for char in text)
-
-
-def _between(first: str, last: str, known: Mapping[str, str]) -> list[str]:
-    order = list(known.values())
-    a, b = sorted((order.index(first), order.index(last)))
-    return order[a : b + 1]
+    return _known(whole, known) if re.search("[A-Za-z]", whole) else []
 
 
 # --- prose ------------------------------------------------------------------------------------------------
@@ -183,9 +167,10 @@ def _between(first: str, last: str, known: Mapping[str, str]) -> list[str]:
 
 def _read_prose(text: str, line: int, phases: Phases, found: Depends) -> bool:
     """Whether the text names phases of the plan, also to deny a dependency."""
-    is_read = False
+    spelled = _spelled_out(_plain(text, phases.known), phases)
+    is_read = _NO_PHASE in spelled
     of_own = _words(rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phases.own)}(?![\w-]|\.\w)")
-    for clause in map(str.strip, _CLAUSE.split(_spelled_out(_plain(text, phases.known), phases))):
+    for clause in map(str.strip, _CLAUSE.split(spelled)):
         if of_own.search(clause):
             is_read = True  # another phase waits for this one
             continue
@@ -194,7 +179,7 @@ def _read_prose(text: str, line: int, phases: Phases, found: Depends) -> bool:
         head, tail = (clause[: mark.start()], clause[mark.end() :]) if mark else (clause, "")
         is_soft = (_SOFT.search(head) or _SOFT.match(tail)) is not None and "must" not in clause.lower()
         is_apart = not is_soft and (_APART.search(head) or _APART.match(tail) or tail.lower().startswith("not"))
-        onward = None if _NOT_BEFORE.search(head) else _ONWARD.search(head)
+        onward = _ONWARD.search(head)
         for mention in _mentions(head, phases):
             ids, strangers = resolve(mention[1], phases.known)
             is_read = is_read or bool(ids or strangers)
@@ -205,14 +190,14 @@ def _read_prose(text: str, line: int, phases: Phases, found: Depends) -> bool:
             firm = 0 if is_soft else len(ids) - is_optional
             found.hard += ids[:firm]
             found.soft += ids[firm:]
-            found.unknown += [] if is_soft or is_optional else [Quote(line, id_) for id_ in strangers]
+            found.unknown += [] if is_soft or is_optional else [Remark(line, id_) for id_ in strangers]
     return is_read
 
 
 def _mentions(clause: str, phases: Phases) -> Iterator[re.Match[str]]:
     bare = _BARE.match(clause)
     words = [word for word in re.findall(_ID, bare[1]) if word.lower() not in ("and", "or", *_RANGE)] if bare else []
-    is_strange = any(not _has_digit(word) and word not in phases.known.values() for word in words)
+    is_strange = any(word.isalpha() and word not in phases.known.values() for word in words)
     if bare is not None and not is_strange and resolve(bare[1], phases.known)[0]:
         yield bare
         return
@@ -223,25 +208,22 @@ def _mentions(clause: str, phases: Phases) -> Iterator[re.Match[str]]:
 
 def _plain(text: str, known: Mapping[str, str]) -> str:
     """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
-
-    def code(found: re.Match[str]) -> str:
-        return found[1] if key(found[1]) in known or _OTHER_PLAN.fullmatch(found[1]) else ""
-
-    def aside(found: re.Match[str]) -> str:
-        return _OPTIONAL if _SOFT.match(found[1].strip()) else ""
-
-    plain = _ASIDE.sub(aside, _ASIDE.sub(aside, _CODE.sub(code, _LINKED.sub(r"\1", text)).replace("*", "")))
-    return " ".join(plain.partition("(")[0].split())
+    text = _LINKED.sub(r"\1", text)
+    text = _CODE.sub(lambda code: code[1] if key(code[1]) in known or _OTHER_PLAN.fullmatch(code[1]) else "", text)
+    text = text.replace("*", "")
+    for _ in range(2):  # asides may be nested
+        text = _ASIDE.sub(lambda aside: _OPTIONAL if _SOFT.match(aside[1].strip()) else "", text)
+    return " ".join(text.partition("(")[0].split())
 
 
 def _paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     """The paragraphs and list entries of the Dependencies, with the line each begins on."""
-    texts = body.lines.texts
+    texts, end = body.lines.texts, body.whole.stop
     index, value = body.labels.get("dependencies", (len(texts), ""))
-    ends = (i for i in range(index + 1, body.whole.stop) if not texts[i].strip() or texts[i].startswith(("#", "**")))
-    labelled = range(index, next(ends, body.whole.stop))
+    ends = (i for i in range(index + 1, end) if not texts[i].strip() or texts[i].startswith(("#", "**")))
+    labelled = range(index, next(ends, end))
     part = next((part for title in ("dependenc", "depends") for part in body.named(title)), labelled)
-    entries = {entry.at: entry.text for entry in body.lines.entries_in(part)}
+    entries = {entry.at: entry.text for entry in within(body.lines.entries, part.start, part.stop)}
     begin, block = 0, list[str]()
     for i in [*part, -1]:
         text = "" if i < 0 or body.lines.inert[i] else value if i == index else texts[i].strip()

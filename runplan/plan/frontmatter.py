@@ -31,15 +31,14 @@ class FrontMatter(Struct, frozen=True):
     def entry(self, key: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.key == key), None)
 
-    def get(self, key: str) -> str | None:
+    def get(self, key: str) -> str:
+        """The value; "" for none."""
         entry = self.entry(key)
-        return entry.value if entry else None
+        return entry.value if entry else ""
 
 
-def read(lines: Lines) -> FrontMatter | None:
-    """The front matter of a text; None when there is none or it is never closed."""
-    if not lines.front:
-        return None
+def read(lines: Lines) -> FrontMatter:
+    """The front matter of a text; without entries when there is none or it is never closed."""
     keys = [(i, found) for i in range(1, lines.front) if (found := _KEY.match(lines.texts[i]))]
     ends = [*(i for i, _ in keys), lines.front][1:]
     return FrontMatter(tuple(_entry(lines, i, found, end) for (i, found), end in zip(keys, ends, strict=True)))
@@ -64,7 +63,7 @@ def put(raw: bytes, *, path: str, key: str, value: str | None, after: str = "") 
     """The text with one key set to a plain value, or without it; a new key goes below the entry `after`."""
     lines = scan(raw, path=path)
     front = read(lines)
-    if front is None:
+    if not lines.front:
         raise PlanUnreadable(f"{path}:1: there is no front matter to set {key} in; begin the file with ---")
     entry, above = front.entry(key), front.entry(after)
     if value is None:

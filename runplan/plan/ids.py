@@ -8,13 +8,16 @@ from functools import lru_cache
 from msgspec import Struct
 
 #: The words that a heading may call its phase.
-UNITS = ("phase", "task", "stage", "step", "milestone", "part", "session", "sprint", "chunk", "issue", "iteration")
+UNITS = (
+    *("phase", "task", "stage", "step", "milestone", "part", "session", "sprint", "chunk", "issue", "iteration"),
+    *("story", "epic", "wave", "slice", "week"),
+)
 #: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.
 _ID = re.compile(
     r"(?:[A-Za-z]{0,3}[0-9]{1,4}[A-Za-z]{0,3}|[A-Za-z]{1,2}|[IVXivx]{1,4})"
     r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2})){0,4}(?![A-Za-z0-9])"
 )
-_UNIT = re.compile(rf"({'|'.join(UNITS)})[ \t]+#?", re.IGNORECASE)
+_UNIT = re.compile(rf"(?:user )?({'|'.join(UNITS)})[ \t]+#?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]*")
 _LEAD = re.compile(r"[*_`~]*")
 _MARKS = "*_`~ \t"
@@ -27,6 +30,9 @@ class Named(Struct, frozen=True):
     title: str
     strong: bool  #: a separator or nothing follows the id; else a title follows after a blank only
     unit: str  #: the word before the id in lower case, one of UNITS; "" for none
+
+
+UNNAMED = Named("", "", strong=False, unit="")
 
 
 @lru_cache(maxsize=4096)  # a plan is read again at each phase, and half of the time goes into this

@@ -81,7 +81,7 @@ STATUS_LINE = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)
 #: Another field after the value.
 _NEXT_FIELD = r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)"
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.
-_DONE_TITLE = re.compile(
+DONE_TITLE = re.compile(
     r"✅|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
     r"(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?[`#v]?[0-9a-f][\w.:#-]{0,40}`?)?[)\]]?[ \t]*\Z",
     re.IGNORECASE,
@@ -96,7 +96,3 @@ def status_value(text: str, *, only_bold: bool) -> tuple[int, int] | None:
     other = re.compile(_NEXT_FIELD).search(text, found.end())
     value = text[: other.start()].rstrip(" \t|·•,;—–") if other else text.rstrip()
     return found.end(), max(found.end(), len(value))
-
-
-def title_says_done(title: str) -> bool:
-    return _DONE_TITLE.search(title) is not None

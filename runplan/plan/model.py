@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,13 +13,13 @@ from msgspec import Struct
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
 from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths
-from runplan.plan.dependencies import Depends, Phases, read_depends
-from runplan.plan.formats import checklist, headings, kiro, sections, speckit, table
-from runplan.plan.frontmatter import FrontMatter
+from runplan.plan.dependencies import Phases, read_depends
+from runplan.plan.formats import boxes, sections, speckit, table
 from runplan.plan.ids import key
 from runplan.plan.marks import Status, says_complete
-from runplan.plan.reading import Format, Reading, Remark
+from runplan.plan.reading import Format, Reading, Remark, refuse_duplicates
 from runplan.plan.scan import Lines, scan
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,17 +29,22 @@ __all__ = ["Format", "Item", "Phase", "Plan", "Remark", "Status", "other_way", "
 
 MAX_PHASES = 1000
 #: The recognisers of the formats, most telling first.
-RECOGNISERS: dict[Format, Callable[[Lines, str], Reading | None]] = {
+RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
     Format.TRACKER: table.read,
     Format.SPEC_KIT: speckit.read,
     Format.HUMANLAYER: sections.read_humanlayer,
     Format.SECTIONS: sections.read,
-    Format.KIRO: kiro.read,
-    Format.OPENSPEC: headings.read_openspec,
-    Format.HEADINGS: headings.read,
-    Format.TODO: checklist.read_todo,
-    Format.CHECKLIST: checklist.read,
+    Format.KIRO: boxes.read_kiro,
+    Format.OPENSPEC: sections.read_openspec,
+    Format.HEADINGS: sections.read_headings,
+    Format.TODO: boxes.read_todo,
+    Format.CHECKLIST: boxes.read_checklist,
 }
+#: Formats that the same evidence may show.
+RIVALS = (
+    (Format.HUMANLAYER, Format.SECTIONS, Format.KIRO, Format.HEADINGS),
+    (Format.TODO, Format.CHECKLIST),
+)
 
 
 class Phase(Struct, frozen=True):
@@ -80,27 +86,34 @@ class Plan(Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=2)
 def parse(text: bytes, *, path: str) -> Plan:
     """The plan in a file's bytes. Raises PlanUnreadable and nothing else."""
-    front = frontmatter.read(scan(text, path=path)) or FrontMatter()
+    front = frontmatter.read(scan(text, path=path))
     entry = front.entry("executable")
     if entry is not None and entry.value.lower() == "false":
         raise PlanUnreadable(f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to work on it")
     for name in ("status", "completed"):
         frontmatter.require_settable(front, name, path=path)
     lines, reading = lay_out(text, path)
-    remarks = [*reading.remarks, *_about_text(lines), *_about_boxes(lines, reading), *_about_marks(reading)]
+    if reading.lacks_statuses:
+        what = (
+            f"the phases {', '.join(place.id for place in reading.places)} have neither a tracker nor **Status:** lines"
+        )
+        fix = command("runplan", "check", path, "--fix")
+        raise PlanUnreadable(f"{path}:{reading.decided_by + 1}: {what} nor boxes; add a tracker with: {fix}")
+    remarks = [*reading.remarks, *_about_text(lines, reading), *_about_boxes(lines, reading)]
     phases = tuple(_phases(lines, reading, path, remarks))
     _refuse_cycle(phases, path)
-    status = (front.get("status") or "").strip().lower()
+    status = front.get("status").strip().lower()
+    numbers = (entry.value.strip("# \t") for entry in front.entries if entry.key == "issue")
     left = [phase for phase in phases if phase.status is not Status.DONE]
     if left and says_complete(status):
         ids = ", ".join(phase.id for phase in left)
         remarks.append(Remark(left[0].line, f"the plan says complete, but not done: {ids}"))
     return Plan(
         path=path,
-        title=" ".join((front.get("title") or "").split()) or _title(lines, path),
+        title=" ".join(front.get("title").split()) or _title(lines, reading, path),
         status=status,
         complete=says_complete(status) or not left,
-        issues=_issues(front),
+        issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
         format=reading.format,
         read_as=reading.name,
         phases=phases,
@@ -110,10 +123,9 @@ def parse(text: bytes, *, path: str) -> Plan:
 
 @lru_cache(maxsize=2)  # a phase reads the same text when it begins, when it lands and when its row is set
 def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
-    """The lines of a plan and the place of every phase; a plan without statuses is refused."""
+    """The lines of a plan and the place of every phase."""
     lines = scan(text, path=path)
-    front = frontmatter.read(lines)
-    return lines, recognise(lines, path, wanted=(front.get("format") or "").lower() if front else "")
+    return lines, recognise(lines, wanted=frontmatter.read(lines).get("format").lower())
 
 
 def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) -> Iterator[Phase]:
@@ -127,7 +139,12 @@ def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) ->
                 f"{path}:{quote.line}: phase {place.id} depends on phase {quote.text}, which is not among {ids}; "
                 "correct it, or name the phases in a line 'Depends: …'"
             )
-        remarks += _about_dependencies(place.id, depends)
+        for quote in depends.unread:
+            what = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"
+            remarks.append(Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'"))
+        for quote in depends.unknown:
+            what = f"phase {place.id} depends on phase {quote.text}, which the plan does not have"
+            remarks.append(Remark(quote.line, what))
         items, sign_off = read_items(body, title=place.title)
         if place.entries:
             named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))
@@ -150,25 +167,18 @@ def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) ->
         )
 
 
-def _title(lines: Lines, path: str) -> str:
-    first = next((heading.text for heading in lines.headings if heading.level == 1), "")
-    word = re.match(r"(?:plan|tasks)[ \t]*[:—–-][ \t]*", first, re.IGNORECASE)
-    return first[word.end() if word else 0 :] or path.rpartition("/")[2].removesuffix(".md")
-
-
-def _issues(front: FrontMatter) -> tuple[int, ...]:
-    numbers = (entry.value.strip("# \t") for entry in front.entries if entry.key == "issue")
-    return tuple(dict.fromkeys(int(n) for n in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", n)))
+def _title(lines: Lines, reading: Reading, path: str) -> str:
+    """The first heading of level 1, unless it is a phase; else the name of the file."""
+    first = next((heading for heading in lines.headings if heading.level == 1), None)
+    if first is None or any(place.first == first.at for place in reading.places):
+        return path.rpartition("/")[2].removesuffix(".md")
+    return re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", first.text, flags=re.IGNORECASE)
 
 
 def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
     """Refuse phases that wait for each other; a phase that is done blocks nothing."""
     open_ = {phase.id: phase for phase in phases if phase.status is not Status.DONE}
     graph = {id_: [other for other in phase.depends if other in open_] for id_, phase in open_.items()}
-    if not any(graph.values()):
-        return
-    from graphlib import CycleError, TopologicalSorter
-
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -182,79 +192,74 @@ def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
 # --- formats ----------------------------------------------------------------------------------------------
 
 
-def recognise(lines: Lines, path: str, *, wanted: str) -> Reading:
-    """The reading of the first format that the plan shows, or of the one that its front matter names."""
-    if wanted and wanted not in RECOGNISERS:
-        raise PlanUnreadable(f"{path}:1: unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
-    for format_, read in RECOGNISERS.items():
-        if wanted in ("", format_) and (found := read(lines, path)) is not None:
-            if len(found.places) > MAX_PHASES:
-                what = f"{len(found.places):,} phases as {found.name}, and a plan has at most {MAX_PHASES:,}"
-                raise PlanUnreadable(f"{path}:{found.decided_by + 1}: {what}; is it a plan?")
-            return found
-    if wanted:
-        raise PlanUnreadable(f"{path}:1: the front matter says format: {wanted}, but the plan has nothing of that form")
-    fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
-    raise PlanUnreadable(
-        f"{path}:1: no phases found{fence}: neither a Progress Tracker table nor '## Phase 1 — Title' or "
-        f"'### Task 1: Title' headings nor '- [ ]' items; add phase sections, then run runplan check {path} --fix"
-    )
+def recognise(lines: Lines, *, wanted: str) -> Reading:
+    """The reading of the first format that the plan shows, or of the one that its front matter names.
+
+    One phase section may be a chapter of a plan of another format.
+    """
+    format_ = Format.HEADINGS if wanted.endswith(" headings") else wanted
+    if format_ and format_ not in RECOGNISERS:
+        raise PlanUnreadable(f"{lines.path}:1: unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
+    readings = (one for name, read in RECOGNISERS.items() if format_ in ("", name) for one in read(lines))
+    found = next((one for one in readings if wanted in ("", one.format, one.name.lower())), None)
+    if found is not None and not wanted and found.format in RIVALS[0] and len(found.places) == 1:
+        rivals = (one for name in (Format.KIRO, Format.HEADINGS) for one in RECOGNISERS[name](lines))
+        found = next((one for one in rivals if len(one.places) > 1), found)
+    if found is None and wanted:
+        what = f"the front matter says format: {wanted}, but the plan has nothing of that form"
+        raise PlanUnreadable(f"{lines.path}:1: {what}")
+    if found is None:
+        fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
+        raise PlanUnreadable(
+            f"{lines.path}:1: no phases found{fence}: neither a Progress Tracker table nor '## Phase 1 — Title' or "
+            "'### Task 1: Title' headings nor '- [ ]' items; add phase sections, "
+            f"then run runplan check {lines.path} --fix"
+        )
+    if len(found.places) > MAX_PHASES:
+        what = f"{len(found.places):,} phases as {found.name}, and a plan has at most {MAX_PHASES:,}"
+        raise PlanUnreadable(f"{lines.path}:{found.decided_by + 1}: {what}; is it a plan?")
+    refuse_duplicates(((place.id, min(place.at, place.first)) for place in found.places), lines.path)
+    return found
 
 
 def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
     """The reading of an ambiguous plan, and the other one that the same evidence allows."""
     lines, chosen = lay_out(text, path)
-    rivals: list[Reading | None] = []
-    if chosen.format in (Format.SECTIONS, Format.HUMANLAYER, Format.HEADINGS):
-        rivals += headings.readings(lines, path)
-    elif chosen.format in (Format.TODO, Format.CHECKLIST):
-        with contextlib.suppress(PlanUnreadable):
-            rivals += [checklist.read(lines, path), checklist.read_todo(lines, path)]
     firsts = [place.first for place in chosen.places]
-    others = (found for found in rivals if found and [place.first for place in found.places] != firsts)
-    return next(((chosen, other) for other in others), None)
+    formats = next((rivals for rivals in RIVALS if chosen.format in rivals), ())
+    with contextlib.suppress(PlanUnreadable):
+        for other in (one for name in formats for one in RECOGNISERS[name](lines)):
+            if [place.first for place in other.places] != firsts:
+                return chosen, other
+    return None
 
 
 # --- remarks ----------------------------------------------------------------------------------------------
 
 
-def _about_text(lines: Lines) -> Iterator[Remark]:
+def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if lines.texts[0] == "---" and not lines.front:
         yield Remark(1, "the front matter is never closed by a line ---; it is ignored")
     if lines.open_fence >= 0:
         yield Remark(lines.open_fence + 1, "this fence is never closed; the text after it is ignored")
+    for place in reading.places:
+        if place.mark.status is Status.IN_PROGRESS:
+            what = f"phase {place.id} is marked in progress; unless a live run owns it, it is todo"
+            yield Remark(place.at + 1, what)
+        elif not place.mark.known:
+            yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
 
 
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """The boxes that belong to no phase, by the heading above them, and those that are optional."""
     owner = {i: place.id for place in reading.places for i in (place.at, *range(place.first, place.end))}
-    outside: dict[str, list[int]] = {}
-    optional: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}
     for box in lines.boxes:
         if box.at not in owner:
             heading = lines.heading_above(box.at)
-            outside.setdefault(heading.text if heading else "", []).append(box.at)
+            where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
+            found.setdefault(f"boxes {where} belong to no phase and are left out", []).append(box.at)
         elif box.optional:
-            optional.setdefault(owner[box.at], []).append(box.at)
-    for title, found in outside.items():
-        where = f"under {title[:60]!r}" if title else "above the first heading"
-        yield Remark(found[0] + 1, f"boxes {where} belong to no phase and are left out ({len(found)})")
-    for id_, found in optional.items():
-        yield Remark(found[0] + 1, f"optional boxes of phase {id_} are no work items and stay open ({len(found)})")
-
-
-def _about_marks(reading: Reading) -> Iterator[Remark]:
-    for place in reading.places:
-        line, id_ = place.at + 1, place.id
-        if place.mark.status is Status.IN_PROGRESS:
-            yield Remark(line, f"phase {id_} is marked in progress; unless a live run owns it, it is todo")
-        elif not place.mark.known:
-            yield Remark(line, f"the status of phase {id_} is unknown; it counts as todo")
-
-
-def _about_dependencies(id_: str, depends: Depends) -> Iterator[Remark]:
-    for quote in depends.unread:
-        what = f"phase {id_} does not wait for this, it names no phase: {quote.text}"
-        yield Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'")
-    for quote in depends.unknown:
-        yield Remark(quote.line, f"phase {id_} depends on phase {quote.text}, which the plan does not have")
+            what = f"optional boxes of phase {owner[box.at]} are no work items and stay open"
+            found.setdefault(what, []).append(box.at)
+    yield from (Remark(lines_[0] + 1, f"{what} ({len(lines_)})") for what, lines_ in found.items())

@@ -9,13 +9,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.ids import key
-from runplan.plan.marks import Mark, Status, read_commit, read_mark, status_value, title_says_done
+from runplan.plan.ids import Named, key
+from runplan.plan.marks import DONE_TITLE, Mark, Status, read_commit, read_mark, status_value
+from runplan.plan.scan import within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from runplan.plan.scan import Entry, Lines
+    from runplan.plan.scan import Entry, Heading, Lines
 
 
 class Format(StrEnum):
@@ -38,7 +39,6 @@ class Slot(StrEnum):
     CELL = "cell"  #: a table cell
     COMMIT = "commit"  #: the cell of the commit
     LINE = "line"  #: the value of a status line
-    NEW_LINE = "new-line"  #: a status line that has to be added
     BOX = "box"  #: the character in a task box
 
 
@@ -60,11 +60,11 @@ class Place(Struct, frozen=True, kw_only=True):
 
     id: str
     title: str
-    mark: Mark
+    mark: Mark = Mark(Status.TODO)
     first: int  #: first line of its text
     end: int  #: line after its text
     at: int  #: line with the status
-    spots: tuple[Spot, ...]  #: where its status is written
+    spots: tuple[Spot, ...] = ()  #: where its status is written; without any, a status line goes below its first line
     commit: str = ""
     entries: tuple[Entry, ...] = ()  #: its work items; without them its text names them
     depends: tuple[str, ...] = ()  #: phases that the format has it wait for, in addition to those that its text names
@@ -73,10 +73,10 @@ class Place(Struct, frozen=True, kw_only=True):
     @property
     def is_bare(self) -> bool:
         """Whether the plan states no status for it."""
-        return self.spots[0].slot is Slot.NEW_LINE and self.mark.status is Status.TODO
+        return not self.spots and self.mark.status is Status.TODO
 
 
-class Reading(Struct, frozen=True, kw_only=True):
+class Reading(Struct, frozen=True):
     format: Format
     name: str  #: for people: "Kiro tasks"
     places: tuple[Place, ...]
@@ -84,65 +84,56 @@ class Reading(Struct, frozen=True, kw_only=True):
     unit: str = "phase"  #: the word for a phase in its prose
     remarks: tuple[Remark, ...] = ()
 
-
-class Section(Struct, frozen=True):
-    id: str
-    title: str
-    strong: bool  #: see Named.strong
-    at: int  #: line of its heading
-    end: int  #: line after its last
-    level: int  #: of its heading
+    @property
+    def lacks_statuses(self) -> bool:
+        """Whether it has phase sections and states no status."""
+        return self.format in (Format.SECTIONS, Format.HUMANLAYER) and all(place.is_bare for place in self.places)
 
 
-def find_sections(
-    lines: Lines, units: Collection[str] = ("phase",), levels: Sequence[int] = (2, 3, 4)
-) -> tuple[Section, ...]:
-    """The sections of the first level that has headings like `Phase <id> — <title>`; the unit "" is for bare ids.
+def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1)) -> list[Heading]:
+    """The headings like `Phase <id> — <title>` of the first level that has some; the unit "" is for bare ids.
 
-    A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly.
+    A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly. One heading of
+    level 1 is the title of the plan.
     """
-    found: dict[int, list[Section]] = {level: [] for level in levels}
+    found: dict[int, list[Heading]] = {level: [] for level in levels}
     for heading in lines.headings:
-        name = heading.name
-        if name is not None and heading.level in found and name.unit in units:
-            section = Section(name.id, name.title, name.strong, heading.at, heading.end, heading.level)
-            found[heading.level].append(section)
-    sections = next(filter(None, found.values()), [])
-    clear = {key(section.id) for section in sections if section.strong}
-    return tuple(section for section in sections if section.strong or key(section.id) not in clear)
+        if heading.name.id and heading.level in found and heading.name.unit in units:
+            found[heading.level].append(heading)
+    sections: list[Heading] = next(filter(None, found.values()), [])
+    clear = {key(section.name.id) for section in sections if section.name.strong}
+    sections = [section for section in sections if section.name.strong or key(section.name.id) not in clear]
+    return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
 
 
-class WithoutStatuses(PlanUnreadable):
-    """The plan has phase sections and states no status."""
+def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ...]:
+    return tuple(_section_place(lines, section) for section in sections)
 
 
-def section_places(lines: Lines, sections: Sequence[Section]) -> tuple[Place, ...]:
-    return tuple(section_place(lines, id_=s.id, title=s.title, first=s.at, end=s.end) for s in sections)
-
-
-def section_place(lines: Lines, *, id_: str, title: str, first: int, end: int) -> Place:
+def _section_place(lines: Lines, section: Heading) -> Place:
     """A phase that is a section: its status line decides, else its heading, else its boxes."""
-    below = lines.start(first + 1)
-    new = Spot(Slot.NEW_LINE, below, below)
-    place = Place(id=id_, title=title, mark=Mark(Status.TODO), first=first, end=end, at=first, spots=(new,))
+    first, end, name = section.at, section.end, section.name
+    place = Place(id=name.id, title=name.title, first=first, end=end, at=first)
     if (found := _status_line(lines, first, end)) is not None:
         at, columns = found
         value = lines.texts[at][slice(*columns)].strip()
         spot = Spot(Slot.LINE, *(lines.offset(at, column) for column in columns))
         return replace(place, mark=read_mark(value), commit=read_commit(value), at=at, spots=(spot,))
-    if title_says_done(title):
+    if DONE_TITLE.search(name.title):
         return replace(place, mark=Mark(Status.DONE))
-    boxes = [box for box in lines.boxes_in(first, end) if not box.optional]
-    spots = tuple(box_spot(lines, box) for box in boxes)
-    return replace(place, mark=mark_of(boxes), at=boxes[0].at, spots=spots) if boxes else place
+    boxes = [box for box in within(lines.boxes, first, end) if not box.optional]
+    return replace(place, mark=mark_of(boxes), at=boxes[0].at, spots=box_spots(lines, boxes)) if boxes else place
 
 
 def _status_line(lines: Lines, first: int, end: int) -> tuple[int, tuple[int, int]] | None:
-    """The status line of a section and the columns of its value: bold anywhere, plain only above its sub-headings."""
+    """The status line of a section and the columns of its value: bold anywhere, plain only above its sub-headings.
+
+    An indented line is part of a list entry and states the status of that.
+    """
     is_above = True
     for i in range(first + 1, end):
         text = lines.texts[i]
-        if lines.inert[i]:
+        if lines.inert[i] or text.startswith(("  ", "\t")):
             continue
         is_above = is_above and not text.startswith("#")
         if "status" in text.lower() and (columns := status_value(text, only_bold=not is_above)):
@@ -156,23 +147,41 @@ def mark_of(boxes: Sequence[Entry]) -> Mark:
     return Mark(Status.DONE if all(box.ticked for box in boxes) else Status.TODO, known=known)
 
 
-def box_spot(lines: Lines, box: Entry) -> Spot:
-    at = lines.offset(box.at, box.column)
-    return Spot(Slot.BOX, at, at + len(box.sign.encode()))
+def box_spots(lines: Lines, boxes: Iterable[Entry]) -> tuple[Spot, ...]:
+    begins = ((lines.offset(box.at, box.column), len(box.sign.encode())) for box in boxes)
+    return tuple(Spot(Slot.BOX, begin, begin + length) for begin, length in begins)
 
 
-def refuse_duplicates(named: Iterable[tuple[str, int]], what: str, path: str) -> None:
+def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:
+    """The names on some lines with their texts: their own where all differ, else numbers instead of their ids."""
+    own = [name.id if name.strong or name.unit else "" for _, _, name in named]
+    if all(own) and len(set(map(key, own))) == len(own):
+        return [name for _, _, name in named], ()
+    names, remarks = [], []
+    for number, ((at, text, name), id_) in enumerate(zip(named, own, strict=True), 1):
+        names.append(replace(name, id=str(number), title=name.title if name.unit else text))
+        if id_ not in ("", str(number)):
+            remarks.append(Remark(at + 1, f"{id_!r} is called phase {number}: not every phase has an id of its own"))
+    return names, tuple(remarks)
+
+
+def refuse_duplicates(named: Iterable[tuple[str, int]], path: str) -> None:
     seen: dict[str, int] = {}
     for id_, index in named:
         if (first := seen.setdefault(key(id_), index)) != index:
             raise PlanUnreadable(
-                f"{path}:{index + 1}: two {what} are called {id_!r}, the first on line {first + 1}; rename one"
+                f"{path}:{index + 1}: two phases are called {id_!r}, the first on line {first + 1}; rename one"
             )
 
 
-def refuse_difference(listed: Sequence[str], headings: Sequence[str], tracker: str, where: str) -> None:
-    if set(map(key, listed)) != set(map(key, headings)):
+def paired(lines: Lines, what: str, listed: Sequence[tuple[str, int]], sections: Sequence[Heading]) -> list[Heading]:
+    """The section of each phase that a tracker lists; refused where they disagree."""
+    refuse_duplicates(listed, lines.path)
+    refuse_duplicates(((section.name.id, section.at) for section in sections), lines.path)
+    by_id = {key(section.name.id): section for section in sections}
+    if {key(id_) for id_, _ in listed} != set(by_id):
         raise PlanUnreadable(
-            f"{where}: the {tracker} lists the phases {', '.join(listed)}; "
-            f"the '## Phase' headings are {', '.join(headings) or 'none'}; make them agree"
+            f"{lines.path}:{listed[0][1] + 1}: the {what} lists the phases {', '.join(id_ for id_, _ in listed)}; "
+            f"the '## Phase' headings are {', '.join(s.name.id for s in sections) or 'none'}; make them agree"
         )
+    return [by_id[key(id_)] for id_, _ in listed]

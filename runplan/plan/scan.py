@@ -1,6 +1,6 @@
 """Reads a plan file into lines that know their byte offsets, with its headings and list entries.
 
-A line ends at LF or CRLF; a lone CR is part of its line. Only a line that begins with three backticks at column 0
+A line ends at LF or CRLF; a lone CR is part of its line. Only a line that begins with three backticks or tildes
 opens or closes a fence: real plans nest fences badly, and every stricter reading loses phases.
 """
 
@@ -15,26 +15,31 @@ from typing import TypeVar
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.ids import Named, read_name
+from runplan.plan.ids import UNNAMED, Named, read_name
 
-MAX_BYTES = 5 * 1024 * 1024
+MAX_MB = 5
 MAX_LINES = 20_000
-BOLD = 7  #: the level of a line in bold that serves as a heading
+LABEL = 7  #: the level of a line like `**Tasks:**` that serves as a heading
 _BOM = b"\xef\xbb\xbf"
+_FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)\Z")
 _ENTRY = re.compile(
     r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*)?", re.DOTALL
 )
-_BOLD = re.compile(r"[ \t]{0,3}\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z")
+_LABEL = re.compile(
+    r"[ \t]{0,3}\*\*([^*`]{1,60}?):?\*\*:?[ \t]*\Z"
+    r"|((?:acceptance|success|exit) criteria|(?:automated |manual )?verification|deliverables|tasks|steps):[ \t]*\Z",
+    re.IGNORECASE,
+)
 
 
 class Heading(Struct, frozen=True):
-    """A heading, or a line in bold like `**Tasks:**`, outside of fences and front matter."""
+    """A heading, or a line like `**Tasks:**`, outside of fences and front matter."""
 
     at: int
     level: int
     text: str
-    name: Named | None  #: the id and title that it begins with
-    end: int  #: the line after its section. A level 1 heading ends none: it may be a comment in a badly nested fence.
+    name: Named  #: the id and title that it begins with
+    end: int  #: the line after its section; a heading of level 1 ends only its like, as it may be a comment of a fence
 
 
 class Entry(Struct, frozen=True):
@@ -52,18 +57,16 @@ class Entry(Struct, frozen=True):
         return self.sign in ("x", "X")
 
 
-T = TypeVar("T", Heading, Entry)
-
-
 class Lines(Struct, frozen=True, kw_only=True):
     """A plan's text by lines; indexes count from 0, the line numbers for people from 1."""
 
+    path: str
     raw: bytes
     texts: list[str]  #: without line ends and without the byte order mark
     starts: list[int]  #: byte offset of each line's first character
     inert: list[bool]  #: front matter and fenced lines, fence marks included: never structure
-    headings: list[Heading]  #: without lines in bold
-    parts: list[Heading]  #: headings and lines in bold
+    headings: list[Heading]  #: without labels
+    parts: list[Heading]  #: headings and labels
     entries: list[Entry]
     boxes: list[Entry]  #: the entries that are boxes
     front: int  #: index of the line that closes the front matter; 0 when there is none
@@ -82,27 +85,21 @@ class Lines(Struct, frozen=True, kw_only=True):
         place = bisect(self.headings, index, key=_at)
         return self.headings[place - 1] if place else None
 
-    def boxes_in(self, first: int, end: int) -> list[Entry]:
-        """The boxes of lines first to end - 1."""
-        return _within(self.boxes, range(first, end))
-
-    def entries_in(self, part: range) -> list[Entry]:
-        return _within(self.entries, part)
-
-    def parts_in(self, part: range) -> list[Heading]:
-        return _within(self.parts, part)
-
     def between(self, first: int, end: int) -> str:
         """The text of lines first to end - 1, byte for byte."""
         return self.raw[self.start(first) : self.start(end)].decode()
+
+
+T = TypeVar("T", Heading, Entry)
 
 
 def _at(mark: Heading | Entry) -> int:
     return mark.at
 
 
-def _within(marks: list[T], part: range) -> list[T]:
-    return marks[bisect_left(marks, part.start, key=_at) : bisect_left(marks, part.stop, key=_at)]
+def within(marks: list[T], first: int, end: int) -> list[T]:
+    """The marks of lines first to end - 1."""
+    return marks[bisect_left(marks, first, key=_at) : bisect_left(marks, end, key=_at)]
 
 
 @lru_cache(maxsize=2)
@@ -122,11 +119,12 @@ def scan(raw: bytes, *, path: str) -> Lines:
     inert, open_fence = _inert(texts, front)
     parts, entries = _parts(texts, inert), _entries(texts, inert)
     return Lines(
+        path=path,
         raw=raw,
         texts=texts,
         starts=starts,
         inert=inert,
-        headings=[part for part in parts if part.level < BOLD],
+        headings=[part for part in parts if part.level < LABEL],
         parts=parts,
         entries=entries,
         boxes=[entry for entry in entries if entry.sign],
@@ -137,54 +135,60 @@ def scan(raw: bytes, *, path: str) -> Lines:
 
 
 def _decoded(raw: bytes, path: str) -> str:
-    if len(raw) > MAX_BYTES:
-        size, limit = len(raw) / 1024 / 1024, MAX_BYTES // 1024 // 1024
-        raise PlanUnreadable(f"{path}:1: the file has {size:.1f} MB, and a plan at most {limit} MB; is it a plan?")
-    if (count := raw.count(b"\n")) > MAX_LINES:
-        raise PlanUnreadable(f"{path}:1: the file has {count:,} lines, and a plan at most {MAX_LINES:,}; is it a plan?")
-    if (nul := raw.find(b"\0")) >= 0:
-        line = raw.count(b"\n", 0, nul) + 1
-        raise PlanUnreadable(f"{path}:{line}: a binary file (it contains NUL bytes); a plan is UTF-8 text")
+    size, count = len(raw) / 1024 / 1024, raw.count(b"\n")
+    if size > MAX_MB or count > MAX_LINES:
+        what = f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {MAX_MB} MB and {MAX_LINES:,} lines"
+        raise PlanUnreadable(f"{path}:1: {what}; is it a plan?")
     try:
-        return raw.removeprefix(_BOM).decode()
+        text = raw.removeprefix(_BOM).decode()
+        wrong = raw.find(b"\0")
     except UnicodeDecodeError as error:
-        line = raw.removeprefix(_BOM).count(b"\n", 0, error.start) + 1
-        raise PlanUnreadable(f"{path}:{line}: the text is not valid UTF-8; save the plan as UTF-8") from error
+        wrong = raw.index(raw.removeprefix(_BOM)) + error.start
+    if wrong >= 0:
+        line = raw.count(b"\n", 0, wrong) + 1
+        raise PlanUnreadable(f"{path}:{line}: this is no UTF-8 text; save the plan as UTF-8")
+    return text
 
 
 def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
+    """Whether each line is front matter or fenced, and the fence that is never closed.
+
+    A fence with a word, like ```` ```sh ````, opens an inner one where another is open.
+    """
     first = front + 1 if front else 0
     inert = [True] * first + [False] * (len(texts) - first)
-    opened = -1
+    fences: list[tuple[int, str]] = []
     for i in range(first, len(texts)):
-        text = texts[i]
-        is_fence = text.startswith("```") and "`" not in text.lstrip("`")
-        inert[i] = is_fence or opened >= 0
-        if is_fence:
-            opened = -1 if opened >= 0 else i
-    return inert, opened
+        fence = _FENCE.match(texts[i]) if texts[i][:3] in ("```", "~~~") else None
+        inert[i] = fence is not None or bool(fences)
+        if fence is None:
+            continue
+        if not fences or (fence[2].strip() and fence[1].startswith(fences[-1][1])):
+            fences.append((i, fence[1]))
+        elif fence[1].startswith(fences[-1][1]):
+            fences.pop()
+    return inert, fences[0][0] if fences else -1
 
 
 def _parts(texts: list[str], inert: list[bool]) -> list[Heading]:
     found: list[Heading] = []
-    border = [len(texts)] * (BOLD + 1)  # by level: where the section of a heading above ends
+    border = [len(texts)] * (LABEL + 1)  # by level: where the section of a heading above ends
     for i in range(len(texts) - 1, -1, -1):
         text = texts[i]
         level = len(text) - len(text.lstrip("#"))
-        if inert[i] or not (level or "**" in text[:5]):
+        if inert[i]:
             continue
-        if 0 < level < BOLD and text[level : level + 1] in (" ", "\t"):
+        if 0 < level < LABEL and text[level : level + 1] in (" ", "\t"):
             words = text[level:].strip().rsplit(None, 1)
             is_closed = len(words) == 2 and not words[1].strip("#")  # `## Title ##`
             title = words[0].rstrip() if is_closed else text[level:].strip()
-            found.append(Heading(i, level, title, read_name(title) if level > 1 else None, border[level]))
-        elif not level and (bold := _BOLD.match(text)):
-            level = BOLD
-            found.append(Heading(i, level, bold[1], None, border[level]))
+            found.append(Heading(i, level, title, read_name(title) or UNNAMED, border[level]))
+        elif len(text) < 80 and (label := _LABEL.match(text)):
+            level = LABEL
+            found.append(Heading(i, level, label[1] or label[2], UNNAMED, border[level]))
         else:
             continue
-        if level > 1:
-            border[level:] = [i] * (BOLD + 1 - level)
+        border[level : 2 if level == 1 else None] = [i] * (1 if level == 1 else LABEL + 1 - level)
     return found[::-1]
 
 

@@ -11,7 +11,7 @@ from runplan.plan import frontmatter
 from runplan.plan.ids import key
 from runplan.plan.marks import WRITTEN, Status, says_complete
 from runplan.plan.model import lay_out
-from runplan.plan.reading import Format, Slot, WithoutStatuses, find_sections
+from runplan.plan.reading import Format, Slot
 from runplan.plan.scan import scan
 from runplan.text import command
 
@@ -38,6 +38,11 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     words = WRITTEN[status]
     if commit and Slot.COMMIT not in slots:
         words = f"{words} (`{commit}`)" if Slot.CELL in slots else f"{words} ({commit})"
+    if not place.spots:
+        below = lines.start(place.first + 1)
+        line = f"**Status:** {words}".encode()
+        new = line + lines.eol if text[:below].endswith(b"\n") else lines.eol + line
+        return text[:below] + new + text[below:]
     for spot in sorted(place.spots, key=lambda spot: spot.end, reverse=True):
         old, above = text[spot.begin : spot.end], text[: spot.begin]
         match spot.slot:
@@ -47,9 +52,6 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
                 new = _cell(old, f"`{commit}`" if commit else "") if commit or place.commit else old
             case Slot.LINE:
                 new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
-            case Slot.NEW_LINE:
-                line = f"**Status:** {words}".encode()
-                new = line + lines.eol if above.endswith(b"\n") else lines.eol + line
             case Slot.BOX:
                 new = b"x" if status is Status.DONE else b" "
         text = above + new + text[spot.end :]
@@ -68,8 +70,9 @@ def _cell(old: bytes, words: str) -> bytes:
 
 def complete(text: bytes, *, path: str, completed: str) -> bytes:
     """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
-    front = frontmatter.read(scan(text, path=path))
-    if front is None or (says_complete(front.get("status") or "") and front.get("completed")):
+    lines = scan(text, path=path)
+    front = frontmatter.read(lines)
+    if not lines.front or (says_complete(front.get("status")) and front.get("completed")):
         return text
     text = frontmatter.put(text, path=path, key="status", value="complete")
     return frontmatter.put(text, path=path, key="completed", value=completed, after="status")
@@ -77,8 +80,7 @@ def complete(text: bytes, *, path: str, completed: str) -> bytes:
 
 def reopen(text: bytes, *, path: str) -> bytes:
     """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
-    front = frontmatter.read(scan(text, path=path))
-    if front is None or not says_complete(front.get("status") or ""):
+    if not says_complete(frontmatter.read(scan(text, path=path)).get("status")):
         return text
     text = frontmatter.put(text, path=path, key="status", value="active")
     return frontmatter.put(text, path=path, key="completed", value=None)
@@ -146,24 +148,17 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
 
     Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name.
     """
-    statuses = {}
-    try:
-        lines, reading = lay_out(text, path)
-    except WithoutStatuses:
-        lines = scan(text, path=path)
-        front = frontmatter.read(lines)
-        is_done = front is not None and says_complete(front.get("status") or "")
-    else:
-        if reading.format is not Format.SECTIONS or any(place.spots[0].slot is Slot.LINE for place in reading.places):
-            return text
-        statuses, is_done = {place.id: place.mark.status for place in reading.places}, False
-    sections = find_sections(lines)
+    lines, reading = lay_out(text, path)
+    has_lines = any(spot.slot is Slot.LINE for place in reading.places for spot in place.spots)
+    if not reading.lacks_statuses and (reading.format is not Format.SECTIONS or has_lines):
+        return text
+    is_done = reading.lacks_statuses and says_complete(frontmatter.read(lines).get("status"))
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
-    for section in sections:
-        title = section.title.replace("\\|", "|").replace("|", "\\|")
-        status = WRITTEN[statuses.get(section.id, Status.DONE if is_done else Status.TODO)]
-        rows.append(f"| {section.id}{' — ' if title else ''}{title} | {status} | | |")
-    first = sections[0]
-    above = [h.at for h in lines.headings if h.level == 2 and h.at < first.at]
-    at = lines.start(above[-1] if first.level > 2 and above else first.at)
+    for place in reading.places:
+        title = place.title.replace("\\|", "|").replace("|", "\\|")
+        status = WRITTEN[Status.DONE if is_done or place.mark.status is Status.DONE else Status.TODO]
+        rows.append(f"| {place.id}{' — ' if title else ''}{title} | {status} | | |")
+    first = reading.places[0].first
+    above = [heading.at for heading in lines.headings if heading.level == 2 and heading.at < first < heading.end]
+    at = lines.start(above[-1] if above else first)
     return text[:at] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + text[at:]

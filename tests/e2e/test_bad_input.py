@@ -106,15 +106,15 @@ PLANS = {
     "directory": Bad(words=start("plans"), says="plans is a directory; name the plan file in it"),
     "binary file": Bad(
         make=plan_bytes(b"\n" + bytes(range(256))),
-        says="plans/X.md:2: a binary file (it contains NUL bytes); a plan is UTF-8 text",
+        says="plans/X.md:3: this is no UTF-8 text; save the plan as UTF-8",
     ),
     "50 MB": Bad(
-        make=plan_bytes(b"x" * 50 * 1024 * 1024), says="plans/X.md:1: the file has 50.0 MB, and a plan at most 5 MB"
+        make=plan_bytes(b"x" * 50 * 1024 * 1024), says="plans/X.md:1: the file has 50.0 MB and 0 lines, and a plan at"
     ),
     "no phases": Bad(make=plan(NARRATIVE), says="plans/X.md:1: no phases found: neither a Progress Tracker"),
     "two headings": Bad(
         make=plan(a_plan("1") + "\n## Phase 1 — Again\n"),
-        says="plans/X.md:19: two headings are called '1', the first on line 13",
+        says="plans/X.md:19: two phases are called '1', the first on line 13",
     ),
     "circle": Bad(make=plan(CIRCLE), says="plans/X.md:14: the phases wait for each other: 1 → 2 → 1; break the cycle"),
     "needs a phase": Bad(

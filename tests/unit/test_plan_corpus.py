@@ -166,6 +166,14 @@ def test_an_ambiguous_plan_has_two_readings_and_a_line_that_decides() -> None:
     assert other_way((PLANS / "kiro" / "02-subtasks.md").read_bytes(), path="p.md") is None
 
 
+def test_the_front_matter_chooses_between_two_words_for_headings() -> None:
+    raw = (PLANS / "superpowers" / "04-chunks.md").read_bytes()
+    found = other_way(raw, path="p.md")
+    assert found is not None
+    assert [one.name for one in found] == ["Task headings", "Chunk headings"]
+    assert read(b"---\nformat: chunk headings\n---\n" + raw).read_as == "Chunk headings"
+
+
 def test_boxes_that_say_phase_are_the_phases_also_under_several_headings() -> None:
     plan = read("## Early\n\n- [x] Phase 1 — a\n\n## Late\n\n- [ ] Phase 2 — b\n".encode())
     assert [(phase.id, phase.title, str(phase.status)) for phase in plan.phases] == [

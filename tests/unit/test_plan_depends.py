@@ -142,6 +142,32 @@ def test_a_phase_may_depend_on_an_id_with_the_same_prefix() -> None:
     assert last(a_plan({"3.5": "⬚", "3": "⬚"}, {"3": "### Dependencies\n\nAfter Phase 3.5."})).depends == ("3.5",)
 
 
+@pytest.mark.parametrize(
+    ("title", "depends", "warnings"),
+    [("B (depends on Stage 1)", ("1",), 0), ("B (after lunch)", (), 0), ("B (depends on T3.3)", (), 1)],
+)
+def test_a_title_may_say_what_its_phase_depends_on(title: str, depends: tuple[str, ...], warnings: int) -> None:
+    plan = parse(f"## Stage 1: A\n- [ ] a\n## Stage 2: {title}\n- [ ] b\n".encode(), path="p.md")
+    assert (plan.phases[1].depends, len(plan.remarks)) == (depends, warnings)
+
+
+@pytest.mark.parametrize(
+    ("line", "depends"),
+    [
+        ("- **US2 (Phase 3)**: Depends on Phase 1 (the form) + US1 (its text)", ("1", "2")),
+        ("3. **US2** (Mail) → Depends on US1 - it sends", ("1", "2")),
+        ("- **User Story 2 (P2)**: Can start after Phase 1, but requires US1 to be there", ("1", "2")),
+        ("- **US2**: Depends on T002 (the list)", ("1", "2")),
+        ("- **US2**: Independent of US1; should follow US1", ("1",)),
+        ("- **US2**: does not depend on US1", ("1",)),
+    ],
+)
+def test_spec_kit_lists_the_dependencies_of_stories_in_a_section(line: str, depends: tuple[str, ...]) -> None:
+    text = "## Phase 1: Setup\n- [ ] T001 a\n## Phase 2: User Story 1 - A\n- [ ] T002 b\n"
+    text += f"## Phase 3: User Story 2 - B\n- [ ] T003 c\n## Dependencies & Execution Order\n{line}\n"
+    assert parse(text.encode(), path="p.md").phases[2].depends == depends
+
+
 def test_a_list_below_a_label_is_read() -> None:
     for gap in ("", "\n"):
         text = a_plan({"1": "⬚", "2": "⬚", "3": "⬚"}, {"3": f"**Dependencies:**\n{gap}* Phase 1\n* 2\n"})

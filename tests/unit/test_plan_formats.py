@@ -147,6 +147,59 @@ def test_an_indented_fence_that_is_never_closed_hides_nothing() -> None:
     assert len(parse(text, path="p.md").phases) == 4
 
 
+@pytest.mark.parametrize(
+    ("fenced", "ids"),
+    [
+        ("~~~\n## Phase 8 — x\n~~~\n", ["1", "2"]),
+        ("~~~\n```\n## Phase 8 — x\n~~~\n", ["1", "2"]),
+        ("```markdown\n```sh\nls\n```\n## Phase 8 — x\n```\n", ["1", "2"]),
+        ("````\n```\n## Phase 8 — x\n```\n## Phase 9 — x\n````\n", ["1", "2"]),
+    ],
+    ids=["tildes", "backticks in tildes", "nested", "four backticks"],
+)
+def test_a_heading_in_a_fence_is_no_phase(fenced: str, ids: list[str]) -> None:
+    text = f"## Phase 1 — A\n- [ ] a\n{fenced}## Phase 2 — B\n- [ ] b\n"
+    plan = parse(text.encode(), path="p.md")
+    assert [phase.id for phase in plan.phases] == ids
+    assert plan.remarks == ()
+
+
+def test_phases_may_be_headings_of_level_one() -> None:
+    text = b"# Phase 1: Draw\n\n## Notes\n\n- [x] a\n\n# Phase 2: Paint\n\n- [ ] b\n\n# Notes\n\nText.\n"
+    plan = parse(text, path="plans/HOUSE.md")
+    assert [(phase.id, phase.title, str(phase.status)) for phase in plan.phases] == [
+        ("1", "Draw", "done"),
+        ("2", "Paint", "todo"),
+    ]
+    assert "Notes" not in plan.phases[1].text
+    assert plan.title == "HOUSE"
+
+
+def test_one_heading_of_level_one_is_the_title() -> None:
+    plan = parse(b"# Phase 2: Search\n\n### Task 1: A\n\n### Task 2: B\n", path="p.md")
+    assert (plan.read_as, [phase.id for phase in plan.phases]) == ("Task headings", ["1", "2"])
+    assert plan.title == "Phase 2: Search"
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as", "ids"),
+    [
+        ("## Early\n- [x] 1. a\n  - [x] 1.1 b\n## Phase 2: Late\n- [ ] 2. c\n", "Kiro tasks", ["1", "2"]),
+        ("### Phase A — Core\n#### M1: a\n- [x] b\n#### M2: c\n- [ ] d\n", "numbered headings", ["M1", "M2"]),
+        ("## Steps\n### Story 1: a\n### User Story 2: b\n", "Story headings", ["1", "2"]),
+    ],
+)
+def test_a_lone_phase_section_may_be_a_chapter_of_another_plan(text: str, read_as: str, ids: list[str]) -> None:
+    plan = parse(text.encode(), path="p.md")
+    assert (plan.read_as, [phase.id for phase in plan.phases]) == (read_as, ids)
+
+
+def test_an_indented_status_line_is_of_its_entry() -> None:
+    plan = parse(b"## Phase 1 - A\n- [x] a\n  - **Status**: see below\n## Phase 2 - B\n- [ ] b\n", path="p.md")
+    assert statuses(plan) == {"1": "done", "2": "todo"}
+    assert plan.remarks == ()
+
+
 def test_a_plain_status_counts_only_above_the_first_sub_heading() -> None:
     text = "## Phase 1 — A\n**Status:** ⬚\n## Phase 2 — B\n\n### Report\n\nStatus: done\n"
     assert statuses(parse(text.encode(), path="p.md")) == {"1": "todo", "2": "todo"}

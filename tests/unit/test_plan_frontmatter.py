@@ -35,8 +35,8 @@ issue: 42
 
 
 def get(text: str, key: str) -> str | None:
-    front = frontmatter.read(scan(text.encode(), path="p.md"))
-    return front.get(key) if front else None
+    entry = frontmatter.read(scan(text.encode(), path="p.md")).entry(key)
+    return entry.value if entry else None
 
 
 def put(text: str, key: str, value: str) -> str:

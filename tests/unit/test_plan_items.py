@@ -40,6 +40,13 @@ def test_items_below_sub_headings_count_where_none_stand_above_them() -> None:
     assert items("### Work Items\n\n- a\n\n#### Notes\n\n- b\n") == [("W1", "a")]
 
 
+def test_a_plain_label_is_a_heading_and_other_boxes_are_items_too() -> None:
+    body = (
+        "Deliverables:\n\n- a\n\nExit criteria:\n\n- b\n\n### Docs\n\n- [ ] c\n\n### Phase 1 Verification\n\n- [ ] d\n"
+    )
+    assert items(body) == [("W1", "a"), ("W2", "c"), ("C1", "b"), ("C2", "d")]
+
+
 @pytest.mark.parametrize("body", ["Prose.", "### Work Items\n\nProse.\n", "- a bullet", "### Goal\n\n- a\n"])
 def test_a_phase_without_items_is_one_item(body: str) -> None:
     (item,) = phase(body).items

@@ -17,16 +17,16 @@ def refusal(text: bytes | str) -> str:
 
 def test_a_huge_file_is_refused_by_its_size_before_it_is_read() -> None:
     assert refusal(b"\0" * (50 * 1024 * 1024)) == (
-        "plans/x.md:1: the file has 50.0 MB, and a plan at most 5 MB; is it a plan?"
+        "plans/x.md:1: the file has 50.0 MB and 0 lines, and a plan at most 5 MB and 20,000 lines; is it a plan?"
     )
 
 
 def test_a_binary_file_is_refused() -> None:
-    assert refusal(b"# Plan\n\x7fELF\0\0").startswith("plans/x.md:2: a binary file")
+    assert refusal(b"# Plan\n\x7fELF\0\0").startswith("plans/x.md:2: this is no UTF-8 text")
 
 
 def test_text_that_is_not_utf8_is_refused_with_its_line() -> None:
-    assert refusal(b"\xef\xbb\xbf# Plan\n\nna\xefve\n").startswith("plans/x.md:3: the text is not valid UTF-8")
+    assert refusal(b"\xef\xbb\xbf# Plan\n\nna\xefve\n").startswith("plans/x.md:3: this is no UTF-8 text")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "---\n", "---\nstatus: active\n---\n", "# Title\n\nProse.\n", "\ufeff"])
@@ -44,28 +44,28 @@ def test_a_tracker_without_rows_is_refused() -> None:
 
 def test_two_rows_of_one_id_are_refused_with_both_lines() -> None:
     assert refusal(tracker("| 1 | ⬚ | |", "| 2 | ⬚ | |", "| 1 | ⬚ | |") + "## Phase 1\n\n## Phase 2\n") == (
-        "plans/x.md:7: two tracker rows are called '1', the first on line 5; rename one"
+        "plans/x.md:7: two phases are called '1', the first on line 5; rename one"
     )
 
 
 @pytest.mark.parametrize("status", ["", "**Status:** ⬚\n"])
 def test_two_headings_of_one_id_are_refused_with_both_lines(status: str) -> None:
     said = refusal(f"## Phase 1 — A\n{status}\n## Phase 1 — B\n")
-    assert said.endswith("two headings are called '1', the first on line 1; rename one")
+    assert said.endswith("two phases are called '1', the first on line 1; rename one")
 
 
 def test_ids_that_differ_only_in_case_are_duplicates() -> None:
-    assert "two headings are called '1A'" in refusal("## Phase 1a — A\n**Status:** ⬚\n## Phase 1A — B\n")
+    assert "two phases are called '1A'" in refusal("## Phase 1a — A\n**Status:** ⬚\n## Phase 1A — B\n")
 
 
 def test_two_items_of_one_id_are_refused() -> None:
-    assert "two items are called '1'" in refusal("- [ ] Phase 1 — a\n- [ ] Phase 1 — b\n")
+    assert "two phases are called '1'" in refusal("- [ ] Phase 1 — a\n- [ ] Phase 1 — b\n")
 
 
 def test_tracker_and_headings_that_disagree_are_shown_both() -> None:
     said = refusal(tracker("| 1 | ⬚ | |", "| 2 | ⬚ | |") + "## Phase 1 — A\n\n## Phase 3 — C\n")
     assert said == (
-        "plans/x.md:3: the tracker lists the phases 1, 2; the '## Phase' headings are 1, 3; make them agree"
+        "plans/x.md:5: the tracker lists the phases 1, 2; the '## Phase' headings are 1, 3; make them agree"
     )
 
 

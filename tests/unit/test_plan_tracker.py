@@ -214,7 +214,7 @@ def test_a_plan_that_has_statuses_gets_no_tracker(name: str) -> None:
     ("text", "said"),
     [
         ("# Only prose\n", "no phases found"),
-        ("## Phase 1 — A\n\n## Phase 1 — B\n", "two headings are called '1'"),
+        ("## Phase 1 — A\n\n## Phase 1 — B\n", "two phases are called '1'"),
         (tracker("| 1 | ⬚ | |") + "## Phase 2\n", "lists the phases 1;"),
     ],
 )

@@ -178,5 +178,5 @@ def _about(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) ->
         for one in readings:
             where = f"line {one.decided_by + 1}: {lines[one.decided_by].strip()}"
             yield f"  {one.name}, {len(one.places)} phases ({where}){' - chosen' if one is chosen else ''}"
-        if chosen.format is not other.format:
-            yield f"  To choose the other one, add to the front matter: format: {other.format}"
+        word = other.format if chosen.format is not other.format else other.name.lower()
+        yield f"  To choose the other one, add to the front matter: format: {word}"

@@ -11,23 +11,12 @@ from msgspec.structs import replace
 from runplan.errors import PlanUnreadable
 from runplan.plan.ids import UNITS, Named, key, read_name
 from runplan.plan.marks import read_commit, read_mark
-from runplan.plan.reading import (
-    Format,
-    Place,
-    Reading,
-    Remark,
-    Section,
-    Slot,
-    Spot,
-    find_sections,
-    refuse_difference,
-    refuse_duplicates,
-)
+from runplan.plan.reading import Format, Place, Reading, Remark, Slot, Spot, find_sections, paired
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterator, Sequence
 
-    from runplan.plan.scan import Lines
+    from runplan.plan.scan import Heading, Lines
 
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
 _STATUS = ("status", "state", "progress")
@@ -37,50 +26,39 @@ _NUMBER = ("#", "id", "no", "no.", "nr")
 
 class Row(Struct, frozen=True):
     at: int  #: line
-    name: Named
+    name: Named | None  #: None when it does not begin with a phase id
     cells: dict[Slot, tuple[int, int]]  #: columns of the status and the commit, blanks around them included
 
 
-class Table(Struct, frozen=True):
-    at: int  #: line of the header row
-    rows: tuple[Row, ...]
-    nameless: tuple[int, ...]  #: lines of rows that do not begin with a phase id
-
-
-def read(lines: Lines, path: str) -> Reading | None:
-    sections = find_sections(lines) or find_sections(lines, UNITS)
-    table = _find(lines, sections)
-    if table is None:
-        return None
-    if not table.rows:
-        raise PlanUnreadable(f"{path}:{table.at + 1}: the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
-    refuse_duplicates(((row.name.id, row.at) for row in table.rows), "tracker rows", path)
-    listed = {key(row.name.id) for row in table.rows}
-    own = [s for s in sections if s.strong or key(s.id) in listed]
-    refuse_duplicates(((s.id, s.at) for s in own), "headings", path)
-    refuse_difference([row.name.id for row in table.rows], [s.id for s in own], "tracker", f"{path}:{table.at + 1}")
-    by_id = {key(section.id): section for section in own}
-    remarks = [Remark(i + 1, "this tracker row does not begin with a phase id; it is ignored") for i in table.nameless]
+def read(lines: Lines) -> Iterator[Reading]:
+    sections = find_sections(lines, "phase") or find_sections(lines, *UNITS)
+    if (found := _find(lines, sections)) is None:
+        return
+    header, table = found
+    rows = [(row, row.name) for row in table if row.name is not None]
+    if not rows:
+        what = "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |"
+        raise PlanUnreadable(f"{lines.path}:{header + 1}: {what}")
+    listed = {key(name.id) for _, name in rows}
+    own = [section for section in sections if section.name.strong or key(section.name.id) in listed]
+    what = "this tracker row does not begin with a phase id; it is ignored"
+    remarks = [Remark(row.at + 1, what) for row in table if row.name is None]
     for section in sections:
-        if key(section.id) not in listed:
-            what = f"the tracker does not list phase {section.id}; this heading is ignored"
+        if section not in own:
+            what = f"the tracker does not list phase {section.name.id}; this heading is ignored"
             remarks.append(Remark(section.at + 1, what))
-    return Reading(
-        format=Format.TRACKER,
-        name="tracker table",
-        places=tuple(_place(lines, row, by_id[key(row.name.id)], path) for row in table.rows),
-        decided_by=table.at,
-        remarks=tuple(remarks),
-    )
+    pairs = zip(rows, paired(lines, "tracker", [(name.id, row.at) for row, name in rows], own), strict=True)
+    places = tuple(_place(lines, row, name, section) for (row, name), section in pairs)
+    yield Reading(Format.TRACKER, "tracker table", places, header, remarks=tuple(remarks))
 
 
-def _place(lines: Lines, row: Row, section: Section, path: str) -> Place:
+def _place(lines: Lines, row: Row, name: Named, section: Heading) -> Place:
     texts = {slot: lines.texts[row.at][slice(*columns)].strip() for slot, columns in row.cells.items()}
     if Slot.CELL not in texts:
-        raise PlanUnreadable(f"{path}:{row.at + 1}: the row of phase {row.name.id} has no Status cell; add one")
+        raise PlanUnreadable(f"{lines.path}:{row.at + 1}: the row of phase {name.id} has no Status cell; add one")
     return Place(
-        id=row.name.id,
-        title=section.title or row.name.title,
+        id=name.id,
+        title=section.name.title or name.title,
         mark=read_mark(texts[Slot.CELL]),
         commit=read_commit(texts.get(Slot.COMMIT, "")) or read_commit(texts[Slot.CELL]),
         at=row.at,
@@ -90,20 +68,20 @@ def _place(lines: Lines, row: Row, section: Section, path: str) -> Place:
     )
 
 
-def _find(lines: Lines, sections: Collection[Section]) -> Table | None:
-    """The table with a Status column under a tracker's heading, else one outside of the sections that lists phases."""
-    ids = {key(section.id) for section in sections}
-    headers = [(i, names) for i in range(len(lines.texts)) if (names := _header(lines, i))]
-    for i, names in headers:
+def _find(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
+    """The header and the rows of the table under a tracker's heading, else of one outside of the sections."""
+    ids = {key(section.name.id) for section in sections}
+    others = []
+    for i, names in ((i, names) for i in range(len(lines.texts)) if (names := _header(lines, i))):
         heading = lines.heading_above(i)
-        if heading is not None and ("progress tracker" in heading.text.lower() or heading.text.lower() in _HEADINGS):
-            return _table(lines, i, names)
-    for i, names in headers:
+        title = heading.text.lower() if heading is not None else ""
+        if "progress tracker" in title or title in _HEADINGS:
+            return i, list(_rows(lines, i, names))
         if any(name.startswith(UNITS) for name in names) and not any(s.at <= i < s.end for s in sections):
-            table = _table(lines, i, names)
-            if "phase" in names or any(key(row.name.id) in ids for row in table.rows):
-                return table
-    return None
+            rows = list(_rows(lines, i, names))
+            if "phase" in names or any(row.name is not None and key(row.name.id) in ids for row in rows):
+                others.append((i, rows))
+    return others[0] if others else None
 
 
 def _header(lines: Lines, index: int) -> list[str]:
@@ -115,33 +93,28 @@ def _header(lines: Lines, index: int) -> list[str]:
     return names if any(name in _STATUS for name in names) else []
 
 
-def _table(lines: Lines, header: int, names: list[str]) -> Table:
+def _rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
     status = next(i for i, name in enumerate(names) if name in _STATUS)
     commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
     free = [i for i in range(len(names)) if i not in (status, commit)] or [0]
     titles = next((i for i in free if names[i].startswith(UNITS)), free[0])
     ids = next((i for i in free if names[i] in _NUMBER), titles)
-    rows, nameless = [], []
     for i in range(header + 1, len(lines.texts)):
         text = lines.texts[i]
         if lines.inert[i] or "|" not in text or text.startswith("#"):
-            break
+            return
         cells = dict(enumerate(_cells(text)))
         name = read_name(text[slice(*cells[ids])].strip()) if ids in cells else None
         if name is not None and ids != titles and titles in cells:
             name = replace(name, title=text[slice(*cells[titles])].strip())
-        if name is not None:
+        if text.strip("|-: \t\r"):
             found = {Slot.CELL: cells.get(status), Slot.COMMIT: cells.get(commit)}
-            rows.append(Row(i, name, {slot: cell for slot, cell in found.items() if cell}))
-        elif text.strip("|-: \t\r"):
-            nameless.append(i)
-    return Table(header, tuple(rows), tuple(nameless))
+            yield Row(i, name, {slot: cell for slot, cell in found.items() if cell})
 
 
 def _cells(text: str) -> list[tuple[int, int]]:
     """The columns of the cells of a row; outer pipes are optional, an escaped pipe is content."""
-    pipes = [pipe.start() for pipe in re.finditer(r"(?<!\\)(?:\\\\)*\|", text)]
-    pipes = [text.index("|", at) for at in pipes]
+    pipes = [pipe.end() - 1 for pipe in re.finditer(r"(?<!\\)(?:\\\\)*\|", text)]
     found = list(zip([0, *(at + 1 for at in pipes)], [*pipes, len(text)], strict=True))
     first = int(len(found) > 1 and not text[slice(*found[0])].strip())
     return found[first:-1] if len(found) > first + 1 and not text[slice(*found[-1])].strip() else found[first:]
