@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, to_builtins
@@ -13,7 +14,6 @@ from runplan.errors import SettingsError
 from runplan.settings.places import repository_file, user_file
 from runplan.settings.schema import (
     AGENT_KEYS,
-    BY_PATH,
     GATE_KEYS,
     KEYS,
     ROLES,
@@ -23,12 +23,11 @@ from runplan.settings.schema import (
     AgentTable,
     GateTable,
     Settings,
-    is_gate_name,
     nearest,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from runplan.settings.schema import AgentsSettings, Key
@@ -44,7 +43,7 @@ OURS = frozenset(
 _USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in USER_SECTIONS)
 _VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
 _AGENT_MODULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
-_TABLE_KEYS = {"agents": {key.name: key for key in AGENT_KEYS}, "gates": {key.name: key for key in GATE_KEYS}}
+_KEYS = {key.path: key for key in (*KEYS, *AGENT_KEYS, *GATE_KEYS)}
 
 
 class Layer(Struct, frozen=True, kw_only=True):
@@ -52,14 +51,6 @@ class Layer(Struct, frozen=True, kw_only=True):
 
     origin: str
     values: Mapping[str, object]
-
-    def error(self, section: str, name: str, why: str) -> SettingsError:
-        """The error about a key, or about a section if `name` is empty."""
-        key = " ".join(part for part in (section and f"[{section}]", name) if part)
-        return SettingsError(f"{self.origin}: {key}: {why}")
-
-
-_DEFAULTS = Layer(origin="default", values={})
 
 
 class LoadedSettings(Struct, frozen=True, kw_only=True):
@@ -90,8 +81,7 @@ def load(root: Path, *, env: Mapping[str, str]) -> LoadedSettings:
 
 
 def load_committed(name: str, content: bytes, *, env: Mapping[str, str]) -> LoadedSettings:
-    own = _without_user_settings(_parsed(content, name), env)
-    return merge([*_user_layers(env), own, *_from_environment(env)])
+    return merge([*_user_layers(env), _own_layer(name, content, env), *_from_environment(env)])
 
 
 def load_files(root: Path, env: Mapping[str, str]) -> Settings:
@@ -132,41 +122,31 @@ def recorded(text: str) -> Settings:
 
 
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:
-    user = user_file(env)
-    return [_layer(user, str(user))] if user.is_file() else []
+    path = user_file(env)
+    return [_parsed(str(path), path.read_bytes())] if path.is_file() else []
 
 
 def _own_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
-    own = repository_file(root)
-    return [_without_user_settings(_layer(own, own.relative_to(root).as_posix()), env)] if own else []
+    path = repository_file(root)
+    return [_own_layer(path.relative_to(root).as_posix(), path.read_bytes(), env)] if path else []
 
 
-def _without_user_settings(layer: Layer, env: Mapping[str, str]) -> Layer:
+def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:
+    """The values of the repository's file, which may not set those of the user."""
+    layer = _parsed(name, content)
     for section in USER_SECTIONS:
         if layer.values.get(section):
-            raise layer.error(section, "", f"applies to all repositories of a user; move it to {user_file(env)}")
+            raise _error(name, section, "", f"applies to all repositories of a user; move it to {user_file(env)}")
     return layer
 
 
-def _layer(path: Path, origin: str) -> Layer:
-    try:
-        return _parsed(path.read_bytes(), origin)
-    except OSError as error:
-        raise SettingsError(f"{origin}: cannot be read: {error.strerror}") from None
-
-
-def _parsed(content: bytes, origin: str) -> Layer:
+def _parsed(origin: str, content: bytes) -> Layer:
     import tomllib  # only if there is a file
 
     try:
-        text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
-        return Layer(origin=origin, values=tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+        return Layer(origin=origin, values=tomllib.loads(content.decode("utf-8-sig")))
+    except ValueError as error:
         raise SettingsError(f"{origin}: invalid TOML: {error}") from None
-    except RecursionError:
-        raise SettingsError(f"{origin}: lists or tables are nested too deeply") from None
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{origin}: not UTF-8 text (byte {error.start})") from None
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
@@ -194,119 +174,100 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
 # --- merging -----------------------------------------------------------------------------------------------
 
 
-def merge(layers: Sequence[Layer], *, agent_kinds: tuple[str, ...] | None = None) -> LoadedSettings:
+def merge(layers: Iterable[Layer], *, agent_kinds: tuple[str, ...] | None = None) -> LoadedSettings:
     """Put `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError.
 
     `agent_kinds` are the built-in agents: the values of a table's `kind`, and the agents that need no table.
     """
-    return _Merge(kinds() if agent_kinds is None else agent_kinds).add(layers).result()
+    values: dict[str, object] = {key.path: key.written for key in KEYS}
+    origins = dict.fromkeys(values, "default")
+    given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}  #: by section and field
+    for layer in layers:
+        for section, name, value in _flat(layer):
+            key = _key(layer.origin, section, name)
+            try:
+                given.setdefault(section, {})[key.field] = key.read(value)
+            except ValueError as error:
+                raise _error(layer.origin, section, name, str(error)) from None
+            path = f"{section}.{name}"
+            values[path], origins[path] = value, layer.origin
+    known = kinds() if agent_kinds is None else agent_kinds
+    for section in [section for section in given if section not in SECTIONS]:
+        kind, name = section.split(".", 1)
+        origin = [origin for path, origin in origins.items() if path.startswith(f"{section}.")][-1]
+        made = _agent(origin, name, given[section], known) if kind == "agents" else _gate(origin, name, given[section])
+        given[kind].setdefault("tables", {})[name] = made
+    settings = Settings(**{section.name: section.type(**given[section.name]) for section in fields(Settings)})
+    _check_roles(settings.agents, origins, known)
+    return LoadedSettings(settings=settings, values=values, origins=origins)
 
 
-class _Merge:
-    """The values of all layers, checked one by one."""
+def _error(origin: str, section: str, name: str, why: str) -> SettingsError:
+    """The error about a key, or about a section if `name` is empty."""
+    key = " ".join(part for part in (section and f"[{section}]", name) if part)
+    return SettingsError(f"{origin}: {key}: {why}")
 
-    def __init__(self, agent_kinds: tuple[str, ...]) -> None:
-        self._kinds = agent_kinds
-        self._values: dict[str, object] = {key.path: key.written for key in KEYS}
-        self._sources = dict.fromkeys(self._values, _DEFAULTS)
-        self._typed: dict[str, dict[str, Any]] = {}  #: section to field to value
 
-    def add(self, layers: Iterable[Layer]) -> _Merge:
-        for layer in layers:
-            for section, table in layer.values.items():
-                if section not in SECTIONS:
-                    raise self._stray(layer, section)
-                if not isinstance(table, dict):
-                    raise layer.error("", section, f"must be a table; write [{section}] above its keys")
-                for name, value in table.items():
-                    if section in _TABLE_KEYS and isinstance(value, dict):
-                        self._add_table(layer, section, name, value)
-                    elif section == "gates":
-                        raise layer.error(section, name, f'must be a table; write [gates.{name}] above command = "..."')
-                    else:
-                        self._put(layer, section, self._key(layer, section, name), value)
-        return self
+def _flat(layer: Layer) -> Iterator[tuple[str, str, object]]:
+    """Each value with its section and its name; a table such as [agents.local] is a section."""
+    for section, table in layer.values.items():
+        if section not in SECTIONS:
+            raise _error(layer.origin, "", section, f"unknown section; {_hint(section, SECTIONS)}")
+        if not isinstance(table, dict):
+            raise _error(layer.origin, "", section, f"must be a table; write [{section}] above its keys")
+        for name, value in table.items():
+            if isinstance(value, dict) and section in ("agents", "gates") and name not in ROLES:
+                yield from ((f"{section}.{name}", key, one) for key, one in value.items())
+            else:
+                yield section, name, value
 
-    def _stray(self, layer: Layer, name: str) -> SettingsError:
-        if home := _section_of(name):
-            return layer.error("", name, f"must be below a section; it belongs to [{home}]")
-        return layer.error(name, "", f"unknown section; did you mean [{nearest(name, SECTIONS)}]?")
 
-    def _key(self, layer: Layer, section: str, name: str) -> Key:
-        if key := BY_PATH.get(f"{section}.{name}"):
-            return key
-        home = _section_of(name)
-        valid = tuple(key.name for key in KEYS if key.section == section)
-        hint = f"it belongs to [{home}]" if home else f"did you mean {nearest(name, valid)!r}?"
-        raise layer.error(section, name, f"unknown key; {hint}")
+def _key(origin: str, section: str, name: str) -> Key:
+    kind, dot, _ = section.partition(".")
+    pattern = f"{kind}.*" if dot else section
+    if key := _KEYS.get(f"{pattern}.{name}"):
+        return key
+    valid = tuple(key.name for key in _KEYS.values() if key.section == pattern)
+    if not valid:
+        raise _error(origin, section, name, f"must be a table; write [{section}.NAME] above its keys")
+    raise _error(origin, section, name, f"unknown key; {_hint(name, valid)}")
 
-    def _add_table(self, layer: Layer, kind: str, name: str, table: dict[str, object]) -> None:
-        section, keys = f"{kind}.{name}", _TABLE_KEYS[kind]
-        if kind == "agents" and name in ROLES:
-            raise layer.error(section, "", f'is a role, not an agent; write {name} = "NAME" under [agents]')
-        if kind == "gates" and (name == TESTS or not is_gate_name(name)):
-            raise layer.error(section, "", "must have a name of small letters, digits, - and _, other than tests")
-        for key, value in table.items():
-            if key not in keys:
-                raise layer.error(section, key, f"unknown key; did you mean {nearest(key, tuple(keys))!r}?")
-            if key == "kind" and value not in self._kinds:
-                raise layer.error(section, key, f"must be one of {', '.join(self._kinds)}, not {value!r}")
-            self._put(layer, section, keys[key], value)
-        if kind == "gates" and "command" not in self._typed.get(section, {}):
-            raise layer.error(section, "", 'needs command = "..."')
 
-    def _put(self, layer: Layer, section: str, key: Key, value: object) -> None:
-        try:
-            typed = key.read(value)
-        except ValueError as error:
-            raise layer.error(section, key.name, str(error)) from None
-        path = f"{section}.{key.name}"
-        self._values[path], self._sources[path] = value, layer
-        self._typed.setdefault(section, {})[key.field] = typed
+def _hint(name: str, valid: tuple[str, ...]) -> str:
+    home = next((key.section for key in KEYS if key.name == name), "")
+    return f"it belongs to [{home}]" if home else f"did you mean {nearest(name, valid)!r}?"
 
-    def result(self) -> LoadedSettings:
-        agents = {section.removeprefix("agents."): self._table(section) for section in self._tables("agents")}
-        gates = {section.removeprefix("gates."): GateTable(**self._typed[section]) for section in self._tables("gates")}
-        given = self._typed | {"agents": self._typed.get("agents", {}) | {"tables": agents}, "gates": {"tables": gates}}
-        settings = Settings(
-            **{section.name: section.type(**given.get(section.name, {})) for section in fields(Settings)}
+
+def _gate(origin: str, name: str, given: dict[str, Any]) -> GateTable:
+    if name == TESTS or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
+        raise _error(
+            origin, f"gates.{name}", "", "must have a name of small letters, digits, - and _, other than tests"
         )
-        for role in ROLES:
-            self._check_role(role, getattr(settings.agents, role), settings.agents)
-        for name in settings.agents.verifiers:
-            self._check_role("verifiers", name, settings.agents)
-        origins = {path: layer.origin for path, layer in self._sources.items()}
-        return LoadedSettings(settings=settings, values=self._values, origins=origins)
+    if "command" not in given:
+        raise _error(origin, f"gates.{name}", "", 'needs command = "..."')
+    return GateTable(**given)
 
-    def _tables(self, kind: str) -> list[str]:
-        return [section for section in self._typed if section.startswith(f"{kind}.")]
 
-    def _table(self, section: str) -> AgentTable:
-        name = section.removeprefix("agents.")
-        given = {"kind": name} | self._typed[section]
-        layer = next(layer for path, layer in reversed(self._sources.items()) if path.startswith(f"{section}."))
-        if given["kind"] not in self._kinds:
-            raise layer.error(section, "", f'no kind; add kind = "command" (or {", ".join(self._kinds)})')
-        table = AgentTable(name=name, **given)
-        if wrong := _unusable(table):
-            raise layer.error(section, "", wrong)
-        return table
+def _agent(origin: str, name: str, given: dict[str, Any], known: tuple[str, ...]) -> AgentTable:
+    table = AgentTable(**{"name": name, "kind": name} | given)
+    if table.kind not in known:
+        raise _error(origin, f"agents.{name}", "kind", f"must be one of {', '.join(known)}, not {table.kind!r}")
+    if wrong := _unusable(table):
+        raise _error(origin, f"agents.{name}", "", wrong)
+    return table
 
-    def _check_role(self, role: str, name: str, agents: AgentsSettings) -> None:
-        """A role must name an agent that can be dispatched."""
-        layer = self._sources[f"agents.{role}"]
+
+def _check_roles(agents: AgentsSettings, origins: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """Each role must name an agent that can be dispatched."""
+    named = [*((role, getattr(agents, role)) for role in ROLES), *(("verifiers", name) for name in agents.verifiers)]
+    for role, name in named:
         if name in agents.tables or (role == "fallback" and not name):
-            return
-        if name not in self._kinds:
-            known = ", ".join(dict.fromkeys((*agents.tables, *self._kinds)))
-            raise layer.error("agents", role, f"unknown agent {name!r}; known agents: {known}")
+            continue
+        if name not in known:
+            there = ", ".join(dict.fromkeys((*agents.tables, *known)))
+            raise _error(origins[f"agents.{role}"], "agents", role, f"unknown agent {name!r}; known agents: {there}")
         if wrong := _unusable(agents.agent(name)):
-            raise layer.error("agents", role, f"{name!r} needs a table [agents.{name}]: {wrong}")
-
-
-def _section_of(name: str) -> str:
-    """The section that has a key of that name; "" for none."""
-    return next((key.section for key in KEYS if key.name == name), "")
+            raise _error(origins[f"agents.{role}"], "agents", role, f"{name!r} needs a table [agents.{name}]: {wrong}")
 
 
 def _unusable(table: AgentTable) -> str:

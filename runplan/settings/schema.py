@@ -403,7 +403,6 @@ def keys_of(section: str, declared: type[Struct]) -> tuple[Key, ...]:
 
 
 KEYS = tuple(key for section in fields(Settings) for key in keys_of(section.name, section.type))
-BY_PATH = {key.path: key for key in KEYS}
 SECTIONS = Settings.__struct_fields__
 AGENT_KEYS = keys_of("agents.*", AgentTable)
 GATE_KEYS = keys_of("gates.*", GateTable)
@@ -424,10 +423,6 @@ def duration(seconds: float) -> str:
     """A duration as it is written: 90s, 30m, 2h."""
     unit = next((unit for unit, length in _UNITS.items() if seconds and seconds % length == 0), "s")
     return f"{int(seconds) // _UNITS[unit]}{unit}"
-
-
-def is_gate_name(name: str) -> bool:
-    return re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name) is not None
 
 
 def nearest(word: str, valid: tuple[str, ...]) -> str:

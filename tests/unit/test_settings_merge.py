@@ -8,7 +8,7 @@ import pytest
 
 from runplan.errors import SettingsError
 from runplan.settings.load import Layer, LoadedSettings, merge
-from runplan.settings.schema import BY_PATH, KEYS, AgentTable, Settings, duration, seconds
+from runplan.settings.schema import KEYS, AgentTable, Settings, duration, seconds
 
 
 def settle(layers: list[Layer]) -> LoadedSettings:
@@ -60,8 +60,8 @@ def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
         ({"run": {"landin": "pr"}}, "runplan.toml: [run] landin: unknown key; did you mean 'landing'?"),
         ({"run": {"Target": "x"}}, "runplan.toml: [run] Target: unknown key; did you mean 'target'?"),
         ({"run": {"timeout": "5m"}}, "runplan.toml: [run] timeout: unknown key; it belongs to [tests]"),
-        ({"runs": {}}, "runplan.toml: [runs]: unknown section; did you mean [run]?"),
-        ({"landing": "pr"}, "runplan.toml: landing: must be below a section; it belongs to [run]"),
+        ({"runs": {}}, "runplan.toml: runs: unknown section; did you mean 'run'?"),
+        ({"landing": "pr"}, "runplan.toml: landing: unknown section; it belongs to [run]"),
         ({"run": "pr"}, "runplan.toml: run: must be a table; write [run] above its keys"),
         ({"run": {"landing": "merge"}}, "must be one of cherry-pick, pr, direct, not 'merge'"),
         ({"run": {"clean": "all"}}, "must be one of ignored, untracked, not 'all'"),
@@ -137,7 +137,8 @@ def test_a_whole_number_of_dollars_is_money() -> None:
 )
 def test_text_of_a_variable_becomes_the_type_of_its_key(path: str, text: str, expected: object) -> None:
     """Text that does not fit is left for the check to refuse."""
-    assert BY_PATH[path].from_text(text) == expected
+    (key,) = (key for key in KEYS if key.path == path)
+    assert key.from_text(text) == expected
 
 
 # --- agents --------------------------------------------------------------------------------------------
@@ -195,13 +196,13 @@ def test_layers_complete_one_agent_together() -> None:
         ({"own": {"kind": "script", "script": "x", "model": "m"}}, "a script agent has no model"),
         ({"own": {"kind": "claude", "model": ""}}, "[agents.own] model: must not be empty"),
         ({"own": {"kind": "magic"}}, "[agents.own] kind: must be one of claude, codex, command, script, not 'magic'"),
-        ({"own": {"argv": ["x"]}}, '[agents.own]: no kind; add kind = "command"'),
+        ({"own": {"argv": ["x"]}}, "[agents.own] kind: must be one of claude, codex, command, script, not 'own'"),
         ({"own": {"kind": "command"}}, "[agents.own]: a command needs argv"),
         ({"own": {"kind": "command", "argv": "x y"}}, "[agents.own] argv: must be a list of texts"),
         ({"own": {"kind": "script"}}, "[agents.own]: a script needs script"),
         ({"implementer": "command"}, "'command' needs a table [agents.command]: a command needs argv"),
         ({"implementer": "script"}, "'script' needs a table [agents.script]"),
-        ({"verifier": {"kind": "codex"}}, "[agents.verifier]: is a role, not an agent"),
+        ({"verifier": {"kind": "codex"}}, "[agents] verifier: must be text in quotes, not {'kind': 'codex'}"),
     ],
 )
 def test_an_agent_that_cannot_be_dispatched_is_refused(agents: dict[str, Any], message: str) -> None:
