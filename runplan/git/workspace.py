@@ -18,7 +18,7 @@ from runplan.git.command import ANY, Git, borrowing, one_line, remedy_for
 from runplan.git.objects import read_loose, small_pack
 from runplan.git.repository import refs_snapshot
 from runplan.names import DIFF_FILE
-from runplan.store.files import file_lock, first_line, make_below, read_file
+from runplan.store.files import file_lock, first_line, make_below, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
 MOST_LANDED = 10  #: packs of landings in the user's repository
-LARGEST_LANDED = 1024 * 1024  #: bytes of a pack that is merged with others
-LANDING_KEEP = "runplan landing"
-_PACK_FILES = (".idx", ".rev", ".pack")
 KEEP = "runplan"  #: the content of our `.keep` files begins so
+LANDING_KEEP = f"{KEEP} landing"
 #: The user's values were copied already; an agent can write the user's files.
 _OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _COPIED = ("shallow", "info/exclude", "info/attributes", "info/grafts")
@@ -67,7 +65,6 @@ class Workspace:
         self.root = (user.cwd / root.expanduser()).resolve()  #: where worktrees are made
         self.path = state / "tool.git"
         self._lock = state / "locks" / "workspace.lock"
-        self._landed = state / "landed-packs"  #: names of the packs that landings have made
         self.env = {**user.env, **_OWN_CONFIG}
         self.git = Git(state, env=self.env, options=(f"--git-dir={self.path}",))
         self._config: Pairs = ()
@@ -83,12 +80,9 @@ class Workspace:
         self._config = allowed(pairs)
         self._lfs = dict(pairs).get("lfs.storage")
         self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
-        if not (self.path / "HEAD").is_file():
-            make_below(self.common_dir, self._lock.parent)
-            with file_lock(self._lock):
-                if not (self.path / "HEAD").is_file():  # another process may have made it meanwhile
-                    self._init(self.path)
-        self.refresh(self.path)
+        make_below(self.common_dir, self._lock.parent)
+        with file_lock(self._lock):
+            self.make_bare(self.path)
         self.merge_packs()
 
     def merge_packs(self) -> None:
@@ -103,31 +97,25 @@ class Workspace:
         self.git.close()
 
     def make_bare(self, path: Path) -> None:
-        """Make a bare repository that borrows from `tool.git` and from the user."""
-        self._init(path)
+        """Make or complete a bare repository that borrows from the user, and a lane from `tool.git` as well."""
+        if not all((path / name).exists() for name in ("HEAD", "objects", "refs")):
+            make_below(self.common_dir, path.parent)
+            kind = "sha256" if self._sha256 else "sha1"
+            options = ("-q", "--bare", "--template=", f"--object-format={kind}")
+            Git(path.parent, env=self.env).run("init", *options, str(path))
         self.refresh(path)
-
-    def _init(self, path: Path) -> None:
-        """Make a repository in one step; one that lost its HEAD keeps its objects and refs."""
-        make_below(self.common_dir, path.parent)
-        draft = path if path.is_dir() else path.with_name(f"{path.name}.new")
-        if draft != path:
-            shutil.rmtree(draft, ignore_errors=True)
-        kind = "sha256" if self._sha256 else "sha1"
-        options = ("-q", "--bare", "--template=", f"--object-format={kind}")
-        Git(path.parent, env=self.env).run("init", *options, str(draft))
-        draft.rename(path)
 
     def refresh(self, path: Path) -> None:
         """Write configuration, alternates, and copies of the user's files about history and ignored files."""
         lenders = [self.common_dir / "objects", *([self.path / "objects"] if path != self.path else [])]
-        (path / "objects" / "info").mkdir(parents=True, exist_ok=True)
-        write_whole(path / "objects" / "info" / "alternates", b"".join(os.fsencode(place) + b"\n" for place in lenders))
+        (path / "objects/info").mkdir(parents=True, exist_ok=True)
+        alternates = b"".join(os.fsencode(place) + b"\n" for place in lenders)
+        publish(path / "objects/info/alternates", alternates, sync=False)
         fixed: list[tuple[str, str | None]] = [("core.repositoryformatversion", "1" if self._sha256 else "0"), *OWN]
         fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
         if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
             fixed += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
-        write_whole(path / "config", os.fsencode(config_text([*self._config, *fixed])))
+        publish(path / "config", os.fsencode(config_text([*self._config, *fixed])), sync=False)
         for name in _COPIED:
             source, goal = self.common_dir / name, path / name
             content = source.read_bytes() if source.is_file() else b""
@@ -135,7 +123,7 @@ class Workspace:
                 content += f"\n/{DIFF_FILE}\n".encode()
             if content:
                 goal.parent.mkdir(exist_ok=True)
-                write_whole(goal, content)
+                publish(goal, content, sync=False)
             else:
                 goal.unlink(missing_ok=True)
 
@@ -183,40 +171,29 @@ class Workspace:
         pack = transfer(self.git, self.user, tip, without=without, read=self.git.known, keep=keep)
         return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
 
-    def release_landed(self) -> None:
-        """Remove the `.keep` files of landed packs, since a ref names their commits; merge them when they are many.
-
-        Only packs of landings are merged, and only small ones: the rest of the user's repository is theirs.
-        """
+    def merge_landed(self) -> None:
+        """Merge the packs of landings when they are many; a ref names their commits. Other packs are the user's."""
         objects = self.common_dir / "objects"
         kept = [file for file in (objects / "pack").glob("*.keep") if first_line(file) == LANDING_KEEP]
-        listed = (read_file(self._landed) or b"").decode().split()
-        names = [name for name in dict.fromkeys([*listed, *(file.stem for file in kept)]) if _is_small(objects, name)]
+        if len(kept) <= MOST_LANDED:
+            return
+        # A multi-pack index is a sign of `git maintenance`, which merges packs itself, and may name these.
+        if not (objects / "pack" / "multi-pack-index").exists():
+            with suppress(GitFailed):  # another git has removed one
+                merge_packs(self.user, objects, [file.stem for file in kept])
         for file in kept:
             file.unlink(missing_ok=True)
-        # A multi-pack index is a sign of `git maintenance`, which merges packs itself, and may name these.
-        if len(names) > MOST_LANDED and not (objects / "pack" / "multi-pack-index").exists():
-            with suppress(GitFailed):  # a `git gc` of the user's was faster
-                names = [merge_packs(self.user, objects, names)]
-        write_whole(self._landed, "".join(f"{name}\n" for name in names).encode())
 
 
-def _is_small(objects: Path, pack: str) -> bool:
-    with suppress(FileNotFoundError):
-        return (objects / "pack" / f"{pack}.pack").stat().st_size < LARGEST_LANDED
-    return False
-
-
-def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequence[Path] = ()) -> str:
-    """Put all objects of these packs and the loose ones into one pack; its name."""
+def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequence[Path] = ()) -> None:
+    """Put all objects of these packs and the loose ones into one pack."""
     asked = ("pack-objects", "-q", "--stdin-packs", *(["--unpacked"] if loose else []))
     listed = "".join(f"{name}.pack\n" for name in names).encode()
     made = f"pack-{git.run(*asked, str(objects / 'pack' / 'pack'), stdin=listed).text}"
     # The index goes first: without it git does not look for the pack.
-    left = (objects / "pack" / f"{name}{end}" for name in names if name != made for end in _PACK_FILES)
-    for file in (*left, *loose):
+    ends = (".idx", ".rev", ".pack")
+    for file in (*(objects / "pack" / f"{name}{end}" for name in names if name != made for end in ends), *loose):
         file.unlink(missing_ok=True)
-    return made
 
 
 def transfer(
@@ -252,13 +229,6 @@ def _checked(ran: Ran, tip: Oid, goal: Git) -> Ran:
 
 
 # --- files ----------------------------------------------------------------------------------------------
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    draft.write_bytes(content)
-    draft.replace(path)
 
 
 def delete_tree(path: Path) -> None:

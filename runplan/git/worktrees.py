@@ -20,10 +20,10 @@ from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsErro
 from runplan.git.command import SETTINGS, Git, configured, failure, one_line
 from runplan.git.objects import SYMLINK, Entry, ObjectWriter, Signature, identity_env
 from runplan.git.repository import refs_snapshot
-from runplan.git.workspace import LANDING_KEEP, delete_tree, make_writable, write_whole
+from runplan.git.workspace import LANDING_KEEP, delete_tree, make_writable
 from runplan.gitfacts import Identity, Untracked, is_agent
 from runplan.names import HEADS, base_ref, parked_under
-from runplan.store.files import file_lock, first_line, make_below, read_file
+from runplan.store.files import file_lock, first_line, make_below, publish, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ class Lane:
         (self.repository / "refs" / "heads").mkdir(parents=True)
         refs = sorted(self._workspace.mirrored(mirror).items())
         packed = "# pack-refs with: sorted \n" + "".join(f"{oid} {name}\n" for name, oid in refs)
-        write_whole(self.repository / "packed-refs", os.fsencode(packed))
+        publish(self.repository / "packed-refs", os.fsencode(packed), sync=False)
 
     def adopt(self, commit: Oid) -> None:
         """Compare files whose repository is gone with `commit`."""
@@ -121,7 +121,7 @@ class Lane:
         self._ours.mkdir(parents=True, exist_ok=True)
         (self._ours / "commondir").write_text("../..\n")
         (self._ours / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
-        write_whole(self._ours / "HEAD", f"{commit}\n".encode())
+        publish(self._ours / "HEAD", f"{commit}\n".encode(), sync=False)
 
     def _make(self, base: Oid) -> None:
         self.remove()
@@ -154,7 +154,7 @@ class Lane:
 
     def move_to(self, commit: Oid) -> None:
         """Stand on another commit with the same files, detached."""
-        write_whole(self._ours / "HEAD", f"{commit}\n".encode())
+        publish(self._ours / "HEAD", f"{commit}\n".encode(), sync=False)
         self.sync_agent(commit)
 
     def sync_agent(self, commit: Oid, *, branch: str = "") -> None:
@@ -166,8 +166,8 @@ class Lane:
                 delete_tree(left) if left.is_dir() else left.unlink()
         if branch:
             (self.repository / branch).parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.repository / branch, f"{commit}\n".encode())
-        write_whole(self._theirs / "HEAD", (f"ref: {branch}\n" if branch else f"{commit}\n").encode())
+            publish(self.repository / branch, f"{commit}\n".encode(), sync=False)
+        publish(self._theirs / "HEAD", (f"ref: {branch}\n" if branch else f"{commit}\n").encode(), sync=False)
         shutil.copyfile(self._ours / "index", self._theirs / "index")
 
     def _clean(self, clean: str, keep: Sequence[str]) -> None:
@@ -245,7 +245,7 @@ class Lane:
             raise ObjectsRefused(f"a file cannot be committed: {one_line(ran.err)}")
         tree, text = self._git.text("write-tree"), message.encode("utf-8", "surrogateescape")
         new = self._git.run("commit-tree", tree, "-p", self.base, stdin=text, env=identity_env(by)).text
-        write_whole(self._ours / "HEAD", f"{new}\n".encode())
+        publish(self._ours / "HEAD", f"{new}\n".encode(), sync=False)
         return new
 
     def commit_verbatim(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid:
@@ -493,7 +493,7 @@ class Worktrees:
         self._workspace.copy_to_user(new, without=[without], keep=LANDING_KEEP)
 
     def end_delivery(self) -> None:
-        self._workspace.release_landed()
+        self._workspace.merge_landed()
 
     # --- parking ------------------------------------------------------------------------------------------
 
