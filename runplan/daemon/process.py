@@ -26,8 +26,8 @@ from runplan.engine.repository import open_repository
 from runplan.errors import NotFound, SettingsError
 from runplan.git import remote
 from runplan.report.metrics import metrics_text, this_process
-from runplan.report.morning import news_of, of_morning
 from runplan.report.notices import of_settings
+from runplan.report.summary import news_of, of_morning
 from runplan.settings.load import load_files, load_user, variables
 from runplan.settings.places import socket_path, state_directory, user_file
 from runplan.settings.schedule import next_daily

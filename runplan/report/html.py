@@ -10,7 +10,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from runplan.report.text import SPAN
+from runplan.report.text import SPAN, encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,13 +53,9 @@ def commits_in(markdown: str) -> list[str]:
 
 def page(markdown: str, *, diffs: Mapping[str, str]) -> str:
     """The page; a listed commit with a diff can be unfolded."""
-    lines = _plain(markdown).splitlines()
+    lines = encodable(markdown).removeprefix("\ufeff").splitlines()
     title = next((line[2:] for line in lines if line.startswith("# ")), "Report")
     return _PAGE.format(title=escape(title), body="\n".join(_blocks(lines, diffs)))
-
-
-def _plain(text: str) -> str:
-    return text.removeprefix("\ufeff").encode("utf-8", "replace").decode("utf-8")
 
 
 def _blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
@@ -135,11 +131,9 @@ def _inline(text: str) -> str:
             pieces[at] = escape(piece.replace("&lt;", "<"))
         elif at % 3 == 1:
             fence = len(pieces[at + 1])
-            pieces[at] = f"<code>{escape(_unpadded(piece[fence:-fence]))}</code>"
+            code = piece[fence:-fence]
+            padded = code.startswith(" ") and code.endswith(" ") and code.strip()
+            pieces[at] = f"<code>{escape(code[1:-1] if padded else code)}</code>"
         else:
             pieces[at] = ""
     return start + "".join(pieces)
-
-
-def _unpadded(code: str) -> str:
-    return code[1:-1] if code.startswith(" ") and code.endswith(" ") and code.strip() else code

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import resource
-import sys
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -103,11 +101,8 @@ def _readable(repository: str, state: Path, now: datetime) -> list[Sample]:
     try:
         if not Store.exists(state):
             return []
-        store = Store(state, writable=False)
-        try:
+        with contextlib.closing(Store(state, writable=False)) as store:
             return list(samples(store, repository=repository, now=now))
-        finally:
-            store.close()
     except (RunplanError, OSError):
         return []  # moved away, damaged or of a newer version: `status` there says which
 
@@ -116,9 +111,11 @@ def this_process(
     *, version: str, uptime_s: float, repositories: int, working: int = 0, queued: int = 0
 ) -> list[Sample]:
     """The metrics of the daemon."""
+    import psutil  # slow to import
+
     about = (
         ("uptime_seconds", "Time since the start", uptime_s),
-        ("resident_memory_bytes", "Resident memory", resident_bytes()),
+        ("resident_memory_bytes", "Resident memory", psutil.Process().memory_info().rss),
         ("cpu_seconds_total", "Processor time", time.process_time()),
         ("threads", "Thread count", threading.active_count()),
         ("repositories", "Known repositories", repositories),
@@ -127,16 +124,6 @@ def this_process(
     )
     info = Sample("runplan_daemon_info", "The daemon that answers", (("version", version),), 1)
     return [info, *(Sample(f"runplan_daemon_{name}", help_, (), value) for name, help_, value in about)]
-
-
-def resident_bytes() -> int:
-    """Resident memory; the peak where the kernel reports only that."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
 
 
 def render(samples: Iterable[Sample]) -> str:

@@ -43,74 +43,50 @@ def as_json(notice: Notice) -> bytes:
     return json.dumps(facts(notice)).encode("ascii")
 
 
-def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notice | None:
+# The functions below take the repository, the plan and the run as keywords.
+
+
+def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
     """The notice of an ended run; None when a person stopped it, or there was nothing to do."""
     if state.ended is None or state.ended.outcome in ("stopped", "nothing-to-do"):
         return None
-    report = command("runplan", "report", plan)
+    report, reason, detail = command("runplan", "report", plan), state.ended.reason, state.ended.detail
     if state.ended.outcome == "done":
         phases = ", ".join(landed.phase for landed in state.landed if landed.phase)
         text = f"Landed: {phases}." if phases else "Nothing is left to do."
-        title = f"{plan}: done"
-        return Notice(kind="done", repository=repository, plan=plan, run=run, title=title, text=text, command=report)
+        return Notice(kind="done", plan=plan, title=f"{plan}: done", text=text, command=report, **where)
     failure = failure_of(state)
-    reason, detail = state.ended.reason, state.ended.detail
-    where = f"phase {failure.phase} " if failure else ""
-    advice = next_action(Reason(reason), failure.step if failure else "") if reason else ""
-    return Notice(
-        kind="failed",
-        repository=repository,
-        plan=plan,
-        run=run,
-        phase=failure.phase if failure else "",
-        reason=reason,
-        title=f"{plan}: {where}failed ({reason})" if reason else f"{plan}: failed",
-        text=" ".join(part for part in (f"{detail}." if detail else "", advice) if part),
-        command=report,
-    )
+    phase, step = (failure.phase, failure.step) if failure else ("", "")
+    title = f"{plan}: {f'phase {phase} ' if phase else ''}failed" + (f" ({reason})" if reason else "")
+    advice = next_action(Reason(reason), step) if reason else ""
+    text = " ".join(part for part in (f"{detail}." if detail else "", advice) if part)
+    return Notice(kind="failed", plan=plan, phase=phase, reason=reason, title=title, text=text, command=report, **where)
 
 
 def of_settings(words: str) -> Notice:
     """The notice of settings of the user that cannot be used."""
-    return Notice(
-        kind="waiting",
-        reason="settings",
-        title="runplan: settings that cannot be used",
-        text=f"{words}; the previous settings hold until this is fixed.",
-        command="runplan config",
-    )
+    title = "runplan: settings that cannot be used"
+    text = f"{words}; the previous settings hold until this is fixed."
+    return Notice(kind="waiting", reason="settings", title=title, text=text, command="runplan config")
 
 
-def of_lost_keys(names: Sequence[str], *, repository: str, plan: str, run: str) -> Notice:
+def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
     """The notice of a run that lost variables of its caller in a restart."""
-    return Notice(
-        kind="waiting",
-        repository=repository,
-        plan=plan,
-        run=run,
-        reason="key",
-        title=f"{plan}: waits for {', '.join(names)}",
-        text=f"{describe_missing(names, plan=plan)}.",
-        command=command("runplan", "resume", plan),
-    )
+    title, text = f"{plan}: waits for {', '.join(names)}", f"{describe_missing(names, plan=plan)}."
+    resume = command("runplan", "resume", plan)
+    return Notice(kind="waiting", plan=plan, reason="key", title=title, text=text, command=resume, **where)
 
 
-def of_stopped_owner(owner: str, *, repository: str, plan: str, run: str) -> Notice:
+def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:
     """The notice of a run whose process is suspended, as by Ctrl-Z."""
     pid = owner.partition(":")[0]
-    return Notice(
-        kind="waiting",
-        repository=repository,
-        plan=plan,
-        run=run,
-        reason="claim",
-        title=f"{plan}: process {pid} is stopped",
-        text=f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run.",
-        command=f"kill -CONT {pid}",
-    )
+    title = f"{plan}: process {pid} is stopped"
+    text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
+    proceed = f"kill -CONT {pid}"
+    return Notice(kind="waiting", plan=plan, reason="claim", title=title, text=text, command=proceed, **where)
 
 
-def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
+def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) -> Notice | None:
     """The notice of a run that waits for a person; None for other waits."""
     verb = {"approval": "diff", "sign-off": "diff", "checkout": "explain", "review": "status"}.get(decision.waiting)
     if verb is None or (decision.waiting in REPEATED_WAITS and state.waits > 1):
@@ -121,12 +97,11 @@ def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: st
     answers = "" if decision.waiting in REPEATED_WAITS else f" Land it: {approve}; reject it: {reject} -m REASON."
     return Notice(
         kind="waiting",
-        repository=repository,
         plan=plan,
-        run=run,
         phase=phase,
         reason=decision.waiting,
         title=f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({decision.waiting})",
         text=f"{decision.about or decision.why}.{answers}",
         command=command("runplan", verb, plan),
+        **where,
     )

@@ -1,12 +1,18 @@
-"""Foreign text in Markdown, and the file of a plan's report: its sections, newest first."""
+"""Foreign text in Markdown; the report of a plan, newest section first; and the index of all reports."""
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from runplan.text import command
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from datetime import date
 
 
 # Colours, controls and direction marks: they hide text, or reorder it, in a file meant to be read.
@@ -68,6 +74,8 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+# --- the report of a plan -------------------------------------------------------------------------------
+
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
@@ -115,3 +123,47 @@ def _heading(lines: list[str], opening: str) -> int | None:
         if not fenced and line.startswith(opening):
             return number
     return None
+
+
+# --- the index of the reports ---------------------------------------------------------------------------
+
+BEGIN, END = "<!-- runplan: index -->", "<!-- runplan: end of index -->"
+STALE = timedelta(days=7)  #: since the last landing of an unfinished plan
+_ROW = re.compile(r"\| (.*) \| (done|active|stale) \| (\d{4}-\d\d-\d\d) \| \[([^\]]+)\]\(\4\) \|")
+
+
+class PlanRow(Struct, frozen=True, kw_only=True):
+    """A plan that lands now."""
+
+    plan: str
+    title: str
+    report: str  #: file name
+    is_done: bool
+
+
+def indexed(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[tuple[str, str]]) -> str:
+    """The index after the landing, with the (plan, phase) pairs that wait for a person.
+
+    The rows of other plans are taken from the index itself. Text outside of the marks stays.
+    """
+    text = old or "# Plan Reports\n"
+    begin = text.rfind(BEGIN)
+    end = text.find(END, begin)
+    before, inside, after = (
+        (text[:begin], text[begin:end], text[end + len(END) :]) if -1 < begin < end else (text, "", "")
+    )
+    found = (match.groups() for line in inside.splitlines() if (match := _ROW.fullmatch(line)))
+    rows = {report: (status == "done", day, report, name) for name, status, day, report in found}
+    name = cell(f"{inline(landed.title)} ({code(landed.plan)})")
+    rows[landed.report] = (landed.is_done, today.isoformat(), landed.report, name)
+    table = [row("Plan", "Status", "Last landing", "Report"), "|---|---|---|---|"]
+    for is_done, day, report, name in sorted(rows.values()):  # unfinished first, the longest without a landing on top
+        status = "done" if is_done else "stale" if day < (today - STALE).isoformat() else "active"
+        table.append(f"| {name} | {status} | {day} | [{report}]({report}) |")
+    open_ = [
+        f"- {code(plan)}, phase {inline(phase)}: {code(command('runplan', 'diff', plan, phase))}"
+        for plan, phase in sorted(waiting)
+    ]
+    waits = ["## Needs sign-off", "\n".join(open_)] if open_ else []
+    blocks = [BEGIN, *waits, "## Plans", "\n".join(table), END]
+    return before + gap_after(before) + "\n\n".join(blocks) + (after or "\n")

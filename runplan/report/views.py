@@ -69,52 +69,29 @@ def to_json(value: Struct) -> str:
 
 
 def status_view(path: str, plan: PlanSummary, seen: Seen, *, landing: str, now: datetime) -> dict[str, Any]:
-    """One plan as `status --json` prints it."""
+    """One plan as `status --json` prints it; one that cannot be parsed, or is gone, has an error and no phases."""
     done = {phase.id for phase in plan.phases if phase.status == "done"}
     is_free = (p.id for p in plan.phases if p.status not in ("done", "blocked") and all(d in done for d in p.depends))
+    worked = [lane.phase for lane in seen.work.lanes if not lane.failed] if seen.is_active else []
+    if seen.run is not None and seen.is_active:
+        worked, landing = [*worked, seen.run.phase], seen.run.landing
     return {
         "plan": path,
-        "title": plan.title,
-        "status": "complete" if plan.complete else plan.status or "active",
-        "landing": seen.run.landing if seen.run is not None and seen.is_active else landing,
-        "phases": [_phase(phase, done, _worked(seen)) for phase in plan.phases],
+        "title": plan.title or path,
+        "status": "unreadable" if plan.error else "complete" if plan.complete else plan.status or "active",
+        "landing": landing,
+        "phases": [_phase(phase, done, worked) for phase in plan.phases],
         "next": None if plan.complete else next(is_free, None),
-        **_activity(seen, now),
-    }
-
-
-def unreadable_view(path: str, error: str, seen: Seen, *, now: datetime) -> dict[str, Any]:
-    """A plan that cannot be parsed, or is gone, in the same form, with the reason."""
-    return {
-        "plan": path,
-        "title": path,
-        "status": "unreadable",
-        "landing": seen.run.landing if seen.run is not None else None,
-        "phases": [],
-        "next": None,
-        **_activity(seen, now),
-        "error": error,
-    }
-
-
-def _activity(seen: Seen, now: datetime) -> dict[str, Any]:
-    return {
         "run": None if seen.run is None else _run(seen.run, seen, now),
         "claim": {"owner": seen.owner, "alive": seen.alive} if seen.owner else None,
         "schedule": None if seen.schedule is None else schedule_view(seen.schedule, now),
         "queued": seen.queued or None,
         "refused": seen.refused or None,
+        **({"error": plan.error} if plan.error else {}),
     }
 
 
-def _worked(seen: Seen) -> tuple[str | None, ...]:
-    """The phases that run now."""
-    if seen.run is None or not seen.is_active:
-        return ()
-    return (*(lane.phase for lane in seen.work.lanes if not lane.failed), seen.run.phase)
-
-
-def _phase(phase: PhaseSummary, done: set[str], worked: tuple[str | None, ...]) -> dict[str, Any]:
+def _phase(phase: PhaseSummary, done: set[str], worked: list[str | None]) -> dict[str, Any]:
     status = phase.status
     if phase.id in worked and status != "done":
         status = "in-progress"

@@ -16,7 +16,7 @@ from runplan.landing import modes
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse
-from runplan.report import index, text as report
+from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
 from runplan.run.reasons import Reason
@@ -172,11 +172,11 @@ def _files(context: RunContext, onto: str, title: str, text: bytes, sections: li
     old, listed = (_text(context, onto, path) for path in (context.report, context.index))
     if old is None and not sections:
         return {context.plan: text}
-    landed = index.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
-    waiting = (index.SignOff(plan, phase) for plan, phase in context.store.sign_offs() if plan != context.plan)
+    landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
+    waiting = [one for one in context.store.sign_offs() if one[0] != context.plan]
     new = {
         context.report: (old, report.prepend(old, plan_title=title, sections=sections)),
-        context.index: (listed, index.updated(listed, landed, today=context.clock.now().date(), waiting=waiting)),
+        context.index: (listed, report.indexed(listed, landed, today=context.clock.now().date(), waiting=waiting)),
     }
     if modes.concludes(context.settings.run.landing):
         del new[context.index]  # the branches of two pull requests would conflict in it

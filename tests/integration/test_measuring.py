@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from runplan.report.metrics import metrics_text, render, resident_bytes, samples, this_process
+from runplan.report.metrics import metrics_text, render, samples, this_process
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.store.sqlite import Store
 from runplan.times import iso
@@ -83,9 +82,3 @@ def test_repositories_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     assert (own["uptime_seconds"], own["repositories"], own["runs_working"], own["runs_queued"]) == (3, 3, 2, 1)
     assert own["threads"] >= 1
     assert own["cpu_seconds_total"] > 0
-
-
-def test_the_memory_of_this_process_is_what_the_kernel_says() -> None:
-    with open(f"/proc/{os.getpid()}/status") as file:
-        said = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS"))
-    assert abs(resident_bytes() - said) < said / 4

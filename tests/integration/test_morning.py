@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from runplan.cli.show.report import since
 from runplan.errors import UsageError
-from runplan.report.morning import morning_report, news_of, of_morning
+from runplan.report.summary import morning_report, news_of, of_morning
 from runplan.run.rows import ScheduleRow
 from runplan.store.sqlite import Store
 from runplan.times import iso

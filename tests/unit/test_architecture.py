@@ -26,8 +26,7 @@ PURE_MODULES = (
     *("runplan.settings.schema", "runplan.settings.options"),
     "runplan.settings.schedule",
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
-    *("runplan.report.text", "runplan.report.index", "runplan.report.html"),
-    *("runplan.report.sections", "runplan.report.summary"),
+    *("runplan.report.text", "runplan.report.html", "runplan.report.sections"),
     *("runplan.report.notices", "runplan.daemon.servicefiles", "runplan.errors", "runplan.names"),
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from runplan.report.index import BEGIN, END, PlanRow, SignOff, updated
+from runplan.report.text import BEGIN, END, PlanRow, indexed
 
 DAY = date(2026, 11, 15)
 X = PlanRow(plan="plans/X.md", title="Parser", report="plan-x.md", is_done=False)
@@ -16,8 +16,8 @@ Y = PlanRow(plan="plans/Y.md", title="Writer", report="plan-y.md", is_done=True)
 
 
 def test_the_index_of_two_plans_and_a_change_that_waits() -> None:
-    first = updated(None, Y, today=DAY, waiting=())
-    assert updated(first, X, today=DAY, waiting=[SignOff("plans/Z.md", "3")]) == (
+    first = indexed(None, Y, today=DAY, waiting=())
+    assert indexed(first, X, today=DAY, waiting=[("plans/Z.md", "3")]) == (
         "# Plan Reports\n\n"
         "<!-- runplan: index -->\n\n"
         "## Needs sign-off\n\n"
@@ -33,35 +33,35 @@ def test_the_index_of_two_plans_and_a_change_that_waits() -> None:
 
 @pytest.mark.parametrize(("days", "status"), [(7, "active"), (8, "stale")])
 def test_an_unfinished_plan_is_stale_after_seven_days_without_a_landing(days: int, status: str) -> None:
-    first = updated(None, X, today=DAY, waiting=())
-    later = updated(first, Y, today=DAY + timedelta(days=days), waiting=())
+    first = indexed(None, X, today=DAY, waiting=())
+    later = indexed(first, Y, today=DAY + timedelta(days=days), waiting=())
     assert f"| Parser (`plans/X.md`) | {status} | 2026-11-15 |" in later
-    assert "| active | 2026-12-01 |" in updated(later, X, today=date(2026, 12, 1), waiting=())
+    assert "| active | 2026-12-01 |" in indexed(later, X, today=date(2026, 12, 1), waiting=())
 
 
 def test_a_plan_has_one_row_and_an_answered_wait_none() -> None:
-    waiting = updated(None, X, today=DAY, waiting=[SignOff("plans/Y.md", "1")])
-    done = updated(waiting, replace(X, is_done=True), today=DAY, waiting=())
+    waiting = indexed(None, X, today=DAY, waiting=[("plans/Y.md", "1")])
+    done = indexed(waiting, replace(X, is_done=True), today=DAY, waiting=())
     assert done.count("plan-x.md](plan-x.md)") == 1
     assert "| done |" in done
     assert "sign-off" not in done
-    assert updated(done, replace(X, is_done=True), today=DAY, waiting=()) == done
+    assert indexed(done, replace(X, is_done=True), today=DAY, waiting=()) == done
 
 
 @pytest.mark.parametrize("text", ["", "# Mine", "# Mine\n\nIntro.\n", f"# Mine\n{BEGIN}\nno end\n", f"{END}\n"])
 def test_text_outside_of_the_marks_stays(text: str) -> None:
-    once = updated(text, X, today=DAY, waiting=())
+    once = indexed(text, X, today=DAY, waiting=())
     assert once.startswith(text)
     edited = f"{once}\nBelow.\n"
-    assert updated(edited, X, today=DAY, waiting=()) == edited
+    assert indexed(edited, X, today=DAY, waiting=()) == edited
 
 
 @given(st.text(alphabet="|\\` []()<>!-ab\n\r", max_size=30))
 def test_no_title_forges_a_row(title: str) -> None:
     row = replace(X, title=f"{title}| done | 2026-01-01 | [plan-y.md](plan-y.md) |{title}\n{END}")
-    once = updated(None, row, today=DAY, waiting=())
-    again = updated(once, Y, today=DAY, waiting=())
+    once = indexed(None, row, today=DAY, waiting=())
+    again = indexed(once, Y, today=DAY, waiting=())
     table = [line for line in again.splitlines() if line.startswith("| ")]
     assert len(table) == 3
     assert again.count(END) == 1
-    assert updated(again, Y, today=DAY, waiting=()) == again
+    assert indexed(again, Y, today=DAY, waiting=()) == again

@@ -126,7 +126,7 @@ def _plan(text: bytes | None, path: str) -> Plan | None:
 def _all_repositories(args: argparse.Namespace) -> str:
     from datetime import UTC, datetime
 
-    from runplan.report.morning import counted, morning_report, news_of
+    from runplan.report.summary import counted, morning_report, news_of
     from runplan.times import iso
 
     moment = since(args.since, now=datetime.now(UTC).astimezone())

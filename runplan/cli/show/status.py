@@ -14,7 +14,7 @@ from runplan import __version__
 from runplan.cli.terminal import Style, as_json, json_argument, optional_plan_argument, warn
 from runplan.engine.context import known_plans, open_context, plan_path, plans_on_target
 from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
-from runplan.report.views import PlanSummary, Seen, schedule_view, status_view, summary_of, to_json, unreadable_view
+from runplan.report.views import PlanSummary, Seen, schedule_view, status_view, summary_of, to_json
 from runplan.run.rows import UNFINISHED, Work
 from runplan.store.overview import Overview, Summary, keep_summaries, read_overview
 from runplan.text import clock, command, in_words, plain
@@ -155,11 +155,8 @@ class Reader:
         return views
 
     def _view(self, path: str) -> dict[str, Any]:
-        plan = self._summary(path)
-        seen = self._seen(path)
-        if plan.error:
-            return unreadable_view(path, plan.error, seen, now=self._now)
-        return status_view(path, plan, seen, landing=self._at.settings.run.landing, now=self._now)
+        landing = self._at.settings.run.landing
+        return status_view(path, self._summary(path), self._seen(path), landing=landing, now=self._now)
 
     def _summary(self, path: str) -> PlanSummary:
         """The plan where its newest run lands, else in the checkout."""
