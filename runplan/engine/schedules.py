@@ -11,7 +11,7 @@ from runplan.engine.runs import Deferred
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
 from runplan.run.requests import Answer, read_request
 from runplan.run.rows import FiringRow
-from runplan.settings.schedule import Interval, parse, what_is_due
+from runplan.settings.schedule import parse, what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def request_of(row: ScheduleRow) -> RunRequest:
 
 def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
     """Count an interval from now; a time of day does not change."""
-    return replace(row, anchor=iso(now)) if isinstance(parse(row.spec), Interval) else row
+    return replace(row, anchor=iso(now)) if parse(row.spec).seconds else row
 
 
 def _key(slot: Slot) -> str:

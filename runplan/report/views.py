@@ -245,12 +245,12 @@ def _waiting(run: RunRow, now: datetime, zone: tzinfo | None) -> list[str]:
 
 def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:
     """The schedule of a plan; `next` is null when this machine cannot compute it."""
-    from runplan.settings.schedule import is_due, upcoming
+    from runplan.settings.schedule import outlook
 
-    following = upcoming(row, now)
+    following, is_due = outlook(row, now)
     return {
         "spec": f"every {row.spec}",
         "next": iso(following) if following else None,
         "paused": row.paused,
-        "due": is_due(row, now),
+        "due": is_due,
     }

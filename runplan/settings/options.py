@@ -54,9 +54,9 @@ def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Option
             case landing if landing in LANDINGS:
                 landings[landing] = None
             case "every" if every is None:
-                from runplan.settings.schedule import spell, take  # few starts need it
+                from runplan.settings.schedule import take  # few starts need it
 
-                every = spell(take(left)).removeprefix("every ")
+                every = take(left).text
             case "every":
                 raise UsageError("every: a plan has one schedule; say it once")
             case _:

@@ -13,7 +13,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby, takewhile
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -29,20 +29,12 @@ if TYPE_CHECKING:
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
 LONGEST_DAYS = 366  #: a longer interval is a typing error
 
-_UNITS = {"m": 60, "h": 3600, "d": 86_400}
+_UNITS = {"d": 86_400, "h": 3600, "m": 60}
 _INTERVAL = re.compile(r"(?:(\d{1,9})([mhd])|hour)(?= |$)")
-_TIME_OF_DAY = re.compile(r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\S+(?: [ap]m)?)(?= |$)")
-_TIME = re.compile(r"(\d{1,2})(?::([0-5]\d))? ?(am|pm)?")
+_TIME_OF_DAY = re.compile(
+    r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\d{1,2})(?::([0-5]\d))? ?(am|pm)?(?= |$)"
+)
 _CRON = re.compile(r"[\d*]\S*(?: \S+){4}(?= |$)")
-
-#: The fields of a cron line by their APScheduler names, with the values that they take.
-_CRON_FIELDS = {
-    "minute": "0-59",
-    "hour": "0-23",
-    "day": "1-31",
-    "month": "1-12 or jan-dec",
-    "day_of_week": "0-7 or sun-sat",
-}
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 JITTER_FROM_S, JITTER_TO_S = 60, 300  #: delay of times of day at :00 and :30, when many machines are busy
@@ -56,27 +48,13 @@ _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 # --- words ---------------------------------------------------------------------------------------------
 
 
-class Interval(Struct, frozen=True, kw_only=True):
-    """Elapsed time, counted from the schedule's anchor."""
+class Schedule(Struct, frozen=True, kw_only=True):
+    """Either elapsed time, counted from the schedule's anchor, or the wall-clock times of a cron line."""
 
-    seconds: int
-
-
-class TimeOfDay(Struct, frozen=True, kw_only=True):
-    """A wall-clock time on some days of the week."""
-
-    day: str  #: day, weekday, or the name of one
-    hour: int
-    minute: int
-
-
-class Cron(Struct, frozen=True, kw_only=True):
-    """The wall-clock times of five cron fields."""
-
-    text: str
-
-
-Schedule: TypeAlias = Interval | TimeOfDay | Cron
+    text: str  #: the one canonical form, without `every`
+    seconds: int = 0
+    cron: str = ""
+    is_delayed: bool = False  #: a time of day at :00 or :30
 
 
 def parse(text: str) -> Schedule:
@@ -93,70 +71,58 @@ def parse(text: str) -> Schedule:
 def take(words: deque[str]) -> Schedule:
     """Read the schedule with which the words begin, and remove its words."""
     text = " ".join(words).lower()
-    if found := _INTERVAL.match(text):
-        schedule: Schedule = _interval(found)
-    elif found := _TIME_OF_DAY.match(text):
-        schedule = _time_of_day(found)
-    elif found := _CRON.match(text):
-        wall_trigger(schedule := Cron(text=found[0]))  # raises UsageError where it is none
-    else:
-        raise _unknown(text)
-    for _ in found[0].split():
-        words.popleft()
-    return schedule
+    for pattern, read in ((_INTERVAL, _interval), (_TIME_OF_DAY, _time_of_day), (_CRON, _cron)):
+        if (found := pattern.match(text)) and (schedule := read(found)) is not None:
+            for _ in found[0].split():
+                words.popleft()
+            return schedule
+    raise _unknown(text)
 
 
-def spell(schedule: Schedule) -> str:
-    """Write a schedule in its one canonical form, such as `every 4h`."""
-    match schedule:
-        case Interval(seconds=3600):
-            return "every hour"
-        case Interval(seconds=seconds):
-            unit = next(unit for unit in "dhm" if seconds % _UNITS[unit] == 0)
-            return f"every {seconds // _UNITS[unit]}{unit}"
-        case TimeOfDay(day=day, hour=hour, minute=minute):
-            time = f"{hour}am" if minute == 0 and 1 <= hour <= 11 else f"{hour}:{minute:02d}"
-            return f"every {day} at {time}"
-        case Cron(text=text):
-            return f"every {text}"
+def _unknown(text: str) -> UsageError:
+    what = f'Unknown schedule "{text}"' if text else "Missing schedule"
+    return UsageError(f"{what}. Try: {EXAMPLES}")
+
+
+def _interval(found: re.Match[str]) -> Schedule | None:
+    seconds = int(found[1]) * _UNITS[found[2]] if found[1] else 3600
+    if not 0 < seconds <= LONGEST_DAYS * 86_400:
+        return None
+    unit = next(unit for unit, length in _UNITS.items() if seconds % length == 0)
+    return Schedule(text="hour" if seconds == 3600 else f"{seconds // _UNITS[unit]}{unit}", seconds=seconds)
+
+
+def _time_of_day(found: re.Match[str]) -> Schedule | None:
+    day, hour, minute, half = found[1], int(found[2]), int(found[3] or 0), found[4]
+    if hour not in (range(1, 13) if half else range(24)):
+        return None
+    if half:
+        hour = hour % 12 + (12 if half == "pm" else 0)
+    time = f"{hour}am" if minute == 0 and 1 <= hour <= 11 else f"{hour}:{minute:02d}"
+    days = {"day": "*", "weekday": "mon-fri"}.get(day, day[:3])
+    return Schedule(text=f"{day} at {time}", cron=f"{minute} {hour} * * {days}", is_delayed=minute in (0, 30))
+
+
+def _cron(found: re.Match[str]) -> Schedule | None:
+    try:
+        comes = _trigger(found[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
+    except ValueError:
+        return None
+    return Schedule(text=found[0], cron=found[0]) if comes is not None else None
 
 
 @lru_cache(maxsize=32)
-def wall_trigger(schedule: TimeOfDay | Cron) -> Any:
-    """The APScheduler trigger of a wall-clock schedule. Its zone is UTC, which stands for the wall clock."""
+def _trigger(cron: str) -> Any:
+    """The APScheduler trigger of a cron line. Its zone is UTC, which stands for the wall clock."""
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
 
-    if isinstance(schedule, TimeOfDay):
-        days = {"day": "*", "weekday": "mon-fri"}.get(schedule.day, schedule.day[:3])
-        return CronTrigger(day_of_week=days, hour=schedule.hour, minute=schedule.minute, timezone=UTC)
-    fields = _cron_fields(schedule.text)
+    minute, hour, day, month, weekday = cron.split()
+    fields = {"minute": minute, "hour": hour, "day": day, "month": month, "day_of_week": _by_name(weekday)}
     # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
-    _, _, day, _, weekday = schedule.text.split()
     by_star = day.startswith("*") or weekday.startswith("*")
     alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
-    trigger = OrTrigger([CronTrigger(**one, timezone=UTC) for one in alternatives])
-    if trigger.get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC)) is None:
-        raise UsageError(f'Schedule "{schedule.text}" never fires: no such month has that day. Try: a day from 1 to 28')
-    return trigger
-
-
-def _cron_fields(text: str) -> dict[str, str]:
-    """The fields of a cron line as APScheduler takes them."""
-    from apscheduler.triggers.cron import CronTrigger
-
-    fields = dict(zip(_CRON_FIELDS, text.split(), strict=True))
-    for name, field in fields.items():
-        try:
-            fields[name] = _by_name(field) if name == "day_of_week" else field
-            CronTrigger(**{name: fields[name]}, timezone=UTC)
-        except ValueError as error:
-            kind = "weekday" if name == "day_of_week" else name
-            raise UsageError(
-                f'Unknown {kind} "{field}" in schedule "{text}". '
-                f"Try: {_CRON_FIELDS[name]}, a list 1,3, a range 1-5, a step */2, or *"
-            ) from error
-    return fields
+    return OrTrigger([CronTrigger(**one, timezone=UTC) for one in alternatives])
 
 
 def _by_name(field: str) -> str:
@@ -173,29 +139,6 @@ def _by_name(field: str) -> str:
         high += 7 if high < low else 0  # fri-mon
         days |= {_WEEKDAYS[day % 7] for day in range(low, high + 1, int(step or 1))}
     return ",".join(sorted(days))
-
-
-def _interval(found: re.Match[str]) -> Interval:
-    seconds = int(found[1]) * _UNITS[found[2]] if found[1] else 3600
-    if not 0 < seconds <= LONGEST_DAYS * 86_400:
-        raise UsageError(f'Interval "{found[0]}" is out of range. Try: 1m to {LONGEST_DAYS}d')
-    return Interval(seconds=seconds)
-
-
-def _time_of_day(found: re.Match[str]) -> TimeOfDay:
-    time = _TIME.fullmatch(found[2])
-    hours = range(1, 13) if time and time[3] else range(24)
-    if time is None or int(time[1]) not in hours:
-        raise UsageError(f'Unknown time of day "{found[2]}" in schedule "{found[0]}". Try: 9am or 14:00')
-    hour = int(time[1])
-    if time[3]:
-        hour = hour % 12 + (12 if time[3] == "pm" else 0)
-    return TimeOfDay(day=found[1], hour=hour, minute=int(time[2] or 0))
-
-
-def _unknown(text: str) -> UsageError:
-    what = f'Unknown schedule "{text}"' if text else "Missing schedule"
-    return UsageError(f"{what}. Try: {EXAMPLES}")
 
 
 # --- slots ---------------------------------------------------------------------------------------------
@@ -259,39 +202,25 @@ def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
     return slots_after(parse(row.spec), after=after, zone=zone_of(row.zone), anchor=anchor, seed=row.plan)
 
 
-def upcoming(row: ScheduleRow, now: datetime) -> datetime | None:
-    """The next slot; None if this machine does not know the schedule's words or zone."""
-    if is_armed(row, now):
-        return parse_iso(row.next or "")
-    found = _due(row, now)
-    return found.next.at if found else None
+def outlook(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
+    """The next slot, and whether a slot fires as soon as a daemon runs.
 
-
-def is_due(row: ScheduleRow, now: datetime) -> bool:
-    """Whether the schedule fires as soon as a daemon runs."""
-    if row.paused or is_armed(row, now):
-        return False
-    found = _due(row, now)
-    return found is not None and found.fire is not None
-
-
-def is_armed(row: ScheduleRow, now: datetime) -> bool:
-    """Whether the recorded next slot is still to come, so that nothing has to be computed."""
-    return row.next is not None and parse_iso(row.next) > now
-
-
-def _due(row: ScheduleRow, now: datetime) -> Due | None:
+    None if this machine does not know the schedule's words or zone.
+    """
+    if row.next is not None and (recorded := parse_iso(row.next)) > now:
+        return recorded, False
     try:
-        return what_is_due(row, now)
+        due = what_is_due(row, now)
     except (UsageError, LookupError, OSError, ValueError):
-        return None
+        return None, False
+    return due.next.at, due.fire is not None and not row.paused
 
 
 def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str) -> Iterator[Slot]:
     after = after.astimezone(UTC)
-    if isinstance(schedule, Interval):
-        return _elapsed(schedule, anchor, after)
-    resolved = _resolved(wall_trigger(schedule), zone, after, delay_of(schedule, seed))
+    if schedule.seconds:
+        return _elapsed(schedule.seconds, anchor, after)
+    resolved = _resolved(_trigger(schedule.cron), zone, after, delay_of(schedule, seed))
     # The times of one gap have the same moment. They are one slot, with the key of the last.
     moments = (deque(same, maxlen=1)[0] for _, same in groupby(resolved, key=lambda slot: slot.at))
     return (slot for slot in moments if slot.at > after)
@@ -305,7 +234,7 @@ def next_daily(time: str, *, after: datetime, zone: tzinfo) -> datetime:
 
 def delay_of(schedule: Schedule, seed: str) -> timedelta:
     """One to five minutes for a full or half hour, always the same for the same seed; else nothing."""
-    if not isinstance(schedule, TimeOfDay) or schedule.minute not in (0, 30):
+    if not schedule.is_delayed:
         return timedelta()
     from hashlib import sha256  # slow to import
 
@@ -313,13 +242,13 @@ def delay_of(schedule: Schedule, seed: str) -> timedelta:
     return timedelta(seconds=JITTER_FROM_S + number % (JITTER_TO_S - JITTER_FROM_S))
 
 
-def _elapsed(interval: Interval, anchor: datetime, after: datetime) -> Iterator[Slot]:
+def _elapsed(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
     from apscheduler.triggers.interval import IntervalTrigger
 
-    period = timedelta(seconds=interval.seconds)
+    period = timedelta(seconds=seconds)
     start = anchor.astimezone(UTC).replace(microsecond=0)
     start -= max(0, (start - after) // period + 1) * period
-    trigger = IntervalTrigger(seconds=interval.seconds, start_date=start, timezone=UTC)
+    trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
     return (Slot(at, iso(at)) for at in _times(trigger, after))
 
 

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.run.rows import ScheduleRow
-from runplan.settings.schedule import GRACE, Due, Slot, is_due, parse, slots_after, upcoming, what_is_due
+from runplan.settings.schedule import GRACE, Due, Slot, outlook, parse, slots_after, what_is_due
 from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
@@ -282,20 +282,20 @@ def test_slots_and_their_keys_grow_and_a_scheduler_that_is_in_time_fires_them_al
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
 def test_readers_see_the_slot_that_the_daemon_waits_for(spec: str, zone: str) -> None:
     row, now = a_row(spec, "2026-01-01 09:30", zone=zone), at("2026-01-01 12:00")
-    assert upcoming(row, now) == what_is_due(row, now).next.at
+    assert outlook(row, now)[0] == what_is_due(row, now).next.at
 
 
 def test_readers_use_the_recorded_slot_until_it_is_due() -> None:
     row = replace(a_row("4h", "2026-01-01 09:30"), next="2026-01-01T13:00:00Z")
     early, late = at("2026-01-01 12:59"), at("2026-01-01 13:30")
-    assert (upcoming(row, early), is_due(row, early)) == (at("2026-01-01 13:00"), False)
-    assert (upcoming(row, late), is_due(row, late)) == (at("2026-01-01 17:30"), True)
+    assert outlook(row, early) == (at("2026-01-01 13:00"), False)
+    assert outlook(row, late) == (at("2026-01-01 17:30"), True)
 
 
 @pytest.mark.parametrize("more", [{"spec": "full moon"}, {"zone": "Moon/Far_Side"}, {"zone": "../etc"}])
 def test_a_slot_in_an_unknown_zone_is_not_guessed(more: dict[str, str]) -> None:
     row, now = replace(a_row("4h", "2026-01-01 09:30"), **more), at("2026-01-01 15:00")
-    assert (upcoming(row, now), is_due(row, now)) == (None, False)
+    assert outlook(row, now) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -310,4 +310,5 @@ def test_a_slot_in_an_unknown_zone_is_not_guessed(more: dict[str, str]) -> None:
     ],
 )
 def test_a_slot_that_has_come_without_an_answer_is_due(more: dict[str, str], hours: float, fires: bool) -> None:
-    assert is_due(a_row("4h", "2026-01-01 09:30", **more), at("2026-01-01 09:30") + timedelta(hours=hours)) is fires
+    row = a_row("4h", "2026-01-01 09:30", **more)
+    assert outlook(row, at("2026-01-01 09:30") + timedelta(hours=hours))[1] is fires
