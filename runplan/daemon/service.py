@@ -1,9 +1,10 @@
-"""The login service of the daemon, and its messages to the service manager."""
+"""The login service of the daemon (systemd, launchd), and its messages to the service manager."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.daemon.servicefiles import LABEL, STOP_S, UNIT, Service, launchd_list, systemd_unit
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import OUTPUT, home, state_directory
 
@@ -24,9 +24,42 @@ Words: TypeAlias = tuple[str, ...]
 
 #: -P: modules in the current directory must not be imported.
 DAEMON = (sys.executable, "-P", "-m", "runplan", "daemon")
+UNIT = "runplan.service"
+LABEL = "runplan.daemon"
 
 ANSWER_S = 30.0
-ENDING_S = STOP_S + ANSWER_S  #: the daemon lets its agents end first
+#: Time to stop: `daemon.grace` and the current step. With a longer grace the daemon asks for more time itself.
+STOP_S = 120
+
+#: Variables of the login that the daemon needs and the service manager does not set.
+VARIABLES = ("PATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
+
+_UNIT = """\
+# Written by `runplan service install`, which overwrites it each time.
+[Unit]
+Description=runplan works through plans
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={command}
+ExecReload=/bin/kill -HUP $MAINPID
+# The daemon sends a sign of life once a minute; after two missing ones it counts as stuck.
+WatchdogSec=180
+TimeoutStopSec={stop}
+Restart=on-failure
+RestartSec=5
+# Another daemon runs, or the settings are invalid: a restart would not help.
+RestartPreventExitStatus=2
+# Agents outlive the daemon; the next one adopts them.
+KillMode=process
+OOMPolicy=continue
+UMask={umask:04o}
+WorkingDirectory=/
+{environment}
+[Install]
+WantedBy=default.target
+"""
 
 
 class Manager(Struct, frozen=True, kw_only=True):
@@ -51,14 +84,11 @@ class Standing(Struct, frozen=True, kw_only=True):
 
 def manager(env: Mapping[str, str]) -> Manager:
     """The service manager of this machine; refused where no known one is."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    daemon = Service(argv=DAEMON, env=env, umask=umask, output=str(state_directory(env) / OUTPUT))
     if shutil.which("systemctl", path=env.get("PATH")):
         user = ("systemctl", "--user")
         return Manager(
             file=Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "systemd" / "user" / UNIT,
-            text=systemd_unit(daemon),
+            text=systemd_unit(env, umask=_umask()),
             asks=(*user, "show-environment"),
             enables=((*user, "daemon-reload"), (*user, "enable", "--now", UNIT)),
             disables=((*user, "disable", "--now", UNIT), (*user, "daemon-reload")),
@@ -70,7 +100,7 @@ def manager(env: Mapping[str, str]) -> Manager:
         file = home(env) / "Library" / "LaunchAgents" / f"{LABEL}.plist"
         return Manager(
             file=file,
-            text=launchd_list(daemon),
+            text=launchd_list(env, umask=_umask()),
             asks=("launchctl", "print", domain),
             enables=(("launchctl", "bootstrap", domain, str(file)),),
             disables=(("launchctl", "bootout", f"{domain}/{LABEL}"),),
@@ -78,6 +108,56 @@ def manager(env: Mapping[str, str]) -> Manager:
             is_active=("launchctl", "print", f"{domain}/{LABEL}"),
         )
     raise RefusedEarly("neither systemd nor launchd is here; start the daemon another way: runplan daemon")
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def systemd_unit(env: Mapping[str, str], *, umask: int, argv: Sequence[str] = DAEMON) -> str:
+    variables = (f"Environment={_quoted(f'{name}={value}')}\n" for name, value in _variables(env).items())
+    # Variables are expanded in the arguments, not in the program (systemd.service(5)).
+    arguments = (_word(word.replace("$", "$$")) for word in argv[1:])
+    return _UNIT.format(
+        command=" ".join((_word(argv[0]), *arguments)), stop=STOP_S, umask=umask, environment="".join(variables)
+    )
+
+
+def launchd_list(env: Mapping[str, str], *, umask: int) -> str:
+    import plistlib  # slow to import, and for one platform
+
+    output = str(state_directory(env) / OUTPUT)
+    entries = {
+        "Label": LABEL,
+        "ProgramArguments": list(DAEMON),
+        "EnvironmentVariables": _variables(env),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        # Agents outlive the daemon; the next one adopts them.
+        "AbandonProcessGroup": True,
+        "ExitTimeOut": STOP_S,
+        "Umask": umask,
+        "WorkingDirectory": "/",
+        "StandardOutPath": output,
+        "StandardErrorPath": output,
+    }
+    return plistlib.dumps(entries, sort_keys=False).decode()
+
+
+def _variables(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: env[name] for name in VARIABLES if env.get(name)}
+
+
+def _word(word: str) -> str:
+    return word.replace("%", "%%") if re.fullmatch(r"[\w./+:@=%$-]+", word) else _quoted(word)
+
+
+def _quoted(text: str) -> str:
+    for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("\n", "\\n"), ("\t", "\\t")):
+        text = text.replace(character, escaped)
+    return f'"{text}"'
 
 
 def install(manager: Manager, env: Mapping[str, str]) -> bool:
@@ -94,7 +174,7 @@ def uninstall(manager: Manager, env: Mapping[str, str]) -> bool:
     """Disable the service and remove the file; False when there was none."""
     if not manager.file.exists():
         return False
-    _run_all(manager, manager.disables[:1], env, within_s=ENDING_S)
+    _run_all(manager, manager.disables[:1], env, within_s=STOP_S + ANSWER_S)  # agents may finish first
     manager.file.unlink(missing_ok=True)
     _run_all(manager, manager.disables[1:], env)
     return True

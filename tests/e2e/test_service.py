@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.servicefiles import Service, systemd_unit
+from runplan.daemon.service import systemd_unit
 from tests.support.cli import RUNPLAN, Ran
 from tests.support.daemons import a_manager
 
@@ -154,8 +154,7 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     odd.write_text("#!/bin/sh\n")
     odd.chmod(0o755)
     file = tmp_path / "runplan.service"
-    service = Service(argv=(str(odd), "daemon"), env={"PATH": "/bin:/my bin"}, umask=0o022, output="")
-    file.write_text(systemd_unit(service))
+    file.write_text(systemd_unit({"PATH": "/bin:/my bin"}, umask=0o022, argv=(str(odd), "daemon")))
 
     done = subprocess.run(
         ["systemd-analyze", "--user", "verify", file],

@@ -27,7 +27,7 @@ PURE_MODULES = (
     "runplan.settings.schedule",
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
     *("runplan.report.text", "runplan.report.html", "runplan.report.sections"),
-    *("runplan.report.notices", "runplan.daemon.servicefiles", "runplan.errors", "runplan.names"),
+    *("runplan.report.notices", "runplan.errors", "runplan.names"),
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )
 PURE = {

@@ -7,25 +7,19 @@ import plistlib
 
 import pytest
 
-from runplan.daemon.servicefiles import STOP_S, Service, launchd_list, systemd_unit
+from runplan.daemon.service import DAEMON, STOP_S, launchd_list, systemd_unit
 from runplan.settings.schema import DaemonSettings
 
 
-def a_service(*argv: str, **env: str) -> Service:
-    return Service(
-        argv=argv or ("/usr/bin/python3", "-P", "-m", "runplan", "daemon"), env=env, umask=0o027, output="/o"
-    )
-
-
-def unit(service: Service) -> configparser.ConfigParser:
+def unit(*argv: str, **env: str) -> configparser.SectionProxy:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment, method-assign]
-    parser.read_string(systemd_unit(service))
-    return parser
+    parser.read_string(systemd_unit(env, umask=0o027, argv=argv or ("/usr/bin/python3", "-m", "runplan", "daemon")))
+    return parser["Service"]
 
 
 def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
-    made = unit(a_service(PATH="/bin", HOME="/h", ANTHROPIC_API_KEY="secret"))["Service"]
+    made = unit(PATH="/bin", HOME="/h", ANTHROPIC_API_KEY="secret")
 
     assert made["Type"] == "notify"
     assert made["WatchdogSec"] == "180"
@@ -34,9 +28,9 @@ def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
     assert made["RestartPreventExitStatus"] == "2"
     assert made["KillMode"] == "process"
     assert made["UMask"] == "0027"
-    assert made["ExecStart"] == "/usr/bin/python3 -P -m runplan daemon"
+    assert made["ExecStart"] == "/usr/bin/python3 -m runplan daemon"
     assert made["Environment"] == '"PATH=/bin"'
-    assert "secret" not in systemd_unit(a_service(ANTHROPIC_API_KEY="secret"))
+    assert "secret" not in str(dict(made))
 
 
 @pytest.mark.parametrize(
@@ -51,27 +45,27 @@ def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
     ],
 )
 def test_a_word_of_the_command_means_itself(word: str, written: str) -> None:
-    assert unit(a_service("/bin/x", word))["Service"]["ExecStart"] == f"/bin/x {written}"
+    assert unit("/bin/x", word)["ExecStart"] == f"/bin/x {written}"
 
 
 def test_a_program_means_itself_although_nothing_is_expanded_in_it() -> None:
-    assert unit(a_service("/opt/$b 100%/x", "daemon"))["Service"]["ExecStart"] == '"/opt/$b 100%%/x" daemon'
+    assert unit("/opt/$b 100%/x", "daemon")["ExecStart"] == '"/opt/$b 100%%/x" daemon'
 
 
 def test_a_variable_with_blanks_and_percents_means_itself() -> None:
-    text = systemd_unit(a_service(PATH="/my bin:/100%", XDG_STATE_HOME='/"q"'))
+    text = systemd_unit({"PATH": "/my bin:/100%", "XDG_STATE_HOME": '/"q"'}, umask=0)
 
     assert 'Environment="PATH=/my bin:/100%%"\n' in text
     assert 'Environment="XDG_STATE_HOME=/\\"q\\""\n' in text
 
 
 def test_a_property_list_keeps_it_alive_and_leaves_agents_alone() -> None:
-    made = plistlib.loads(launchd_list(a_service(PATH="/bin", GH_TOKEN="t")).encode())
+    made = plistlib.loads(launchd_list({"PATH": "/bin", "GH_TOKEN": "t", "HOME": "/h"}, umask=0o027).encode())
 
-    assert made["ProgramArguments"] == ["/usr/bin/python3", "-P", "-m", "runplan", "daemon"]
+    assert made["ProgramArguments"] == list(DAEMON)
     assert made["KeepAlive"] == {"SuccessfulExit": False}
     assert made["AbandonProcessGroup"] is True
     assert made["ExitTimeOut"] == STOP_S
     assert made["EnvironmentVariables"] == {"PATH": "/bin"}
     assert made["Umask"] == 0o027
-    assert made["StandardErrorPath"] == "/o"
+    assert made["StandardErrorPath"] == "/h/.local/state/runplan/daemon.out"
