@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from runplan.agents.environment import describe_missing
 from runplan.engine import schedules
 from runplan.engine.runs import Deferred
-from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError
+from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
 from runplan.run import events as e
 from runplan.run.events import to_json
 from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
@@ -52,19 +52,10 @@ class Environments:
     def of(self, plan: str) -> Mapping[str, str]:
         return self._plans.get(plan, self._own)
 
-    def use(self, plan: str, command: Command, *, anew: bool) -> Mapping[str, str] | None:
-        """Use the environment sent with the command, on top of the plan's own unless `anew`; the one before."""
-        before, sent = self._plans.get(plan), self._sent.get(str(command.arguments.get(ENVIRONMENT)))
-        if sent:
-            self._plans[plan] = dict(sent) if anew or before is None else {**before, **sent}
-        return before
-
-    def restore(self, plan: str, before: Mapping[str, str] | None) -> None:
-        """Undo `use`."""
-        if before is None:
-            self._plans.pop(plan, None)
-        else:
-            self._plans[plan] = before
+    def use(self, plan: str, command: Command, *, anew: bool) -> None:
+        """Use the environment sent with the command, on top of the plan's own unless `anew`."""
+        if sent := self._sent.get(str(command.arguments.get(ENVIRONMENT))):
+            self._plans[plan] = {**({} if anew else self._plans.get(plan, {})), **sent}
 
 
 class Executor:
@@ -139,17 +130,6 @@ class Executor:
         self._environments.forget(command)
 
     def _answer(self, command: Command) -> Answer | Deferred:
-        try:
-            return self.execute(command)
-        except RunplanError as error:
-            unrecorded = isinstance(error, Unreachable) and not isinstance(error, Fenced)
-            if unrecorded and command.verb == "stop":
-                raise  # not recorded: the worker closes, and the command is tried again
-            return refused(error)
-        except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
-            return unexpected(error)
-
-    def execute(self, command: Command) -> Answer | Deferred:
         verbs = {
             "start": self._start,
             "now": self._now,
@@ -157,9 +137,14 @@ class Executor:
             "pause": self._pause,
             "resume": self._resume,
         }
-        if command.verb not in verbs:
-            raise UsageError(f"{command.verb}: unknown command")
-        return verbs[command.verb](command)
+        try:
+            return verbs[command.verb](command)
+        except RunplanError as error:
+            if command.verb == "stop" and isinstance(error, Unreachable) and not isinstance(error, Fenced):
+                raise  # not recorded: the worker closes, and the command is tried again
+            return refused(error)
+        except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
+            return unexpected(error)
 
     # --- runs -------------------------------------------------------------------------------------------
 
@@ -180,22 +165,15 @@ class Executor:
             return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
         request = replace(request, started=replace(request.started, command=command.seq))
         resumes = self._runs.resumes(request)
-        before = self._environments.use(plan, command, anew=not resumes and request.answer is None)
-        try:
-            if resumes:
-                self._require_keys(plan)
-            begun = self._runs.begin(request)
-        except RunplanError:
-            self._environments.restore(plan, before)
-            raise
+        if not self._runs.is_at_work(plan):
+            self._environments.use(plan, command, anew=not resumes and request.answer is None)
+        if resumes:
+            self._require_keys(plan)
+        begun = self._runs.begin(request)
         if isinstance(begun, Deferred) or begun.declined:
-            self._environments.restore(plan, before)
             return begun
         if begun.fresh:
             self.halt_without_keys(request.started)
-        else:
-            self._environments.restore(plan, before)
-            self._bring_keys(plan, command)
         if request.answer is None:
             self._schedules.pause(plan, None)
         return begun
@@ -226,12 +204,8 @@ class Executor:
     def _resume(self, command: Command) -> Answer:
         """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""
         plan = command.plan
-        before = self._environments.use(plan, command, anew=False)
-        try:
-            self._require_keys(plan)
-        except RunplanError:
-            self._environments.restore(plan, before)
-            raise
+        self._environments.use(plan, command, anew=False)
+        self._require_keys(plan)
         scheduled = self._schedules.pause(plan, None)
         return Answer(lines=(f"Resumed {plan}",) if self._runs.record(plan, e.Continued()) or scheduled else ())
 
@@ -240,7 +214,6 @@ class Executor:
     def _schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
         """Make the plan's schedule; it replaces an earlier one."""
         plan, now = request.started.plan, self._repository.clock.now()
-        self._bring_keys(plan, command)
         if plan not in self._runs.plans:
             self._environments.use(plan, command, anew=True)
         before = self._schedules.get(plan)
@@ -267,12 +240,9 @@ class Executor:
         row = self._schedules.get(plan)
         if row is None:
             raise NotFound(f"{plan} has no schedule; make one: runplan start PLAN auto every 4h")
-        before = self._environments.use(plan, command, anew=False)
+        self._environments.use(plan, command, anew=False)
         fired = schedules.fire_early(row, self._runs, self._schedules, self._repository.clock.now())
-        if isinstance(fired, Deferred) or fired.declined:
-            self._environments.restore(plan, before)
-        else:
-            self._bring_keys(plan, command)
+        if not isinstance(fired, Deferred) and not fired.declined:
             self.halt_without_keys(schedules.request_of(row).started)
         return fired
 
@@ -288,14 +258,3 @@ class Executor:
         started = self._runs.newest(plan).started
         if started is not None and (names := self._repository.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))
-
-    def _bring_keys(self, plan: str, command: Command) -> None:
-        """Resume a run that lost its keys, if this caller has them all."""
-        state = self._runs.state(plan)
-        if state is None or not state.missing or state.started is None:
-            return
-        before = self._environments.use(plan, command, anew=False)
-        if self._repository.missing(state.started):
-            self._environments.restore(plan, before)
-        else:
-            self._runs.record(plan, e.Continued())

@@ -238,7 +238,9 @@ def plan_path(at: RepositoryContext, word: str) -> str:
                 names.require_plain(path)
                 return path
         raise UsageError(f"{word} is not in this repository ({root})")
-    store = _readable(at)
+    store = None
+    with contextlib.suppress(Unreachable):  # a damaged journal does not matter for finding a plan
+        store = at.store()
     plans = known_plans(at, store)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
@@ -264,29 +266,16 @@ def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     return sorted(path for path in found if names.is_plain(path))
 
 
-def _readable(at: RepositoryContext) -> Store | None:
-    """The journal, unless it is damaged, which does not matter for finding a plan."""
-    with contextlib.suppress(Unreachable):
-        return at.store()
-    return None
-
-
 def scheduled(at: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
-    with _journal(at) as store:
-        return [row.plan for row in store.schedules.all()] if store else []
-
-
-def kept_plans(at: RepositoryContext) -> list[str]:
-    """The plans that have a schedule, an unfinished run or a queued command."""
-    with _journal(at) as store:
-        return store.active_plans(queued=True) if store else []
+    store = at.store()
+    return [row.plan for row in store.schedules.all()] if store else []
 
 
 def is_kept(at: RepositoryContext, plan: str) -> bool:
     """Whether the daemon has a schedule or an unfinished run of the plan."""
-    with _journal(at) as store:
-        has_run = store is not None and store.interrupted(plan) is not None and store.is_daemons(plan)
+    store = at.store()
+    has_run = store is not None and store.interrupted(plan) is not None and store.is_daemons(plan)
     return has_run or plan in scheduled(at)
 
 
@@ -294,19 +283,11 @@ def uses_forge(at: RepositoryContext, plan: str) -> bool:
     """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
     import json
 
-    with _journal(at) as store:
-        newest = store.newest(plan) if store else None
-        row = store.schedules.get(plan) if store else None
-        asked = [store.started(newest.id)] if store and newest else []
+    store = at.store()
+    newest, row = (store.newest(plan), store.schedules.get(plan)) if store else (None, None)
+    asked = [store.started(newest.id)] if store and newest else []
     asked += [json.loads(row.request)] if row else []
     return any(one.get("concludes") for one in asked)
-
-
-@contextlib.contextmanager
-def _journal(at: RepositoryContext) -> Iterator[Store | None]:
-    store = at.store()
-    with contextlib.closing(store) if store is not None else contextlib.nullcontext():
-        yield store
 
 
 def plans_on_target(at: RepositoryContext) -> dict[str, str]:
@@ -367,14 +348,7 @@ def settings_note(at: RepositoryContext) -> str:
 
         commit = committing(name, "Settings of runplan")
         return f"{name} is not committed on {at.target_name}; the checkout's file is used. To commit it: {commit}"
-    if file is None or (own is not None and _is_stored(at, own, name, file)):
+    if file is None or (own is not None and name == file.name and _stored_as(at, name, own.read_bytes()) == file.oid):
         return ""
     used = f"the version of {at.target_name} ({file.tip[:12]}) is used"
-    if own is None:
-        return f"{file.name} is missing in the checkout; {used}"
-    return f"{name} in the checkout is not committed on {at.target_name}; {used}"
-
-
-def _is_stored(at: RepositoryContext, own: Path, name: str, file: Committed) -> bool:
-    content = own.read_bytes()
-    return name == file.name and (content == file.content or _stored_as(at, name, content) == file.oid)
+    return f"{file.name} in the checkout is not committed on {at.target_name}; {used}"

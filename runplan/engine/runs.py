@@ -44,7 +44,6 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
 
     context: RunContext
     journal: Journal
-    warnings: tuple[str, ...] = ()  #: about issues that other runs claim
 
 
 class Deferred(Struct, frozen=True, kw_only=True):
@@ -69,6 +68,11 @@ class ActiveRuns:
         active = self._runs.get(plan)
         return active.journal.state if active is not None else None
 
+    def is_at_work(self, plan: str) -> bool:
+        """Whether this worker owns a run of the plan that does not wait."""
+        active = self._runs.get(plan)
+        return active is not None and not decide(active.journal.state).waiting
+
     def newest(self, plan: str) -> RunState:
         """The state of the plan's newest run, also of another owner; an empty one for none."""
         row = self._store.newest(plan)
@@ -82,8 +86,7 @@ class ActiveRuns:
         A run that does other work is stopped first.
         """
         plan = request.started.plan
-        active = self._runs.get(plan)
-        at_work = active is not None and not decide(active.journal.state).waiting
+        active, at_work = self._runs.get(plan), self.is_at_work(plan)
         if request.fired and not at_work and (why := pending_answer(self.newest(plan), plan)):
             return Answer(declined=True, why=why)
         if active is None:
@@ -118,7 +121,7 @@ class ActiveRuns:
             return deferred
         if request.answer is not None:
             active.journal.append(request.answer)
-        return Answer(run=active.context.run, fresh=True, warnings=active.warnings)
+        return Answer(run=active.context.run, fresh=True, warnings=active.journal.state.warnings)
 
     def adopt(self, plan: str) -> Answer | None:
         """Own the plan's unfinished run and continue it unchanged; an answer when another process owns it."""
@@ -156,10 +159,10 @@ class ActiveRuns:
             dead = claim.took_over if isinstance(claim, Acquired) and not waited else ""
             taken = e.ClaimTaken(owner=claims.me, fence=claim.fence, took_over=dead)
             journal.append(*([started] if row is None else []), taken)
-        active = ActiveRun(context=context, journal=journal)
+        self._runs[plan] = active = ActiveRun(context=context, journal=journal)
         if row is not None:
             _unlock_refs(active)
-        self._runs[plan] = active = replace(active, warnings=self._claim_issues(active, started.issues))
+        self._claim_issues(active, started.issues)
         if running(journal.state):  # its agent survived the last process and keeps its permit
             self._worker.count_permit(plan)
         return active
@@ -172,9 +175,8 @@ class ActiveRuns:
         row = self._store.newest(plan) if request.again else None
         return succeeded(plan) if row is not None and row.state == "done" else ""
 
-    def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> tuple[str, ...]:
-        """Claim the issues for the run; warn about those of another unfinished run, and record that once."""
-        warnings = []
+    def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> None:
+        """Claim the issues for the run; warn once about those of another unfinished run."""
         for number in issues:
             other = self._repository.claims.take_issue(number, run=active.context.run, at=active.context.iso())
             if other is None:
@@ -182,17 +184,14 @@ class ActiveRuns:
             shared = e.IssueShared(number=number, run=other.id, plan=other.plan)
             if shared.words not in active.journal.state.warnings:
                 active.journal.append(shared)
-            warnings.append(shared.words)
-            self._worker.warned(shared.words)
-        return tuple(warnings)
+                self._worker.warned(shared.words)
 
     def resumes(self, request: RunRequest) -> bool:
         """Whether `begin` would resume a run that waits, instead of beginning a new one."""
         plan = request.started.plan
-        active = self._runs.get(plan)
-        if active is not None and (request.answer is not None or not decide(active.journal.state).waiting):
+        if self.is_at_work(plan) or (plan in self._runs and request.answer is not None):
             return False
-        state = active.journal.state if active is not None else self.newest(plan)
+        state = self.newest(plan)
         unfinished = state.started is not None and state.ended is None and not state.stop
         return unfinished and not does_other_work(state, request.started)
 

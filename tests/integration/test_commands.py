@@ -13,7 +13,7 @@ from runplan.engine.runs import Deferred
 from runplan.engine.worker import LocalWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.run.events import RunStarted, to_json
-from runplan.run.requests import Answer, read_request
+from runplan.run.requests import Answer
 from runplan.run.rows import Command
 from runplan.run.state import RunState
 from runplan.store.claims import Claims
@@ -60,6 +60,9 @@ class Runs:
         return True
 
     def adopt(self, _plan: str) -> None: ...
+
+    def is_at_work(self, _plan: str) -> bool:
+        return False
 
     def resumes(self, _request: RunRequest) -> bool:
         return False
@@ -133,9 +136,10 @@ def test_commands_are_executed_in_order_and_leave_the_queue(bench: Bench) -> Non
 
 
 def test_a_command_that_is_refused_is_answered_and_the_next_one_is_executed(bench: Bench) -> None:
-    dance, pause = bench.queue("dance"), bench.queue("pause")
-    assert bench.execute() == [(dance, "dance: unknown command"), (pause, "")]
-    assert bench.commands.answer(dance) == Answer(error="dance: unknown command", exit=2)
+    now, pause = bench.queue("now"), bench.queue("pause")
+    refused = f"{A} has no schedule; make one: runplan start PLAN auto every 4h"
+    assert bench.execute() == [(now, refused), (pause, "")]
+    assert bench.commands.answer(now) == Answer(error=refused, exit=3)
 
 
 # --- a run that has to end first ------------------------------------------------------------------------
@@ -196,14 +200,6 @@ def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> 
     bench.execute()
     bench.environments.use(B, start, anew=True)
     assert bench.environments.of(B) == {}
-
-
-def test_a_refused_resume_does_not_keep_the_environment_of_its_caller(bench: Bench) -> None:
-    bench.environments.receive("mine", KEYS)
-    bench.runs.latest = RunState(started=read_request(arguments("start", A, needs=("LOST",))).started)
-    resume = bench.commands.add(A, "resume", {ENVIRONMENT: "mine"}, by="a person", at=NOW)
-    assert [seq for seq, error in bench.execute() if "LOST" in error] == [resume]
-    assert (bench.environments.of(A), bench.runs.done) == ({}, [])
 
 
 def test_commands_stay_queued_while_another_process_holds_their_lock(bench: Bench) -> None:

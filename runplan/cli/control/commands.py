@@ -12,13 +12,12 @@ from runplan.cli.control import execute
 from runplan.cli.show import progress
 from runplan.cli.terminal import optional_plan_argument, plan_argument
 from runplan.daemon import state, submit
-from runplan.engine.context import is_kept, kept_plans, open_context, plan_path, refuse_under_agent, scheduled
+from runplan.engine.context import is_kept, open_context, plan_path, refuse_under_agent, scheduled
 from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.run.requests import Answer
 from runplan.run.rows import Command
 from runplan.settings.places import state_directory
-from runplan.store.sqlite import Store
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -101,11 +100,12 @@ def run_stop(args: argparse.Namespace) -> Exit:
 
 def _stop(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], Exception | None]:
     """Cancel schedules and end runs, of one plan or of all; messages, and the error to end with."""
-    if not Store.exists(at.state):
+    store = at.store()
+    if store is None:
         return [], None
     lines, still_running = _end_foreground(at, plan, force=force)
     error = Unreachable("; ".join(still_running.values())) if still_running else None
-    plans = [one for one in kept_plans(at) if plan in ("", one) and one not in still_running]
+    plans = [one for one in store.active_plans(queued=True) if plan in ("", one) and one not in still_running]
     commands = [Command(plan=one, verb="stop", arguments={}, by="runplan stop", at="") for one in plans]
     if not commands:
         return lines, error
