@@ -45,8 +45,8 @@ _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
 _NONE = _words(r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)")
 _CODE, _LINKED = re.compile(r"`([^`]*)`"), re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
-_ASIDE = re.compile(r" ?\(([^()]*)\)")
-_OPTIONAL, _NO_PHASE = "\x01", "\x02"  #: stand for "(optional …)" right after a phase, and for no phase at all
+_ASIDE = re.compile(r" ?\([^()]*\)")
+_NO_PHASE = "\x02"  #: stands for a phrase that means no phase
 _OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)(?:'s)? ?\Z")
 _OF_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|another|[^ ]+\.md)")
 _EARLIER, _EACH = r"(?:previous|prior|earlier|preceding|above)", r"(?:all|every|each)(?: of)?(?: the)?"
@@ -60,8 +60,7 @@ _PHRASES = (
 _MENTION = re.compile(rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth(?: of)?|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})")
 #: "1, 2a", "requires 1 and 2": a clause may begin with ids without the word Phase.
 _BARE = _words(
-    rf"(?:(?:requires?|needs?|after|depends on|builds on|follows) )?({_LIST})"
-    r"(?=\Z| (?:must|has|have|is|are|should) |\x01)"
+    rf"(?:(?:requires?|needs?|after|depends on|builds on|follows) )?({_LIST})(?=\Z| (?:must|has|have|is|are|should) )"
 )
 _CLAUSE = _words(
     r"[.!?](?= |\Z)|;|,? but (?!is |are |was |were |not )|,? while |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
@@ -186,11 +185,8 @@ def _read_prose(text: str, line: int, phases: Phases, found: Depends) -> bool:
             is_waiting = ids != [phases.own] and _WAITING.match(head, mention.end()) is not None
             if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
                 continue
-            is_optional = head.startswith(_OPTIONAL, mention.end())
-            firm = 0 if is_soft else len(ids) - is_optional
-            found.hard += ids[:firm]
-            found.soft += ids[firm:]
-            found.unknown += [] if is_soft or is_optional else [Remark(line, id_) for id_ in strangers]
+            (found.soft if is_soft else found.hard).extend(ids)
+            found.unknown += [] if is_soft else [Remark(line, id_) for id_ in strangers]
     return is_read
 
 
@@ -212,7 +208,7 @@ def _plain(text: str, known: Mapping[str, str]) -> str:
     text = _CODE.sub(lambda code: code[1] if key(code[1]) in known or _OTHER_PLAN.fullmatch(code[1]) else "", text)
     text = text.replace("*", "")
     for _ in range(2):  # asides may be nested
-        text = _ASIDE.sub(lambda aside: _OPTIONAL if _SOFT.match(aside[1].strip()) else "", text)
+        text = _ASIDE.sub("", text)
     return " ".join(text.partition("(")[0].split())
 
 
@@ -220,7 +216,7 @@ def _paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     """The paragraphs and list entries of the Dependencies, with the line each begins on."""
     texts, end = body.lines.texts, body.whole.stop
     index, value = body.labels.get("dependencies", (len(texts), ""))
-    ends = (i for i in range(index + 1, end) if not texts[i].strip() or texts[i].startswith(("#", "**")))
+    ends = (i for i in range(index + 1, end) if re.match(r"\s*\Z|#|(?:[-*+] )?\*\*", texts[i]))
     labelled = range(index, next(ends, end))
     part = next((part for title in ("dependenc", "depends") for part in body.named(title)), labelled)
     entries = {entry.at: entry.text for entry in within(body.lines.entries, part.start, part.stop)}

@@ -19,7 +19,7 @@ _ID = re.compile(
 )
 _UNIT = re.compile(rf"(?:user )?({'|'.join(UNITS)})[ \t]+#?", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]*")
-_LEAD = re.compile(r"[*_`~]*")
+_LINK = re.compile(r"\A\[(.+?)\]\(.*", re.DOTALL)
 _MARKS = "*_`~ \t"
 
 
@@ -38,9 +38,8 @@ UNNAMED = Named("", "", strong=False, unit="")
 @lru_cache(maxsize=4096)  # a plan is read again at each phase, and half of the time goes into this
 def read_name(text: str) -> Named | None:
     """The id and title a text begins with; None when it begins with no id."""
-    text = _unwrapped(_without_link(_unwrapped(text.strip())))
-    lead = _LEAD.match(text)
-    begin = lead.end() if lead else 0
+    text = _unwrapped(_LINK.sub(r"\1", _unwrapped(text.strip())))
+    begin = len(text) - len(text.lstrip("*_`~"))
     unit = _UNIT.match(text, begin)
     found = _ID.match(text, unit.end() if unit else begin)
     if found is None:
@@ -53,12 +52,7 @@ def read_name(text: str) -> Named | None:
     rest = text[end:].strip()
     if begin and text[:begin] not in text[begin:end]:
         rest = rest.replace(text[:begin], "", 1).strip()  # `**4a: Title** text`
-    return Named(
-        id=found.group(),
-        title=rest if rest.strip(_MARKS) else "",
-        strong=strong,
-        unit=(unit[1] if unit else "").lower(),
-    )
+    return Named(found[0], rest if rest.strip(_MARKS) else "", strong=strong, unit=unit[1].lower() if unit else "")
 
 
 def _unwrapped(text: str) -> str:
@@ -68,11 +62,6 @@ def _unwrapped(text: str) -> str:
         if text.startswith(mark) and text.endswith(mark) and inner and mark not in inner:
             return _unwrapped(inner.strip())
     return text
-
-
-def _without_link(text: str) -> str:
-    end = text.find("](")
-    return text[1:end] if text.startswith("[") and end > 0 else text
 
 
 def key(id_: str) -> str:

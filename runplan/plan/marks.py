@@ -61,9 +61,7 @@ def read_mark(text: str) -> Mark:
 
 def says_complete(status: str) -> bool:
     """Whether the status in a front matter means that the whole plan is done."""
-    status = _stripped(status)
-    found = _FINISHED.match(status)
-    return status == "done" or (found is not None and found.end() == len(status))
+    return _stripped(status) == "done" or _FINISHED.fullmatch(_stripped(status)) is not None
 
 
 def _stripped(text: str) -> str:

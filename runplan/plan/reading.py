@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,13 +33,8 @@ class Format(StrEnum):
     CHECKLIST = "checklist"
 
 
-class Slot(StrEnum):
-    """How a status is written into a span of the text."""
-
-    CELL = "cell"  #: a table cell
-    COMMIT = "commit"  #: the cell of the commit
-    LINE = "line"  #: the value of a status line
-    BOX = "box"  #: the character in a task box
+#: How a status is written: a table cell, the cell of the commit, the value of a status line, the sign in a box.
+Slot: TypeAlias = Literal["cell", "commit", "line", "box"]
 
 
 class Spot(Struct, frozen=True):
@@ -117,7 +112,7 @@ def _section_place(lines: Lines, section: Heading) -> Place:
     if (found := _status_line(lines, first, end)) is not None:
         at, columns = found
         value = lines.texts[at][slice(*columns)].strip()
-        spot = Spot(Slot.LINE, *(lines.offset(at, column) for column in columns))
+        spot = Spot("line", *(lines.offset(at, column) for column in columns))
         return replace(place, mark=read_mark(value), commit=read_commit(value), at=at, spots=(spot,))
     if DONE_TITLE.search(name.title):
         return replace(place, mark=Mark(Status.DONE))
@@ -149,7 +144,7 @@ def mark_of(boxes: Sequence[Entry]) -> Mark:
 
 def box_spots(lines: Lines, boxes: Iterable[Entry]) -> tuple[Spot, ...]:
     begins = ((lines.offset(box.at, box.column), len(box.sign.encode())) for box in boxes)
-    return tuple(Spot(Slot.BOX, begin, begin + length) for begin, length in begins)
+    return tuple(Spot("box", begin, begin + length) for begin, length in begins)
 
 
 def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:

@@ -10,6 +10,7 @@ import re
 from bisect import bisect, bisect_left
 from functools import lru_cache
 from itertools import accumulate
+from operator import attrgetter
 from typing import TypeVar
 
 from msgspec import Struct
@@ -91,10 +92,7 @@ class Lines(Struct, frozen=True, kw_only=True):
 
 
 T = TypeVar("T", Heading, Entry)
-
-
-def _at(mark: Heading | Entry) -> int:
-    return mark.at
+_at = attrgetter("at")
 
 
 def within(marks: list[T], first: int, end: int) -> list[T]:

@@ -11,7 +11,7 @@ from runplan.plan import frontmatter
 from runplan.plan.ids import key
 from runplan.plan.marks import WRITTEN, Status, says_complete
 from runplan.plan.model import lay_out
-from runplan.plan.reading import Format, Slot
+from runplan.plan.reading import Format
 from runplan.plan.scan import scan
 from runplan.text import command
 
@@ -33,11 +33,11 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
         raise PlanUnreadable(f"{path}:1: there is no phase {phase}; the phases are {ids}")
     slots = {spot.slot for spot in place.spots}
     is_same = place.mark.known and place.mark.status is status
-    if is_same and (commit in ("", place.commit) or slots == {Slot.BOX}):
+    if is_same and (commit in ("", place.commit) or slots == {"box"}):
         return text
     words = WRITTEN[status]
-    if commit and Slot.COMMIT not in slots:
-        words = f"{words} (`{commit}`)" if Slot.CELL in slots else f"{words} ({commit})"
+    if commit and "commit" not in slots:
+        words = f"{words} (`{commit}`)" if "cell" in slots else f"{words} ({commit})"
     if not place.spots:
         below = lines.start(place.first + 1)
         line = f"**Status:** {words}".encode()
@@ -46,13 +46,13 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     for spot in sorted(place.spots, key=lambda spot: spot.end, reverse=True):
         old, above = text[spot.begin : spot.end], text[: spot.begin]
         match spot.slot:
-            case Slot.CELL:
+            case "cell":
                 new = _cell(old, words)
-            case Slot.COMMIT:
+            case "commit":
                 new = _cell(old, f"`{commit}`" if commit else "") if commit or place.commit else old
-            case Slot.LINE:
+            case "line":
                 new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
-            case Slot.BOX:
+            case "box":
                 new = b"x" if status is Status.DONE else b" "
         text = above + new + text[spot.end :]
     return text
@@ -108,7 +108,11 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     for phase in left:
         if phase.status is not Status.BLOCKED and not missing(plan, phase):
             return phase
-    return NoPhase("blocked", "; ".join(_obstacle(plan, phase) for phase in left))
+    marked = "is marked blocked; clear its status in the plan to allow work on it"
+    waits = {phase.id: ", ".join(missing(plan, phase)) for phase in left}
+    return NoPhase(
+        "blocked", "; ".join(f"phase {id_} {f'waits for {ids}' if ids else marked}" for id_, ids in waits.items())
+    )
 
 
 def _requested(plan: Plan, wanted: str) -> Phase | NoPhase:
@@ -127,12 +131,6 @@ def _requested(plan: Plan, wanted: str) -> Phase | NoPhase:
     return phase
 
 
-def _obstacle(plan: Plan, phase: Phase) -> str:
-    if waits := missing(plan, phase):
-        return f"phase {phase.id} waits for {', '.join(waits)}"
-    return f"phase {phase.id} is marked blocked; clear its status in the plan to allow work on it"
-
-
 def missing(plan: Plan, phase: Phase) -> tuple[str, ...]:
     """The phases it must wait for that are not done."""
     done = {other.id for other in plan.phases if other.status is Status.DONE}
@@ -149,7 +147,7 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
     Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name.
     """
     lines, reading = lay_out(text, path)
-    has_lines = any(spot.slot is Slot.LINE for place in reading.places for spot in place.spots)
+    has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)
     if not reading.lacks_statuses and (reading.format is not Format.SECTIONS or has_lines):
         return text
     is_done = reading.lacks_statuses and says_complete(frontmatter.read(lines).get("status"))

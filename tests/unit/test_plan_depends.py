@@ -97,7 +97,6 @@ def test_negated_and_later_phases_are_no_dependencies(prose: str, hard: tuple[st
     [
         ("Phase 1 must be complete. Phase 2 SHOULD be complete.", ("1",), ("2",)),
         ("Phase 3. Phase 1 and Phase 2 are recommended but not strictly required.", ("3",), ("1", "2")),
-        ("Phase 1, Phase 2 (optional).", ("1",), ("2",)),
         ("Phase 4 (polling) -- **soft dependency**.", (), ("4",)),
         ("Phase 1 is required, Phase 2 is optional.", ("1",), ("2",)),
         ("Ideally Phase 2 first; Phase 2 must be there.", ("2",), ()),
@@ -172,6 +171,11 @@ def test_a_list_below_a_label_is_read() -> None:
     for gap in ("", "\n"):
         text = a_plan({"1": "⬚", "2": "⬚", "3": "⬚"}, {"3": f"**Dependencies:**\n{gap}* Phase 1\n* 2\n"})
         assert last(text).depends == ("1", "2")
+
+
+def test_the_next_label_of_a_list_is_no_dependency() -> None:
+    text = a_plan({"1": "⬚", "2": "⬚", "3": "⬚"}, {"2": "- **Dependencies:** Phase 1\n- **Note:** see Phase 3\n"})
+    assert parse(text, path="p.md").phases[1].depends == ("1",)
 
 
 def test_a_list_of_letters_is_read() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.plan.formats import boxes
-from runplan.plan.reading import Format, Reading, Remark, Slot, find_sections, own_or_numbered, paired, section_places
+from runplan.plan.reading import Format, Reading, Remark, find_sections, own_or_numbered, paired, section_places
 from runplan.plan.scan import within
 
 if TYPE_CHECKING:
@@ -40,18 +40,14 @@ def read(lines: Lines) -> Iterator[Reading]:
     if not sections:
         return
     places = section_places(lines, sections)
-    has_line = any(spot.slot is Slot.LINE for place in places for spot in place.spots)
+    has_line = any(spot.slot == "line" for place in places for spot in place.spots)
     if not has_line and (named := boxes.named(lines, outside=sections)):
         listed = [(name.id, box.at) for box, name in named]
         yield boxes.reading(lines, named, paired(lines, "checklist", listed, sections))
         return
-    remarks = []
-    for place in places:
-        if place.is_bare:
-            remarks.append(Remark(place.first + 1, f"phase {place.id} states no status; it counts as todo"))
-        elif has_line and place.spots and place.spots[0].slot is Slot.BOX:
-            remarks.append(Remark(place.first + 1, f"phase {place.id} has no **Status:** line; its boxes decide"))
-    yield Reading(Format.SECTIONS, "phase sections", places, sections[0].at, remarks=tuple(remarks))
+    bare = (place for place in places if place.is_bare)
+    remarks = tuple(Remark(one.first + 1, f"phase {one.id} states no status; it counts as todo") for one in bare)
+    yield Reading(Format.SECTIONS, "phase sections", places, sections[0].at, remarks=remarks)
 
 
 def read_humanlayer(lines: Lines) -> Iterator[Reading]:

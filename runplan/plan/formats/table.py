@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
 from runplan.plan.ids import UNITS, Named, key, read_name
 from runplan.plan.marks import read_commit, read_mark
-from runplan.plan.reading import Format, Place, Reading, Remark, Slot, Spot, find_sections, paired
+from runplan.plan.reading import Format, Place, Reading, Remark, Spot, find_sections, paired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import TypeAlias
 
+    from runplan.plan.reading import Slot
     from runplan.plan.scan import Heading, Lines
+
+    #: The line of a row, its phase (None without an id), and the columns of its status and commit with their blanks.
+    Row: TypeAlias = tuple[int, Named | None, dict[Slot, tuple[int, int]]]
 
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
 _STATUS = ("status", "state", "progress")
@@ -24,47 +28,41 @@ _COMMIT = ("commit", "commits", "hash", "sha")
 _NUMBER = ("#", "id", "no", "no.", "nr")
 
 
-class Row(Struct, frozen=True):
-    at: int  #: line
-    name: Named | None  #: None when it does not begin with a phase id
-    cells: dict[Slot, tuple[int, int]]  #: columns of the status and the commit, blanks around them included
-
-
 def read(lines: Lines) -> Iterator[Reading]:
     sections = find_sections(lines, "phase") or find_sections(lines, *UNITS)
     if (found := _find(lines, sections)) is None:
         return
     header, table = found
-    rows = [(row, row.name) for row in table if row.name is not None]
+    rows = [(at, name, cells) for at, name, cells in table if name is not None]
     if not rows:
         what = "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |"
         raise PlanUnreadable(f"{lines.path}:{header + 1}: {what}")
-    listed = {key(name.id) for _, name in rows}
+    listed = {key(name.id) for _, name, _ in rows}
     own = [section for section in sections if section.name.strong or key(section.name.id) in listed]
     what = "this tracker row does not begin with a phase id; it is ignored"
-    remarks = [Remark(row.at + 1, what) for row in table if row.name is None]
+    remarks = [Remark(at + 1, what) for at, name, _ in table if name is None]
     for section in sections:
         if section not in own:
             what = f"the tracker does not list phase {section.name.id}; this heading is ignored"
             remarks.append(Remark(section.at + 1, what))
-    pairs = zip(rows, paired(lines, "tracker", [(name.id, row.at) for row, name in rows], own), strict=True)
-    places = tuple(_place(lines, row, name, section) for (row, name), section in pairs)
+    pairs = zip(rows, paired(lines, "tracker", [(name.id, at) for at, name, _ in rows], own), strict=True)
+    places = tuple(_place(lines, *row, section) for row, section in pairs)
     yield Reading(Format.TRACKER, "tracker table", places, header, remarks=tuple(remarks))
 
 
-def _place(lines: Lines, row: Row, name: Named, section: Heading) -> Place:
-    texts = {slot: lines.texts[row.at][slice(*columns)].strip() for slot, columns in row.cells.items()}
-    if Slot.CELL not in texts:
-        raise PlanUnreadable(f"{lines.path}:{row.at + 1}: the row of phase {name.id} has no Status cell; add one")
+def _place(lines: Lines, at: int, name: Named, cells: dict[Slot, tuple[int, int]], section: Heading) -> Place:
+    texts = {slot: lines.texts[at][slice(*columns)].strip() for slot, columns in cells.items()}
+    if "cell" not in texts:
+        raise PlanUnreadable(f"{lines.path}:{at + 1}: the row of phase {name.id} has no Status cell; add one")
     return Place(
         id=name.id,
         title=section.name.title or name.title,
-        mark=read_mark(texts[Slot.CELL]),
-        commit=read_commit(texts.get(Slot.COMMIT, "")) or read_commit(texts[Slot.CELL]),
-        at=row.at,
+        mark=read_mark(texts["cell"]),
+        commit=read_commit(texts.get("commit", "")) or read_commit(texts["cell"]),
+        at=at,
         first=section.at,
         end=section.end,
-        spots=tuple(Spot(slot, *(lines.offset(row.at, c) for c in cell)) for slot, cell in row.cells.items()),
+        spots=tuple(Spot(slot, *(lines.offset(at, column) for column in cell)) for slot, cell in cells.items()),
     )
 
 
@@ -79,7 +77,7 @@ def _find(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | 
             return i, list(_rows(lines, i, names))
         if any(name.startswith(UNITS) for name in names) and not any(s.at <= i < s.end for s in sections):
             rows = list(_rows(lines, i, names))
-            if "phase" in names or any(row.name is not None and key(row.name.id) in ids for row in rows):
+            if "phase" in names or any(name is not None and key(name.id) in ids for _, name, _ in rows):
                 others.append((i, rows))
     return others[0] if others else None
 
@@ -108,8 +106,8 @@ def _rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
         if name is not None and ids != titles and titles in cells:
             name = replace(name, title=text[slice(*cells[titles])].strip())
         if text.strip("|-: \t\r"):
-            found = {Slot.CELL: cells.get(status), Slot.COMMIT: cells.get(commit)}
-            yield Row(i, name, {slot: cell for slot, cell in found.items() if cell})
+            found: dict[Slot, tuple[int, int] | None] = {"cell": cells.get(status), "commit": cells.get(commit)}
+            yield i, name, {slot: cell for slot, cell in found.items() if cell}
 
 
 def _cells(text: str) -> list[tuple[int, int]]:
