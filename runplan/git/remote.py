@@ -18,7 +18,7 @@ from runplan.git.command import ANY, LongCalls, configured
 from runplan.git.repository import Checkouts, remove_stale_lock
 from runplan.names import HEADS
 from runplan.store.files import lock_descriptor
-from runplan.text import command
+from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -83,7 +83,7 @@ class Remote:
         sign_in: SignIn | None = None,
         timeout_s: float = NETWORK_S,
     ) -> None:
-        self._git = git
+        self.git = git
         self.name = name
         self.branch = branch
         self.ref = f"refs/remotes/{name}/{branch}"  #: the tracking ref
@@ -98,7 +98,7 @@ class Remote:
         refspec = f"+{HEADS}{self.branch}:{self.ref}"
         ran = self._run("fetch", *options, "--no-recurse-submodules", "--refmap=", "--", self.name, refspec)
         if ran.code == 0:
-            return self._git.tip(self.ref)
+            return self.git.tip(self.ref)
         if _NO_SUCH_BRANCH in ran.err:
             return None
         said = words(ran.err) or f"git ended with code {ran.code}"
@@ -123,12 +123,12 @@ class Remote:
     def known(self) -> dict[str, str]:
         """The URLs of all remotes, and core.sshcommand, by their keys."""
         asked = r"^(core\.sshcommand|remote\..*\.url)$"
-        ran = self._git.run("config", "-z", "--get-regexp", asked, ok=(0, 1))
+        ran = self.git.run("config", "-z", "--get-regexp", asked, ok=(0, 1))
         pairs = (entry.partition("\n") for entry in os.fsdecode(ran.out).split("\0") if entry)
         return {key: value for key, _, value in pairs}
 
     def _run(self, *args: str, source: Path | None = None) -> Ran:
-        git, included = self._git, list[Path]()
+        git, included = self.git, list[Path]()
         if source is not None:
             git = git.at(git.cwd, f"--git-dir={source}")
             included = [self.common_dir / name for name in ("config", "config.worktree")]
@@ -185,13 +185,8 @@ _MAY_NOT = re.compile(
     r"|not allowed to (?:push|upload)|repository .{0,80}\barchived",
     re.IGNORECASE,
 )
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
-#: Lines of progress, decoration and advice.
-_NOISE = re.compile(
-    r"(?:Enumerating|Counting|Compressing|Writing) objects:|Resolving deltas:|Total \d|Everything up-to-date|Done$"
-    r"|hint: |failed to push some refs|\W*$|Please make sure you have the correct access rights"
-    r"|and the repository exists\.",
-)
+#: Lines of decoration and advice.
+_NOISE = re.compile(r"hint: |failed to push some refs|\W*$|Please make sure you have|and the repository exists\.")
 _LONGEST = 400
 
 
@@ -217,36 +212,25 @@ def _reason(summary: str) -> str:
 
 def words(err: str) -> str:
     """The output of git and the server on one line, without progress and advice."""
-    lines = (_ESCAPES.sub("", line).strip() for line in err.splitlines())
-    plain = (line.removeprefix("remote:").strip().removeprefix("error:").strip() for line in lines)
-    text = " / ".join(line for line in dict.fromkeys(plain) if line and not _NOISE.match(line))
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4].rstrip()} ..."
+    lines = (
+        line.strip().removeprefix("remote:").strip().removeprefix("error:").strip() for line in plain(err).split("\n")
+    )
+    return bounded(" / ".join(line for line in dict.fromkeys(lines) if line and not _NOISE.match(line)), _LONGEST)
 
 
 # --- before a direct landing ----------------------------------------------------------------------------
 
 
-def require(
-    git: Git,
-    *,
-    remote: str,
-    branch: str,
-    caller: Mapping[str, str],
-    sign_in: SignIn | None = None,
-    timeout_s: float = NETWORK_S,
-) -> Oid:
+def require(there: Remote) -> Oid:
     """Refuse, before any work, a remote on which a direct landing could not succeed; else the tip of its branch."""
-    common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
-    there = Remote(
-        git, name=remote, branch=branch, common_dir=common, caller=caller, sign_in=sign_in, timeout_s=timeout_s
-    )
     _require_configured(there)
-    _require_one_address(git, remote)
+    _require_one_address(there)
     tip = there.fetch()
     if tip is None:
-        raise RefusedEarly(f"{remote} has no branch {branch}; create it: {command('git', 'push', remote, branch)}")
-    _require_pushed(git, there, tip)
-    _require_no_lfs(git, there, tip)
+        push = command("git", "push", there.name, there.branch)
+        raise RefusedEarly(f"{there.name} has no branch {there.branch}; create it: {push}")
+    _require_pushed(there, tip)
+    _require_no_lfs(there, tip)
     return tip
 
 
@@ -255,22 +239,18 @@ def _require_configured(there: Remote) -> None:
     if there.name in names:
         return
     add = command("git", "remote", "add", there.name, "URL")
-    if names:
-        raise RefusedEarly(
-            f"there is no remote {there.name} here, only {', '.join(names)}; "
-            f"set run.remote to one of them, or run: {add}"
-        )
-    raise RefusedEarly(f"there is no remote here to push to; run: {add}")
+    others = f"set run.remote to one of {', '.join(names)}, or run: " if names else "run: "
+    raise RefusedEarly(f"there is no remote {there.name} here; {others}{add}")
 
 
-def _require_one_address(git: Git, name: str) -> None:
+def _require_one_address(there: Remote) -> None:
     """Refuse different addresses for fetch and push: a fetch could not show the result of a push."""
-    fetched = git.text("remote", "get-url", "--", name)
-    for pushed in git.text("remote", "get-url", "--push", "--all", "--", name).splitlines():
+    fetched = there.git.text("remote", "get-url", "--", there.name)
+    for pushed in there.git.text("remote", "get-url", "--push", "--all", "--", there.name).splitlines():
         if _place(pushed) != _place(fetched):
             raise RefusedEarly(
-                f"{name} is fetched from {fetched} and pushed to {pushed}, so the result of a push cannot be seen; "
-                "set run.remote to a remote with one address, or land by cherry-pick"
+                f"{there.name} is fetched from {fetched} and pushed to {pushed}, so the result of a push cannot be "
+                "seen; set run.remote to a remote with one address, or land by cherry-pick"
             )
 
 
@@ -282,7 +262,8 @@ def _place(address: str) -> str:
     return f"{(found['host'] or found['short']).lower()}/{found['path'].strip('/').removesuffix('.git')}"
 
 
-def _require_pushed(git: Git, there: Remote, tip: Oid) -> None:
+def _require_pushed(there: Remote, tip: Oid) -> None:
+    git = there.git
     here = git.tip(f"{HEADS}{there.branch}")
     if here is None or here == tip:
         return
@@ -298,10 +279,10 @@ def _require_pushed(git: Git, there: Remote, tip: Oid) -> None:
         )
 
 
-def _require_no_lfs(git: Git, there: Remote, tip: Oid) -> None:
+def _require_no_lfs(there: Remote, tip: Oid) -> None:
     """git-lfs uploads in a hook, and runplan's git runs no hooks."""
     pattern = ("-e", "^[^#].*filter=lfs", tip, "--", ":(glob)**/.gitattributes")
-    found = git.run("grep", "-l", "-z", "-E", *pattern, ok=(0, 1))
+    found = there.git.run("grep", "-l", "-z", "-E", *pattern, ok=(0, 1))
     if found.code == 0:
         file = found.text.split("\0")[0].partition(":")[2]
         raise RefusedEarly(

@@ -50,18 +50,28 @@ def open_lander(at: Place, settings: Settings) -> Lander:
 
 
 def _direct(at: Place, run: RunSettings, sign_in: SignIn | None = None) -> Direct:
-    from runplan.git.remote import Remote
     from runplan.landing.direct import Direct
 
-    remote = Remote(
-        at.git, name=run.remote, branch=run.target, common_dir=at.common_dir, caller=at.env, sign_in=sign_in
-    )
+    remote = _remote(at.git, run, run.target, at.env, sign_in, at.common_dir)
     return Direct(at.git, remote, root=at.root, tool=at.tool)
+
+
+def _remote(
+    git: Git,
+    run: RunSettings,
+    branch: str,
+    env: Mapping[str, str],
+    sign_in: SignIn | None = None,
+    common_dir: Path | None = None,
+) -> Remote:
+    from runplan.git.remote import Remote
+
+    common = common_dir or Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
+    return Remote(git, name=run.remote, branch=branch, common_dir=common, caller=env, sign_in=sign_in)
 
 
 def _pull_request(at: Place, settings: Settings) -> Lander:
     from runplan.forge.github import open_forge
-    from runplan.git.remote import Remote
     from runplan.landing.pull_request import PullRequestLander
 
     run = settings.run
@@ -70,7 +80,7 @@ def _pull_request(at: Place, settings: Settings) -> Lander:
     sign_in = _sign_in(access)
     return PullRequestLander(
         at.git,
-        remote=Remote(at.git, name=run.remote, branch=branch, common_dir=at.common_dir, caller=at.env, sign_in=sign_in),
+        remote=_remote(at.git, run, branch, at.env, sign_in, at.common_dir),
         target=_direct(at, run, sign_in),
         tool=at.tool,
         plan=at.plan,
@@ -108,13 +118,13 @@ def require_ready(git: Git, run: RunSettings, env: Mapping[str, str]) -> None:
     from runplan.git import remote
 
     if not concludes(run.landing):
-        remote.require(git, remote=run.remote, branch=run.target, caller=env)
+        remote.require(_remote(git, run, run.target, env))
         return
     from runplan.forge.github import open_forge
 
     access = _access(git, run, env)
     require_writable(open_forge(access(), env).repository())
-    remote.require(git, remote=run.remote, branch=run.target, caller=env, sign_in=_sign_in(access))
+    remote.require(_remote(git, run, run.target, env, _sign_in(access)))
 
 
 def require_writable(there: Repository) -> None:
@@ -130,12 +140,8 @@ def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
 
 def own_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
     """The branch of a plan's pull request."""
-    from runplan.git.remote import Remote
-
     branch = names.pull_branch(run.branch_prefix, slug)
-    common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
-    sign_in = _sign_in(_access(git, run, env))
-    return Remote(git, name=run.remote, branch=branch, common_dir=common, caller=env, sign_in=sign_in)
+    return _remote(git, run, branch, env, _sign_in(_access(git, run, env)))
 
 
 def fetch_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:

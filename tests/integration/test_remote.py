@@ -35,7 +35,9 @@ def require(
 ) -> str:
     env = pair.here.env | dict(caller or {})
     with Git(pair.here.path, env=env) as git:
-        return remote.require(git, remote=name, branch=branch, caller=env, timeout_s=timeout_s)
+        common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
+        there = remote.Remote(git, name=name, branch=branch, common_dir=common, caller=env, timeout_s=timeout_s)
+        return remote.require(there)
 
 
 def fake_ssh(pair: Pair, tmp_path: Path, words: str) -> Path:

@@ -27,21 +27,25 @@ REF = f"refs/heads/{NAME}"
 OLD = "1" * 40
 
 
+def there(pair: Pair, git: Git) -> remote.Remote:
+    return remote.Remote(git, name="origin", branch=NAME, common_dir=pair.here.path / ".git", caller=pair.here.env)
+
+
 def no_branch_there(pair: Pair, git: Git) -> None:
-    remote.require(git, remote="origin", branch=NAME, caller=pair.here.env)
+    remote.require(there(pair, git))
 
 
 def in_lfs(pair: Pair, git: Git) -> None:
     pair.here.commit("Images", **{".gitattributes": "*.png filter=lfs\n"})
     pair.here.git("push", "-q", "origin", f"HEAD:{REF}")
-    remote.require(git, remote="origin", branch=NAME, caller=pair.here.env)
+    remote.require(there(pair, git))
 
 
 def not_pushed(pair: Pair, git: Git) -> None:
     pair.here.git("push", "-q", "origin", f"HEAD:{REF}")
     pair.here.git("switch", "-qc", NAME)
     pair.here.commit("Mine")
-    remote.require(git, remote="origin", branch=NAME, caller=pair.here.env)
+    remote.require(there(pair, git))
 
 
 def no_room(pair: Pair, git: Git) -> None:
@@ -56,9 +60,7 @@ def gone_here(pair: Pair, git: Git) -> None:
 
 
 def gone_there(pair: Pair, git: Git) -> None:
-    env, common = pair.here.env, pair.here.path / ".git"
-    there = remote.Remote(git, name="origin", branch=NAME, common_dir=common, caller=env)
-    lander = Direct(git, there, root=pair.here.path, tool=common)
+    lander = Direct(git, there(pair, git), root=pair.here.path, tool=pair.here.path / ".git")
     lander.recover(Landing(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD")))
 
 
