@@ -14,7 +14,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
 from runplan.run.state import running
-from runplan.steps import budget, conclude, finish, gates, land, read_plan, start, undo, verify, watch, work
+from runplan.steps import budget, conclude, finish, gates, land, read_plan, start, verify, watch, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ STEPS: dict[str, Step] = {
     "judge-gate": Step(act=gates.judge_gate),
     "judge-verdict": Step(act=verify.judge_verdict),
     "build-candidate": Step(act=land.build_candidate),
-    "build-undo": Step(act=undo.build_undo),
+    "build-undo": Step(act=land.build_undo),
     "rebuild-branch": Step(act=work.rebuild_branch),
     "ask": Step(act=land.ask),
     "land": Step(act=land.land, already_done=land.already_done),

@@ -24,8 +24,8 @@ from runplan.landing.swap import BOX
 from runplan.processes import alive
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
+from runplan.steps.land import landing_to_undo
 from runplan.steps.read_plan import reading
-from runplan.steps.undo import landing_to_undo
 from runplan.steps.work import refused
 from runplan.text import command, committing
 

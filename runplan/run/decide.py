@@ -43,13 +43,6 @@ MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
 GATE_RUNS = 2  #: a red gate runs once more before it counts
 #: Endings of an agent that may be chance: an unknown error, a signal (as of a kernel out of memory), silence.
 REPEATED = ("crashed", "killed", "silent")
-#: The step of a refusal, for the reasons that step_of does not know.
-REFUSED_AT: dict[str, str] = {
-    Reason.BASELINE_RED: "baseline",
-    Reason.ALREADY_ON_TARGET: "land",
-    Reason.CONFLICT: "fix",
-    Reason.PROTECTED: "land",
-}
 #: The reason for an ending that a limit of runplan caused.
 STOPPED_BY = {
     "timeout": Reason.TIMEOUT,
@@ -96,7 +89,8 @@ def decide(state: RunState) -> Decision:
     if phase.refusal is not None:
         reason, detail = phase.refusal
         step = step_of(phase)
-        return _fail(Reason(reason), step if step == "undo" else REFUSED_AT.get(reason, step), detail)
+        is_landing = reason == Reason.ALREADY_ON_TARGET and step != "undo"
+        return _fail(Reason(reason), "land" if is_landing else step, detail)
     return _wait(state) or _work(state, started, phase)
 
 

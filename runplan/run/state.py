@@ -30,7 +30,6 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     base_tree: str = ""
     set_up: bool = False  #: run.setup has run since the worktree was leased
     prepared: str = ""  #: the tree that run.setup was the last to run on
-    first: str = ""  #: the first dispatch of an agent
     authors: tuple[str, ...] = ()  #: the agents that have written
     baselines: tuple[e.BaselineKnown, ...] = ()  #: on the base, or on the target that the candidate is on
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
@@ -105,7 +104,7 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.WorkTaken():
             return replace(phase, work=event, ended=None, candidate=None)
         case e.WorkRefused():
-            return replace(phase, refusal=phase.refusal or (event.reason, event.detail), ended=None)
+            return replace(phase, refusal=phase.refusal or (event.reason, event.detail))
         case e.GateJudged():
             return replace(phase, gates=(*phase.gates, event), ended=None)
         case e.VerdictGiven():
@@ -171,7 +170,7 @@ def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
     same = phase.newest is not None and (phase.newest.role, phase.newest.cycle) == (event.role, event.cycle)
     phase = replace(phase, began=phase.began if same else event.at)
-    phase = replace(phase, newest=event, dispatch=event, first=phase.first or (event.id if event.agent else ""))
+    phase = replace(phase, newest=event, dispatch=event)
     if event.again:
         warnings = (*phase.warnings, f"{event.again}; it was tried once more")
         phase = replace(phase, again=(*phase.again, event), ended=None, warnings=warnings)

@@ -76,7 +76,7 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[Event]:
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
         evidence="\n".join((*phase.cycles, *_evidence(action.reason, phase, context))),
-        dispatch=f"{context.mark}.{state.dispatches}" if phase.first else "",
+        dispatch=phase.newest.id if phase.newest else "",
         rejected=phase.rejected or "",
     )
 

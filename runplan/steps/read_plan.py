@@ -12,7 +12,7 @@ from runplan.plan import model as plans, tracker
 from runplan.run.decide import startable
 from runplan.run.events import LanesChosen, PlanRead
 from runplan.run.state import open_lanes
-from runplan.steps.drift import examined
+from runplan.steps.verify import examined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
