@@ -211,11 +211,10 @@ def _reason(summary: str) -> str:
 
 
 def words(err: str) -> str:
-    """The output of git and the server on one line, without progress and advice."""
-    lines = (
-        line.strip().removeprefix("remote:").strip().removeprefix("error:").strip() for line in plain(err).split("\n")
-    )
-    return bounded(" / ".join(line for line in dict.fromkeys(lines) if line and not _NOISE.match(line)), _LONGEST)
+    """The output of git and the server on one line, without decoration and advice."""
+    lines = (line.strip().removeprefix("remote:").lstrip().removeprefix("error:") for line in plain(err).split("\n"))
+    said = dict.fromkeys(line.strip() for line in lines)
+    return bounded(" / ".join(line for line in said if line and not _NOISE.match(line)), _LONGEST)
 
 
 # --- before a direct landing ----------------------------------------------------------------------------

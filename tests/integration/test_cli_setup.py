@@ -185,7 +185,7 @@ CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
         ({"runplan.toml": CHECKED, ".gitmodules": ""}, "setup", "submodules"),
         ({"runplan.toml": CHECKED, "tests/x.py": ""}, "tests", "the repository has tests (tests/x.py) but"),
         ({"runplan.toml": CHECKED + '[run]\nlanding = "pr"\n'}, "github", "there is no remote origin here to push to"),
-        ({"runplan.toml": CHECKED + '[run]\nlanding = "direct"\n'}, "start", "there is no remote here to push to"),
+        ({"runplan.toml": CHECKED + '[run]\nlanding = "direct"\n'}, "start", "there is no remote origin here"),
         (
             {"runplan.toml": JUDGED + 'kind = "script"\nscript = "j.toml"\n'},
             *("verifier", "there is no script j.toml"),

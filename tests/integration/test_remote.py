@@ -84,14 +84,14 @@ def test_a_remote_that_is_not_configured_is_refused_with_those_that_are(pair: Pa
     with pytest.raises(RefusedEarly) as refused:
         require(pair, name="upstream")
     assert str(refused.value) == (
-        "there is no remote upstream here, only Up.stream, origin; "
-        "set run.remote to one of them, or run: git remote add upstream URL"
+        "there is no remote upstream here; "
+        "set run.remote to one of Up.stream, origin, or run: git remote add upstream URL"
     )
 
 
 def test_a_repository_without_remotes_is_refused(pair: Pair) -> None:
     pair.here.git("remote", "remove", "origin")
-    with pytest.raises(RefusedEarly, match="there is no remote here to push to; run: git remote add origin URL"):
+    with pytest.raises(RefusedEarly, match="there is no remote origin here; run: git remote add origin URL"):
         require(pair)
 
 
