@@ -32,20 +32,6 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
 OWN_CONFIG = "of its own configuration"
 
 
-class Account(Struct, frozen=True, kw_only=True):
-    """The login, the address and the model that an agent will use, and who pays."""
-
-    login: str
-    address: str
-    model: str
-    bill: str
-    lacks: str = ""  #: why the agent cannot work, and the remedy; "" when nothing is missing
-
-    @property
-    def words(self) -> str:
-        return f"login {self.login}; address {self.address}; model {self.model}; billed to {self.bill}"
-
-
 class Task(Struct, frozen=True, kw_only=True):
     """One dispatch of an agent."""
 
@@ -149,17 +135,21 @@ class Agent:
         """The variable with the key it uses; "" when the user's configuration of the agent decides that."""
         return "" if self.is_configured(caller) else first_set(caller, *self.keys_for(table.model))
 
-    def account(self, table: AgentTable, caller: Mapping[str, str]) -> Account:
-        """The account it will use."""
+    def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+        """The login, address and model it will use, and the account that is billed."""
         key = self.key(table, caller)
         default = OWN_CONFIG if self.is_configured(caller) else "its default"
         address = caller.get(first_set(caller, *self.addresses)) if key else ""
-        return Account(
-            login=key or OWN_CONFIG,
-            address=address or default,
-            model=table.model or caller.get(first_set(caller, *self.models)) or default,
-            bill=f"the account of {key}" if key else "the account of that login",
-        )
+        model = table.model or caller.get(first_set(caller, *self.models)) or default
+        return account(key or OWN_CONFIG, address or default, model, f"the account of {key or 'that login'}")
+
+    def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+        """Why it cannot work, and the remedy; "" when nothing is missing."""
+        return ""
+
+
+def account(login: str, address: object, model: object, bill: str) -> str:
+    return f"login {login}; address {address}; model {model}; billed to {bill}"
 
 
 class ProviderAgent(Agent):

@@ -13,8 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from runplan.agents.adapter import Task, first_set
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import Profile
@@ -29,7 +27,6 @@ from runplan.settings.places import state_directory, user_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from runplan.agents.adapter import Account
     from runplan.git.repository import Checkouts
     from runplan.settings.schema import AgentsSettings, AgentTable
 
@@ -135,15 +132,6 @@ class Agents:
         return redacted(text, self._secrets)
 
 
-def account_of(table: AgentTable, caller: Mapping[str, str]) -> Account | None:
-    """The login, address, model and bill of an agent; None for a user's own command."""
-    agent = agent_of(table.kind)
-    if not agent.program:
-        return None
-    found = agent.account(table, caller)
-    return replace(found, address=redacted(found.address))
-
-
 def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
     """Why the agent cannot reach its provider: no key and no login; "" when it can."""
     agent = agent_of(table.kind)
@@ -209,9 +197,8 @@ def require_agent(
             f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; "
             f"install it, or {another}"
         )
-    account = account_of(table, caller)
-    if account and account.lacks:
-        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}")
+    if lacks := agent_of(table.kind).lacks(table, caller):
+        raise RefusedEarly(f"agents.{role}: {table.name} {lacks}")
 
 
 def program_of(table: AgentTable) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runplan.agents.clis import agent_of
 from runplan.agents.clis.mini import LONGEST_ARGUMENT
-from runplan.agents.invocation import Agents, account_of, require_agents
+from runplan.agents.invocation import Agents, require_agents
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
 from runplan.settings.load import Layer
@@ -171,10 +172,11 @@ def test_the_key_of_the_users_own_codex_gateway_is_passed_on(tmp_path: Path) -> 
     assert 'model_provider="runplan"' not in call.argv
 
 
-def reported(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tuple[str, str, str, str]:
-    found = account_of(settings(it={"kind": kind, **table}).agent("it"), {"HOME": str(place), **caller})
-    assert found is not None
-    return found.login, found.address, found.model, found.bill
+def reported(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tuple[str, ...]:
+    found = agent_of(kind).account(settings(it={"kind": kind, **table}).agent("it"), {"HOME": str(place), **caller})
+    login, address, model, bill = found.split("; ")
+    parts = ((login, "login "), (address, "address "), (model, "model "), (bill, "billed to "))
+    return tuple(text.removeprefix(name) for text, name in parts)
 
 
 KEY = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}

@@ -10,10 +10,5 @@ if TYPE_CHECKING:
 
 
 def agent_of(kind: str) -> Agent:
-    """The agent of this kind."""
-    module = importlib.import_module(f"{__name__}.{kind}")
-    try:
-        agent: Agent = module.AGENT
-    except AttributeError:
-        raise TypeError(f"{module.__name__} has no AGENT; see CONTRIBUTING.md, Add an agent") from None
+    agent: Agent = importlib.import_module(f"{__name__}.{kind}").AGENT
     return agent

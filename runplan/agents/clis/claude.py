@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import (
     OWN_CONFIG,
-    Account,
     Agent,
+    account,
     at,
     count,
     first_set,
@@ -76,19 +76,18 @@ class Claude(Agent):
         files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(state)
 
-    def account(self, table: AgentTable, caller: Mapping[str, str]) -> Account:
+    def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """Variables in its settings override those of the caller."""
         settings = read_json(_folder(caller) / "settings.json")
         variables = settings.get("env")
         seen = {**caller, **variables} if isinstance(variables, dict) else caller
         helper = "apiKeyHelper" if settings.get("apiKeyHelper") else ""
         paid = first_set(seen, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY") or helper
-        return Account(
-            login=paid or first_set(seen, "CLAUDE_CODE_OAUTH_TOKEN") or OWN_CONFIG,
-            address=str(seen.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"),
-            model=str(table.model or seen.get("ANTHROPIC_MODEL") or settings.get("model") or "its default"),
-            bill=f"the account of {paid}, by use" if paid else "the subscription of that login",
-        )
+        login = paid or first_set(seen, "CLAUDE_CODE_OAUTH_TOKEN") or OWN_CONFIG
+        address = seen.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+        model = table.model or seen.get("ANTHROPIC_MODEL") or settings.get("model") or "its default"
+        bill = f"the account of {paid}, by use" if paid else "the subscription of that login"
+        return account(login, address, model, bill)
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match text(event, "type"):

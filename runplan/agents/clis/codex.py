@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.agents.adapter import Account, Agent, at, estimate, first_set, objects, read_json, text, under_home, usage
+from runplan.agents.adapter import Agent, account, at, estimate, first_set, objects, read_json, text, under_home, usage
 from runplan.agents.endings import trouble
 from runplan.run.usage import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread
 
@@ -57,20 +57,28 @@ class Codex(Agent):
         """A login or a provider; a model alone is neither."""
         return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
 
-    def account(self, table: AgentTable, caller: Mapping[str, str]) -> Account:
+    def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
         config, key = _config(caller), self.key(table, caller)
-        model = table.model or str(config.get("model") or "its default")
-        if provider := _provider(config):
-            return _at_provider(provider, str(config["model_provider"]), model, caller)
-        address = (caller.get("OPENAI_BASE_URL") if key else str(config.get("openai_base_url", ""))) or _OPENAI
+        model = table.model or config.get("model") or "its default"
+        if found := _provider(config):
+            name = f"the account at {config['model_provider']}"
+            return account(str(found.get("env_key") or "none"), found.get("base_url") or "its default", model, name)
         stored = read_json(_folder(caller) / "auth.json")
         is_key = bool(stored.get("OPENAI_API_KEY")) and not stored.get("tokens")
         login = key or first_set(caller, "CODEX_API_KEY") or ("the key in auth.json" if is_key else "")
-        if login:
-            return Account(login=login, address=address, model=model, bill=f"the account of {login}, by use")
-        plan = "the ChatGPT plan of that login"
-        return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
+        if not login:
+            return account("of its own (codex login)", "that of the login", model, "the ChatGPT plan of that login")
+        address = (caller.get("OPENAI_BASE_URL") if key else config.get("openai_base_url")) or _OPENAI
+        return account(login, address, model, f"the account of {login}, by use")
+
+    def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+        config = _config(caller)
+        key, name = str(_provider(config).get("env_key") or ""), config.get("model_provider")
+        missing = (
+            f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
+        )
+        return missing if key and not caller.get(key) else ""
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match text(event, "type"):
@@ -134,15 +142,3 @@ def _provider(config: dict[str, Any]) -> dict[str, Any]:
     """The user's provider that the configuration chooses."""
     found = at(config, "model_providers", str(config.get("model_provider", "")))
     return found if isinstance(found, dict) else {}
-
-
-def _at_provider(provider: dict[str, Any], name: str, model: str, caller: Mapping[str, str]) -> Account:
-    key, address = str(provider.get("env_key") or ""), str(provider.get("base_url") or "its default")
-    lacks = f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
-    return Account(
-        login=key or "none",
-        address=address,
-        model=model,
-        bill=f"the account at {name}",
-        lacks=lacks if key and not caller.get(key) else "",
-    )

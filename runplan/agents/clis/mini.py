@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from msgspec.structs import replace
-
 from runplan.agents.adapter import ProviderAgent, at, count, money, objects, provider_keys, record, text, under_home
 from runplan.agents.endings import trouble
 from runplan.run.usage import Context, Finished, Message, Spent, Started, Usage
@@ -16,7 +14,7 @@ from runplan.store.files import read_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from runplan.agents.adapter import Account, Task
+    from runplan.agents.adapter import Task
     from runplan.run.usage import AgentEvent
     from runplan.settings.schema import AgentTable
 
@@ -54,14 +52,15 @@ class Mini(ProviderAgent):
     def has_login(self, caller: Mapping[str, str]) -> bool:
         return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
 
-    def account(self, table: AgentTable, caller: Mapping[str, str]) -> Account:
-        """Its configuration holds variables; the caller's override them. It does not work without a model."""
+    def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+        return super().account(table, {**_settings(caller), **caller})
+
+    def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         seen = {**_settings(caller), **caller}
-        found = super().account(table, seen)
         if table.model or seen.get("MSWEA_MODEL_NAME") or any(arg.startswith(_CHOOSES) for arg in table.args):
-            return found
+            return ""
         remedy = f'set model = "..." under [agents.{table.name}] in runplan.toml'
-        return replace(found, lacks=f"has no model, and does not work without one; {remedy}")
+        return f"has no model, and does not work without one; {remedy}"
 
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG002
         """Its output is for people: the prompt, commands and their output."""

@@ -124,10 +124,8 @@ def _verdict(failed: list[str], step: Step, task: Task) -> str:
     """Answer for every line `- W1: text` under the heading `## Items` of the prompt."""
     section = ("\n" + (read_text(task.prompt) or "")).partition("\n## Items")[2].partition("\n## ")[0]
     entries = [line[2:].partition(":") for line in section.splitlines() if line.startswith("- ")]
-    names, evidence = (
-        [item.strip() for item, colon, _ in entries if colon],
-        step.get("evidence", "played by `script`"),
-    )
+    names = [item.strip() for item, colon, _ in entries if colon]
+    evidence = step.get("evidence", "played by `script`")
     items = [{"item": name, "result": "fail" if name in failed else "pass", "evidence": evidence} for name in names]
     summary = step.get("summary", "Looked at every item.")
     return _return({"status": "done", "summary": summary, "items": items})
@@ -167,12 +165,10 @@ def load(path: Path) -> ScriptFile:
     """The script; refused when it cannot be played for some phase and role."""
     try:
         script = convert(tomllib.loads(path.read_text(encoding="utf-8")), ScriptFile)
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: no such script; see [agents] in runplan.toml") from None
     except ValidationError as error:
         raise SettingsError(f'{path}: a script has only [[phase."<id>".<role>]] tables: {error}') from None
     except (OSError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{path}: {error}") from None
+        raise SettingsError(f"{path}: {error}; see [agents] in runplan.toml") from None
     for phase, roles in script.phase.items():
         for role, steps in roles.items():
             _check(steps, f'{path}: [[phase."{phase}".{role}]]')
@@ -191,12 +187,9 @@ def steps_for(script: ScriptFile, task: Task) -> list[Step]:
 
 def _check(steps: list[Step], origin: str) -> None:
     for number, step in enumerate(steps, 1):
-        if len(step.keys() & STEPS.keys()) != 1:
-            known = ", ".join(sorted(STEPS))
-            raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs exactly one of {known}")
-        if unknown := step.keys() - STEPS.keys() - MODIFIERS:
-            known = ", ".join(sorted(MODIFIERS))
-            raise SettingsError(f"{origin}: step {number}: unknown {', '.join(sorted(unknown))}; known are {known}")
+        if step.keys() - STEPS.keys() - MODIFIERS or len(step.keys() & STEPS.keys()) != 1:
+            known = f"exactly one of {', '.join(sorted(STEPS))}, and of {', '.join(sorted(MODIFIERS))}"
+            raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs {known}")
 
 
 def _reported(event: dict[str, Any]) -> Iterator[AgentEvent]:

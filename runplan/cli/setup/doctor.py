@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 
 from runplan.agents import invocation
+from runplan.agents.clis import agent_of
+from runplan.checks.secrets import redacted
 from runplan.cli.setup.discovery import is_writable, look_around
 from runplan.cli.terminal import as_json, json_argument
 from runplan.engine import preflight
@@ -145,8 +147,8 @@ def _agent(at: RepositoryContext, role: str, name: str) -> str:
     program = invocation.program_of(table)
     if lacks := invocation.lacks_login(table, at.env):
         raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
-    account = invocation.account_of(table, at.env)
-    return f"{name} ({program})" + (f"; {account.words}" if account else "")
+    agent = agent_of(table.kind)
+    return f"{name} ({program})" + (f"; {redacted(agent.account(table, at.env))}" if agent.program else "")
 
 
 def sandbox(mode: str, obstacle: str) -> str:
