@@ -212,7 +212,7 @@ def _unfinished(outcome: Outcome, profile: Profile) -> AgentEnding:
         return _failed(outcome, profile)
     if not profile.closes:
         return _answered(outcome, profile)
-    if not outcome.message.strip() and not outcome.tools and not outcome.tally.usage.input_tokens:
+    if not outcome.message.strip() and not outcome.tally.context and not outcome.tally.usage.input_tokens:
         return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without output")
     return AgentEnding(kind=EndingKind.CRASHED, words="it ended without its end event")
 

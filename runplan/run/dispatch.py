@@ -89,7 +89,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
     code: int | None  #: exit code; None after a signal or a loss
     signal: int | None
     message: str  #: the end of the agent's message, bounded
-    tools: tuple[ToolUsed, ...] = ()  #: tools that the agent reported, bounded
     output_bytes: int = 0
     leftovers: int = 0  #: descendants that had to be ended after it
     tally: Tally = Tally()

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from runplan.text import MOST as MOST, believable as believable
 
 MESSAGE_TAIL = 1024 * 1024  #: characters kept of the end of the agent's message
-MOST_TOOLS = 5_000  #: different tool events kept; the rest is counted
 MOST_DENIED = 100  #: denied tools kept
 MOST_TROUBLES = 8  #: the first one and the last ones are kept
 WORDS = 4_000  #: characters kept of an error
@@ -68,7 +67,7 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 class ToolUsed(Struct, frozen=True, kw_only=True):
-    """The agent used a tool; only such an event attributes a changed file to it."""
+    """The agent used a tool."""
 
     tool: str
     path: str = ""
@@ -144,7 +143,6 @@ class Folding:
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
-        self._tools: dict[ToolUsed, None] = {}
         self._denied: dict[ToolUsed, None] = {}
         self._troubles: list[Trouble] = []
         self._recent: dict[str, Usage] = {}
@@ -159,8 +157,8 @@ class Folding:
         match event:
             case Message():
                 self._say(event)
-            case ToolUsed():
-                self._use(event)
+            case ToolUsed(denied=True) if len(self._denied) < MOST_DENIED:
+                self._denied[event] = None
             case Spent():
                 self._spend(event)
             case Context():
@@ -182,10 +180,6 @@ class Folding:
         return "".join(self._pieces)[-MESSAGE_TAIL:]
 
     @property
-    def tools(self) -> tuple[ToolUsed, ...]:
-        return tuple(self._tools)
-
-    @property
     def tally(self) -> Tally:
         return replace(self._tally, troubles=tuple(self._troubles), denied=tuple(self._denied))
 
@@ -200,13 +194,6 @@ class Folding:
         if self._length > 2 * MESSAGE_TAIL:
             self._pieces = [self.message]
             self._length = len(self._pieces[0])
-
-    def _use(self, event: ToolUsed) -> None:
-        if event.denied:
-            if len(self._denied) < MOST_DENIED:
-                self._denied[event] = None
-        elif event in self._tools or len(self._tools) < MOST_TOOLS:
-            self._tools[event] = None
 
     def _spend(self, event: Spent) -> None:
         usage, seen = event.usage, self._tally.usage

@@ -171,10 +171,6 @@ class EventCollector:
         return redacted(text if len(text) < MESSAGE_TAIL else text[LONGEST:], self._secrets)
 
     @property
-    def tools(self) -> tuple[ToolUsed, ...]:
-        return self._folding.tools
-
-    @property
     def tally(self) -> Tally:
         return self._folding.tally
 

@@ -92,7 +92,6 @@ def outcome_of(
         code=code,
         signal=None,
         message=events.message,
-        tools=events.tools,
         tally=events.tally,
         error=error,
         ended_at=at,

@@ -49,7 +49,8 @@ def mini_info(status: str, error: str = "") -> bytes:
     return json.dumps({"info": {"exit_status": status, "submission": ""}, "messages": messages}).encode()
 
 
-TOOL = {"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "Bash", "input": {}}]}}
+TOOL_USE = {"type": "tool_use", "name": "Bash", "input": {}}
+TOOL = {"type": "assistant", "message": {"content": [TOOL_USE], "usage": {"input_tokens": 9}}}
 
 AT_CAPACITY = "Selected model is at capacity. Please try a different model."
 HIGH_DEMAND = "We're currently experiencing high demand, which may cause temporary errors."

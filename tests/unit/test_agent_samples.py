@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from runplan.agents.clis import agent_of
 from runplan.cli.setup.discovery import known_agents
-from tests.support.samples import FOLDERS, ending, expected, expected_of, meta, outcome, streams
+from runplan.run.usage import ToolUsed
+from tests.support.samples import FOLDERS, ending, expected, expected_of, lines, meta, outcome, streams
 
 #: The keys that a folder may set for a stream.
 KNOWN = {"ends", "resets", "role", "session", "says", "tokens", "usd"}
@@ -79,7 +81,9 @@ def test_version_and_model_are_read_where_they_are_reported(stream: str) -> None
 
 @pytest.mark.parametrize("stream", saying("touched"))
 def test_the_file_that_a_tool_touched_is_known(stream: str) -> None:
-    used = [[event.tool, event.path] for event in outcome(stream).tools]
+    reader = agent_of(stream.partition("/")[0])
+    events = (event for line in lines(stream) for event in reader.read(line))
+    used = [[event.tool, event.path] for event in events if isinstance(event, ToolUsed)]
     assert expected_of(stream)["touched"] in used
 
 

@@ -10,7 +10,7 @@ import pytest
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST
 from runplan.run.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
-from runplan.run.usage import MESSAGE_TAIL, MOST_TOOLS, EndingKind, Finished, Retrying, Trouble
+from runplan.run.usage import MESSAGE_TAIL, EndingKind, Finished, Retrying, Trouble
 from runplan.supervise.output import (
     ERROR_TAIL,
     LOG_TAIL,
@@ -68,27 +68,12 @@ def test_the_end_of_the_message_is_kept() -> None:
     assert events.message.endswith(f"{number:0999d}\nlast\n")
 
 
-def test_tools_are_kept_once_each_up_to_a_bound_and_usage_adds_up() -> None:
-    said: list[tuple[AgentEvent, ...]] = [
-        (ToolUsed(tool="write", path="a"), ToolUsed(tool="write", path="b")),
-        (Spent(usage=Usage(input_tokens=1)),),
-        (ToolUsed(tool="write", path="a"), Spent(usage=Usage(input_tokens=5))),
-    ]
-    events = EventCollector(lambda line: said[int(line)])
-    for number in range(3):
+def test_usage_adds_up() -> None:
+    events = EventCollector(lambda line: (Spent(usage=Usage(input_tokens=int(line))),))
+    for number in (1, 5):
         events.read_line(b"%d" % number)
 
-    assert events.tools == (ToolUsed(tool="write", path="a"), ToolUsed(tool="write", path="b"))
     assert events.tally.usage == Usage(input_tokens=6)
-
-
-def test_tools_beyond_the_bound_are_dropped() -> None:
-    events = EventCollector(lambda line: (ToolUsed(tool="write", path=line.decode()),))
-    for number in range(MOST_TOOLS + 3):
-        events.read_line(b"%d" % number)
-    events.read_line(b"0")
-
-    assert len(events.tools) == MOST_TOOLS
 
 
 @pytest.mark.parametrize("error", [KeyError, TypeError, RecursionError, OverflowError, UnicodeError, AssertionError])
@@ -186,7 +171,6 @@ def test_recorded_events_are_redacted(tmp_path: Path) -> None:
     reported: list[AgentEvent] = [
         Message(text=f"it is {SECRET[:9]}"),
         Message(text=f"{SECRET[9:]}, you know"),
-        ToolUsed(tool="bash", path=f"curl -H {SECRET}"),
         ToolUsed(tool=SECRET, denied=True),
         Trouble(kind=EndingKind.AUTH, words=f"bad key {SECRET}", resets=3.0),
         Finished(ok=False, words=f"bad key {SECRET}"),
@@ -199,9 +183,8 @@ def test_recorded_events_are_redacted(tmp_path: Path) -> None:
     output.finish()
 
     assert events.message == "it is [redacted], you know"
-    assert SECRET[-9:] not in repr((events.tools, events.tally, output.error))
+    assert SECRET[-9:] not in repr((events.tally, output.error))
     assert events.tally.troubles == (Trouble(kind=EndingKind.AUTH, words="bad key [redacted]", resets=3.0),)
-    assert events.tools == (ToolUsed(tool="bash", path="curl -H [redacted]"),)
 
 
 def test_a_message_that_was_cut_does_not_begin_with_half_a_secret() -> None:
