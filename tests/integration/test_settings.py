@@ -167,7 +167,7 @@ def test_a_variable_sets_its_key(
         ),
         ("RUNPLAN_TEST", "x", "RUNPLAN_TEST: unknown setting; did you mean RUNPLAN_"),
         ("RUNPLAN_LIMITS_TOKENS", "many", "RUNPLAN_LIMITS_TOKENS: [limits] tokens: must be a whole number"),
-        ("RUNPLAN_LIMITS_USD", "nan", "RUNPLAN_LIMITS_USD: [limits] usd: must be 0 or more"),
+        ("RUNPLAN_LIMITS_USD", "nan", "RUNPLAN_LIMITS_USD: [limits] usd: must be a number, 0 or more"),
         ("RUNPLAN_RUN_MAIN_PROTECTED", "perhaps", "RUNPLAN_RUN_MAIN_PROTECTED: [run] main_protected: must be"),
     ],
 )

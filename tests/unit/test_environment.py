@@ -60,7 +60,7 @@ def test_variables_of_git_and_runplan_are_never_passed_on() -> None:
     for name in ("GIT_SSH_COMMAND", "GIT_CONFIG_PARAMETERS", "GIT_DIR", "RUNPLAN_RUN_LANDING", "RUNPLAN_DISPATCH"):
         assert agent_environment({name: "x"}, keep=(name,), settings={}) == GIT
         table = {"kind": "command", "argv": ["x"], "env": ["PAGER", name]}
-        with pytest.raises(SettingsError, match=f"{name} cannot be passed on: runplan sets"):
+        with pytest.raises(SettingsError, match=f"{name} is set by runplan itself"):
             settle([Layer(origin="runplan.toml", values={"agents": {"mine": table}})])
 
 
