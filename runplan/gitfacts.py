@@ -103,6 +103,7 @@ PHASE = "Runplan-Phase"
 RUN = "Runplan-Run"
 LANDING = "Runplan-Landing"
 UNDOES = "Runplan-Undoes"
+TAKEN_BY = "Runplan-Taken-By"  #: the repository that works on an issue, on the first commit of its branch
 
 _TRAILER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)")
 _PICKED = "(cherry picked from commit "  # git counts this line into the block

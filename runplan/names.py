@@ -16,6 +16,7 @@ HEADS = "refs/heads/"
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else
 DIFF_FILE = ".runplan.diff"  #: in a verifier's worktree, where git ignores it
 REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not completed
+WATCH = "issues:"  #: before a label: the name of the schedule that takes its issues
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
 # Compiled on first use, which most commands do not make.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Work on plans": {
         "start": ("control.start", "Work on a plan: its next phase, one phase, or all of it"),
+        "watch-issues": ("control.issue", "Work on the open issues with a label, one after the other"),
         "stop": ("control.commands", "Cancel schedules and end runs; their work is kept"),
         "pause": ("control.commands", "Pause a plan; the current step finishes"),
         "resume": ("control.commands", "Resume a paused plan and its schedule"),
@@ -140,7 +141,7 @@ def _verbs() -> str:
 
     style = Style.of(sys.stdout)
     groups = (
-        [style.paint(f"{name}:", "bold"), *(f"  {verb:<10} {line}" for verb, (_, line) in group.items())]
+        [style.paint(f"{name}:", "bold"), *(f"  {verb:<12} {line}" for verb, (_, line) in group.items())]
         for name, group in GROUPS.items()
     )
     return "\n\n".join("\n".join(lines) for lines in groups)
@@ -162,7 +163,7 @@ def _run(words: list[str]) -> int:
         near = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0.7)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
-    run = getattr(module_of(verb), f"run_{verb}")
+    run = getattr(module_of(verb), f"run_{verb.replace('-', '_')}")
     return int(run(parser_of(verb).parse_args(rest)))
 
 
@@ -184,7 +185,7 @@ def parser_of(verb: str) -> ArgumentParser:
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )
-    if add_arguments := getattr(module, f"{verb}_arguments", None):
+    if add_arguments := getattr(module, f"{verb.replace('-', '_')}_arguments", None):
         add_arguments(parser)
     return parser
 

@@ -348,7 +348,7 @@ class DaemonWorker(RepositoryWorker):
         if now < again:
             return
         try:
-            for one in schedules.fire(row, self.runs, table, now):
+            for one in schedules.fire(row, self.runs, self.environments, now):
                 self._log.info("slot", plan=row.plan, answer=one.answer, slot=one.slot, why=one.why)
                 if one.answer == "fired":
                     self._executor.halt_without_keys(schedules.request_of(row).started)
@@ -358,7 +358,11 @@ class DaemonWorker(RepositoryWorker):
             self._log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
             return
         self._retries.pop(row.plan, None)
-        row = table.get(row.plan) or row
+        before, row = row, table.get(row.plan) or row
+        if row.paused and not before.paused:
+            self._log.info("schedule-paused", plan=row.plan, why=row.paused)
+            missing = self.repository.missing(schedules.request_of(row).started)
+            self._services.notifier.send(of_lost_keys(missing, repository=self.root, plan=row.plan, run=""))
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
             table.arm(row.plan, following)

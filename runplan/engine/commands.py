@@ -10,6 +10,7 @@ from runplan.agents.environment import describe_missing
 from runplan.engine import schedules
 from runplan.engine.runs import Deferred
 from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
+from runplan.names import WATCH
 from runplan.run import events as e
 from runplan.run.events import to_json
 from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
@@ -56,6 +57,10 @@ class Environments:
         """Use the environment sent with the command, on top of the plan's own unless `anew`."""
         if sent := self._sent.get(str(command.arguments.get(ENVIRONMENT))):
             self._plans[plan] = {**({} if anew else self._plans.get(plan, {})), **sent}
+
+    def share(self, plan: str, watch: str) -> None:
+        """Use the environment of a watch for the run that it begins."""
+        self._plans[plan] = self.of(watch)
 
 
 class Executor:
@@ -152,6 +157,8 @@ class Executor:
         request, timing = read_request(command.arguments), read_timing(command.arguments)
         if timing is None:
             return self._begin(request, command)
+        if command.plan.startswith(WATCH):
+            return self._watch(request, timing, command)
         begun = self._begin(replace(request, fired=True), command) if timing.now else Answer()
         if isinstance(begun, Deferred):
             return begun
@@ -207,6 +214,11 @@ class Executor:
         self._environments.use(plan, command, anew=False)
         self._require_keys(plan)
         scheduled = self._schedules.pause(plan, None)
+        for one in self._runs.plans if plan.startswith(WATCH) else ():
+            state = self._runs.state(one)
+            if state is not None and state.missing and state.started is not None and state.started.watch == plan:
+                self._environments.use(one, command, anew=False)
+                self._runs.record(one, e.Continued())
         return Answer(lines=(f"Resumed {plan}",) if self._runs.record(plan, e.Continued()) or scheduled else ())
 
     # --- schedules --------------------------------------------------------------------------------------
@@ -234,6 +246,17 @@ class Executor:
         instead = before.spec if before is not None and before.spec != row.spec else ""
         return Answer(scheduled=first, instead=instead)
 
+    def _watch(self, request: RunRequest, timing: Timing, command: Command) -> Answer | Deferred:
+        """Make a watch of issues; with `now` it also takes the first one."""
+        made = self._schedule(request, timing, command)
+        if not timing.now:
+            return made
+        try:
+            begun = self._now(command)
+        except RunplanError as error:  # the watch tries again at its first slot
+            begun = Answer(declined=True, why=str(error))
+        return replace(begun, scheduled=made.scheduled, instead=made.instead) if isinstance(begun, Answer) else begun
+
     def _now(self, command: Command) -> Answer | Deferred:
         """Run a scheduled plan now; the schedule stays."""
         plan = command.plan
@@ -241,7 +264,7 @@ class Executor:
         if row is None:
             raise NotFound(f"{plan} has no schedule; make one: runplan start PLAN auto every 4h")
         self._environments.use(plan, command, anew=False)
-        fired = schedules.fire_early(row, self._runs, self._schedules, self._repository.clock.now())
+        fired = schedules.fire_early(row, self._runs, self._environments, self._repository.clock.now())
         if not isinstance(fired, Deferred) and not fired.declined:
             self.halt_without_keys(schedules.request_of(row).started)
         return fired
@@ -254,7 +277,8 @@ class Executor:
             self._runs.record(started.plan, e.Halted(by="a restart", missing=names))
 
     def _require_keys(self, plan: str) -> None:
-        """Refuse to resume a run whose keys are lost."""
-        started = self._runs.newest(plan).started
+        """Refuse to resume a run or a watch whose keys are lost."""
+        row = self._schedules.get(plan) if plan.startswith(WATCH) else None
+        started = schedules.request_of(row).started if row is not None else self._runs.newest(plan).started
         if started is not None and (names := self._repository.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -247,7 +247,29 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     specs = [file for folder in FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}"))]
     plans = list(dict.fromkeys([*plans, *(file.relative_to(root).as_posix() for file in specs)]))
     gone = [plan for plan in (store.plans() if store else []) if plan not in plans]
+    if (path := _on_own_branch(at, word)) and path not in (*plans, *gone):
+        return path
     return names.find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
+
+
+def _on_own_branch(at: RepositoryContext, word: str) -> str:
+    """The plan of an issue that another repository has taken, which is on its branch alone; "" for none."""
+    run, path = at.settings.run, f"{at.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md"
+    branch = names.pull_branch(run.branch_prefix, names.slug(path))
+    return path if at.repository.git.object(f"refs/remotes/{run.remote}/{branch}:{path}") is not None else ""
+
+
+def plan_or_watch(at: RepositoryContext, word: str) -> str:
+    """The plan that `word` means, or a watch of issues by its name."""
+    if not word.startswith(names.WATCH):
+        return plan_path(at, word)
+    watches = [one for one in scheduled(at) if one.startswith(names.WATCH)]
+    if word not in watches:
+        label = word.removeprefix(names.WATCH) or "LABEL"
+        make = f"make one: {command('runplan', 'watch-issues', '--label', label, 'every', '10m')}"
+        there_are = f"there are: {', '.join(watches)}"
+        raise NotFound(f"{word}: no such watch; {there_are if watches else make}")
+    return word
 
 
 def _checkout_top(at: RepositoryContext) -> Path:
@@ -263,7 +285,7 @@ def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     directory = at.repository.root / place
     found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
     found = found.union(plans_on_target(at), store.active_plans() if store else ())
-    return sorted(path for path in found if names.is_plain(path))
+    return sorted(path for path in found if names.is_plain(path) and not path.startswith(names.WATCH))
 
 
 def scheduled(at: RepositoryContext) -> list[str]:

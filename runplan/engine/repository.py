@@ -58,12 +58,13 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
 
     def with_settings(self, asked: RunStarted) -> RunStarted:
         """The request with the current settings, unless it has its own: each run of a schedule reads them again."""
-        if asked.settings:
-            return asked
+        return asked if asked.settings else self.context_for(asked).record_settings(asked)
+
+    def context_for(self, asked: RunStarted) -> RepositoryContext:
+        """The context of a new run: the environment of its caller, and the settings on its target."""
         env = {**self.environment(asked.plan), **dict(asked.given)}
         at = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
-        at = at.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
-        return at.record_settings(asked)
+        return at.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
 
     def started(self, row: RunRow) -> RunStarted:
         """The options of a run; the daemon may have resumed a run that began in the foreground."""

@@ -54,7 +54,7 @@ class ActiveRuns:
     """The runs of one repository in this process; belongs to one thread."""
 
     def __init__(self, repository: OpenRepository, worker: RepositoryWorker) -> None:
-        self._repository = repository
+        self.repository = repository
         self._store = repository.store
         self._worker = worker
         self._runs: dict[str, ActiveRun] = {}
@@ -132,7 +132,7 @@ class ActiveRuns:
 
     def _claim(self, row: RunRow | None, request: RunRequest | None) -> ActiveRun | Answer | None:
         """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
-        repository, claims = self._repository, self._repository.claims
+        repository, claims = self.repository, self.repository.claims
         if row is not None:
             run, started = row.id, repository.started(row)
         else:
@@ -178,7 +178,7 @@ class ActiveRuns:
     def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> None:
         """Claim the issues for the run; warn once about those of another unfinished run."""
         for number in issues:
-            other = self._repository.claims.take_issue(number, run=active.context.run, at=active.context.iso())
+            other = self.repository.claims.take_issue(number, run=active.context.run, at=active.context.iso())
             if other is None:
                 continue
             shared = e.IssueShared(number=number, run=other.id, plan=other.plan)
@@ -209,7 +209,7 @@ class ActiveRuns:
         from runplan.engine.advance import record_ends
 
         if ids := [id_ for active in self._runs.values() for id_ in running(active.journal.state)]:
-            self._repository.dispatches.end(ids, grace_s=GRACE_S)
+            self.repository.dispatches.end(ids, grace_s=GRACE_S)
         for plan, active in self._runs.items():
             try:
                 record_ends(active.journal, active.context)
@@ -220,7 +220,7 @@ class ActiveRuns:
         """Leave the run to the next process that asks for it."""
         active = self._runs[plan]
         self._forget(plan)
-        self._repository.claims.release(plan, run=active.context.run)
+        self.repository.claims.release(plan, run=active.context.run)
 
     # --- steps ------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class ActiveRuns:
         if not self._has_permit(plan, active, decide(journal.state)):
             return decide(journal.state)
         assert journal.state.started is not None
-        context = self._repository.refreshed(active.context, journal.state.started)
+        context = self.repository.refreshed(active.context, journal.state.started)
         self._runs[plan] = active = active if context is active.context else replace(active, context=context)
         try:
             decision = advance(journal, context, self._worker.may_begin)

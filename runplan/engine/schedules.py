@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan import names
+from runplan.engine import issues
 from runplan.engine.runs import Deferred
+from runplan.errors import RunplanError
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
 from runplan.run.requests import Answer, read_request
 from runplan.run.rows import FiringRow
@@ -18,24 +21,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from runplan.engine.commands import Environments
     from runplan.engine.runs import ActiveRuns
     from runplan.run.requests import RunRequest
     from runplan.run.rows import ScheduleRow
     from runplan.settings.schedule import Slot
     from runplan.store.tables import Schedules
 
-
 IN_FLIGHT = "the plan is in flight"
 
 
-def fire(row: ScheduleRow, runs: ActiveRuns, schedules: Schedules, now: datetime) -> list[FiringRow]:
+def fire(row: ScheduleRow, runs: ActiveRuns, environments: Environments, now: datetime) -> list[FiringRow]:
     """Answer every due slot: the newest by a run, unless the plan is running; the others were missed."""
-    return _settle(row, schedules, now, lambda: ("skipped", row.paused) if row.paused else _begin(row, runs))
+
+    def newest() -> tuple[str, str]:
+        if row.paused:
+            return "skipped", row.paused
+        if row.plan in runs.plans:
+            return "skipped", pending_answer(runs.newest(row.plan), row.plan) or IN_FLIGHT
+        try:
+            return _firing_answer(_begin(row, runs, environments, now))
+        except RunplanError as error:
+            if not row.plan.startswith(names.WATCH):
+                raise
+            return "skipped", str(error)  # the forge, the remote or the settings; tried again at the next slot
+
+    return _settle(row, runs.repository.store.schedules, now, newest)
 
 
-def fire_early(row: ScheduleRow, runs: ActiveRuns, schedules: Schedules, now: datetime) -> Answer | Deferred:
+def fire_early(row: ScheduleRow, runs: ActiveRuns, environments: Environments, now: datetime) -> Answer | Deferred:
     """Fire on request, and count intervals from now; this also answers a due slot."""
-    answer = _rejected(row, runs) or runs.begin(request_of(row))
+    schedules = runs.repository.store.schedules
+    answer = _rejected(row, runs) or _begin(row, runs, environments, now)
     if isinstance(answer, Deferred):
         return answer
     what, why = _firing_answer(answer)
@@ -80,10 +97,11 @@ def _settle(
     return recorded
 
 
-def _begin(row: ScheduleRow, runs: ActiveRuns) -> tuple[str, str]:
-    if row.plan in runs.plans:
-        return "skipped", pending_answer(runs.newest(row.plan), row.plan) or IN_FLIGHT
-    return _firing_answer(runs.begin(request_of(row)))
+def _begin(row: ScheduleRow, runs: ActiveRuns, environments: Environments, now: datetime) -> Answer | Deferred:
+    request = request_of(row)
+    if row.plan.startswith(names.WATCH):
+        return issues.begin_next(row.plan, request.started, runs, environments, now)
+    return runs.begin(request)
 
 
 def _firing_answer(answer: Answer | Deferred) -> tuple[str, str]:

@@ -106,6 +106,14 @@ class Remote:
             said += f"; runplan cannot type a password: make {command('git', 'fetch', self.name)} work without one"
         raise Unreachable(f"cannot fetch {self.branch} from {self.name}: {said}")
 
+    def branches(self, pattern: str) -> dict[str, Oid]:
+        """The branches of the remote that match, with their tips."""
+        ran = self._run("ls-remote", "--quiet", "--", self.name, f"{HEADS}{pattern}")
+        if ran.code:
+            raise Unreachable(f"cannot list the branches of {self.name}: {words(ran.err)}")
+        rows = (line.split("\t") for line in ran.text.splitlines())
+        return {ref.removeprefix(HEADS): oid for oid, ref in rows}
+
     def push(self, new: Oid, *, old: Oid, source: Path) -> PushAnswer:
         """Move the branch from `old` to its descendant `new`; rejected when it stands elsewhere.
 

@@ -54,6 +54,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
     given: Rows = ()  #: the settings that the caller gave as variables
     command: int = 0  #: number of the command that asked for the run; 0 for none
+    watch: str = ""  #: the watch of issues that began it
 
 
 class ClaimTaken(Event, frozen=True, kw_only=True):

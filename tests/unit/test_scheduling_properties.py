@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
+from runplan.engine.commands import Environments
 from runplan.engine.schedules import fire, fire_early, give_up
 from runplan.run.events import RunStarted, to_json
 from runplan.run.requests import Answer
@@ -86,6 +88,7 @@ class Runs:
     def __init__(self, disk: Disk, foreign: set[str]) -> None:
         self.disk = disk
         self.foreign = foreign  #: plans that another process works
+        self.repository = SimpleNamespace(store=SimpleNamespace(schedules=disk))
         self.held = {plan: run for plan, run in disk.unfinished.items() if plan not in foreign}
 
     @property
@@ -173,11 +176,11 @@ class History:
 
     def early(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            fire_early(row, cast("ActiveRuns", self.runs), cast("Schedules", self.disk), self.now)
+            fire_early(row, cast("ActiveRuns", self.runs), Environments({}), self.now)
 
     def look(self) -> None:
         for row in filter(None, map(self._row, list(self.disk.rows))):
-            fire(row, cast("ActiveRuns", self.runs), cast("Schedules", self.disk), self.now)
+            fire(row, cast("ActiveRuns", self.runs), Environments({}), self.now)
 
     def _row(self, plan: str) -> ScheduleRow | None:
         """The schedule, when it is handled: the slots since the last time need an answer."""

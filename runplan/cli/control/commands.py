@@ -12,7 +12,7 @@ from runplan.cli.control import execute
 from runplan.cli.show import progress
 from runplan.cli.terminal import optional_plan_argument, plan_argument
 from runplan.daemon import state, submit
-from runplan.engine.context import is_kept, open_context, plan_path, refuse_under_agent, scheduled
+from runplan.engine.context import is_kept, open_context, plan_or_watch, refuse_under_agent, scheduled
 from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.run.requests import Answer
@@ -29,7 +29,8 @@ ENDING_S = 20.0  #: for a foreground run to end its agents
 EXAMPLES = {
     "stop": """\
   runplan stop                  everything in this repository
-  runplan stop plans/X.md       the plan's schedule and its run""",
+  runplan stop plans/X.md       the plan's schedule and its run
+  runplan stop issues:runplan   the watch of this label; the issue at work is finished""",
     "pause": "  runplan pause plans/X.md      until: runplan resume plans/X.md",
     "resume": "  runplan resume plans/X.md     after a pause, a failed phase, or a lost key",
     "now": """\
@@ -53,7 +54,7 @@ def run_resume(args: argparse.Namespace) -> Exit:
 def _submit(at: RepositoryContext, word: str, verb: str, then: str) -> Exit:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     refuse_under_agent(verb)
-    plan = plan_path(at, word)
+    plan = plan_or_watch(at, word)
     answer = execute.submit(at, plan, verb, wait=verb == "resume") if is_kept(at, plan) else Answer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
@@ -67,7 +68,7 @@ def run_now(args: argparse.Namespace) -> Exit:
         plans = scheduled(at)
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
-        plan = plan_path(at, args.plan) if args.plan else plans[0] if plans else "PLAN"
+        plan = plan_or_watch(at, args.plan) if args.plan else plans[0] if plans else "PLAN"
         if plan not in plans:
             make = command("runplan", "start", plan, "auto", "every", "4h")
             raise NotFound(f"{plan} has no schedule; make one: {make}")
@@ -87,7 +88,7 @@ def stop_arguments(parser: argparse.ArgumentParser) -> None:
 def run_stop(args: argparse.Namespace) -> Exit:
     refuse_under_agent("stop")
     with open_context(warn=progress.warn) as at:
-        plan = plan_path(at, args.plan) if args.plan else ""
+        plan = plan_or_watch(at, args.plan) if args.plan else ""
         lines, error = _stop(at, plan, force=args.force)
     if not lines and error is None:
         lines = [f"Nothing to stop {f'for {plan}' if plan else 'here'}"]

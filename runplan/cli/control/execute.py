@@ -12,6 +12,7 @@ from runplan.daemon import submit as queue
 from runplan.engine.worker import ForegroundWorker, Interruption, Outcome
 from runplan.errors import Exit, Interrupted, NotFound, error_with
 from runplan.landing import modes
+from runplan.names import WATCH
 from runplan.run.decide import decide
 from runplan.run.events import Rejected
 from runplan.run.requests import BY_PERSON, Answer, start_arguments
@@ -64,6 +65,14 @@ def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
     pushes, forge = modes.uses_remote(started.landing), started.concludes
     sent = for_a_run(at.env, agents, forge=forge, checks=checks)
     return needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
+
+
+def follow_running(at: RepositoryContext, plan: str) -> Exit:
+    """Follow the run that the daemon works on already, if there is one."""
+    store, row = at.store(), prepare.interrupted_run(at, plan)
+    if store is None or row is None or not store.is_daemons(plan):
+        return Exit.DONE
+    return _follow(at, plan, row.id, after=queue.newest_event(at))
 
 
 def _follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Exit:
@@ -120,13 +129,14 @@ def _print_rejected(plan: str, run: str) -> Exit:
 
 def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -> Exit:
     """Print what became of a request; None is that of a schedule."""
+    is_watch, plan = plan.startswith(WATCH), answer.plan or plan
     for text in answer.warnings:
         progress.warn(text)
     if answer.declined and answer.owner:
         progress.say(prepare.describe_owner(plan, answer.owner))
     elif answer.declined and request is None:
         progress.say(f"Not started: {answer.why}")
-        return Exit.WAITING
+        return Exit.DONE if is_watch else Exit.WAITING
     elif answer.declined and request is not None and request.answer is not None:
         raise NotFound(answer.why)
     elif answer.declined:

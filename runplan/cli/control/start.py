@@ -74,7 +74,11 @@ def run_start(args: argparse.Namespace) -> Exit:
             from runplan.cli.control.issue import with_issue
 
             words = [word for word in (plan, *words) if word]
-            at, plan = with_issue(at, args.issue, words)
+            taken = with_issue(at, args.issue, words)
+            if not isinstance(taken, tuple):
+                progress.say(taken.why)
+                return Exit.DONE
+            at, plan = taken
             words = [*words, "pr"]
         if args.dry_run:
             print(_dry_run(at, plan, words))
@@ -99,7 +103,7 @@ def _start(
     found = prepare.prepared(at, plan_word, words, like=like)
     if isinstance(found, str):
         progress.say(found)
-        return Exit.DONE
+        return execute.follow_running(at, plan_path(at, plan_word)) if wait else Exit.DONE
     at, request = found
     request = replace(request, again=again)
     if foreground:

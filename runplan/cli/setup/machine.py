@@ -120,6 +120,7 @@ def run_completion(args: argparse.Namespace) -> Exit:
 
     words = {verb: _words(parser_of(verb)) for verb in VERBS}
     words["start"] = [*START, *words["start"]]
+    words["watch-issues"] = ["every", "now", *words["watch-issues"]]
     if args.shell == "fish":
         print(_fish(words, {verb: line for verb, (_, line) in VERBS.items()}))
         return Exit.DONE

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.cli.terminal import Style, as_json, json_argument, optional_plan_argument, warn
-from runplan.engine.context import known_plans, open_context, plan_path, plans_on_target
+from runplan.engine.context import known_plans, open_context, plan_or_watch, plans_on_target
 from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
+from runplan.names import WATCH
 from runplan.report.views import PlanSummary, Seen, schedule_view, status_view, summary_of, to_json
 from runplan.run.rows import UNFINISHED, Work
 from runplan.store.overview import Overview, Summary, keep_summaries, read_overview
@@ -82,7 +83,7 @@ def _output(args: argparse.Namespace) -> str:
     now = datetime.now(UTC)
     with open_context(warn=warn) as at:
         at.repository.git.prepare()  # starts while the journal is opened
-        views = Reader(at, plan_path(at, args.plan) if args.plan is not None else "", now).views()
+        views = Reader(at, plan_or_watch(at, args.plan) if args.plan is not None else "", now).views()
         daemon = _closed(at, views)
     if args.json:
         for view in views:
@@ -148,8 +149,12 @@ class Reader:
         self._new: list[Summary] = []  #: what was computed here
 
     def views(self) -> list[dict[str, Any]]:
+        if self._plan.startswith(WATCH):
+            return [self._watch(self._plan)]
         known = [self._plan] if self._plan else known_plans(self._at, self._store)
         views = [self._view(path) for path in sorted({*known, *self._overview.newest})]
+        if not self._plan:
+            views += [self._watch(name) for name in self._overview.schedules if name.startswith(WATCH)]
         if self._new and self._store is not None:
             keep_summaries(self._at.state, self._new)
         return views
@@ -157,6 +162,14 @@ class Reader:
     def _view(self, path: str) -> dict[str, Any]:
         landing = self._at.settings.run.landing
         return status_view(path, self._summary(path), self._seen(path), landing=landing, now=self._now)
+
+    def _watch(self, name: str) -> dict[str, Any]:
+        """A watch of issues in the form of a plan, with the answer to its last slot."""
+        watch = PlanSummary(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
+        seen = Seen(schedule=self._overview.schedules[name])
+        last = self._store.schedules.firings(name, limit=1) if self._store else []
+        answered = {"at": last[0].at, "answer": last[0].answer, "why": last[0].why} if last else None
+        return {**status_view(name, watch, seen, landing="pr", now=self._now), "answered": answered}
 
     def _summary(self, path: str) -> PlanSummary:
         """The plan where its newest run lands, else in the checkout."""
@@ -263,8 +276,13 @@ class Page:
     def block(self, view: dict[str, Any]) -> str:
         """One plan: its phases, its run, its schedule."""
         paint, wrap = self._style.paint, self._style.wrap
-        lines = [self._head(view) if view["phases"] else paint(wrap(plain(str(view["error"])), "    "), "red")]
+        lines = [
+            self._head(view) if view.get("error") is None else paint(wrap(plain(str(view["error"])), "    "), "red")
+        ]
         lines += self._phases(view)
+        if answered := view.get("answered"):
+            words = f"{self._local(answered['at'])}: {answered['answer']}, {plain(answered['why'])}"
+            lines.append(wrap(f"  Last look at {words}", "    "))
         about = [wrap(f"  {plain(line)}", "    ") for line in self._run(view)]
         if about and view["run"]["stuck"]:
             verdict, colon, rest = about[0].partition(":")
@@ -280,11 +298,9 @@ class Page:
 
     def _head(self, view: dict[str, Any]) -> str:
         done = sum(phase["status"] == "done" for phase in view["phases"])
-        title, counts = (
-            plain(view["title"]),
-            f"({view['plan']}, {view['status']}, {done} of {len(view['phases'])} done)",
-        )
-        return self._style.wrap(f"{title}  {counts}", "    ").replace(title, self._style.paint(title, "bold"), 1)
+        title, counts = plain(view["title"]), f"{view['status']}, {done} of {len(view['phases'])} done"
+        about = f"({view['plan']}, {counts})" if view["phases"] else f"({view['plan']})"
+        return self._style.wrap(f"{title}  {about}", "    ").replace(title, self._style.paint(title, "bold"), 1)
 
     def folded(self, plans: list[str]) -> str:
         """The finished plans in one line."""
