@@ -48,6 +48,11 @@ def metered(tally: Tally, *, prompt: int, usd_in: float, usd_out: float) -> Usag
         used = Usage(input_tokens=tally.context + tokens_in(prompt))
     if used.usd:
         return used
+    return priced(used, usd_in, usd_out)
+
+
+def priced(used: Usage, usd_in: float, usd_out: float) -> Usage:
+    """The usage with dollars by these prices for a million tokens."""
     fresh = max(0.0, used.input_tokens - used.cached_tokens * (1 - _CACHED))
     return replace(used, usd=(fresh * usd_in + used.output_tokens * usd_out) / _MILLION)
 

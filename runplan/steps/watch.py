@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.agents.budgets import metered
+from runplan.agents.budgets import metered, priced
+from runplan.agents.clis import agent_of
 from runplan.agents.endings import judge, quoted
 from runplan.checks import returns
 from runplan.checks.secrets import redacted
@@ -116,6 +117,9 @@ def _usage(started: DispatchStarted, context: RunContext, outcome: Outcome) -> D
     returned = returns.parse_return(return_text(context, started.id), outcome.message)
     if usage == Usage() and isinstance(returned, Return):
         usage = returned.usage
+    if started.agent and not usage.usd and outcome.ending is not Ending.EXITED:  # before it reported dollars
+        kind = context.settings.agents.agent(started.agent).kind
+        usage = priced(usage, *agent_of(kind).highest_usd)
     return DispatchEnded(
         id=started.id,
         role=started.role,

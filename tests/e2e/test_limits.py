@@ -296,15 +296,16 @@ def with_lost(project: Project, more: str) -> None:
     project.commit_file("runplan.toml", text + printed + more)
 
 
-def test_the_usage_of_a_lost_agent_is_recorded(project: Project) -> None:
-    with_lost(project, f"{PRICE}[limits]\nplan_usd = 6.0\n")
+@pytest.mark.parametrize(("price", "usd"), [(PRICE, 4.001), ("", 30.015)], ids=["its price", "the highest price"])
+def test_the_usage_of_a_lost_agent_is_recorded(project: Project, price: str, usd: float) -> None:
+    with_lost(project, f"{price}[limits]\nplan_usd = {usd + 1}\n")
 
     ran = project.start("1", "auto", TEST_NOW="")
 
     assert (ran.code, ran.last) == (1, "runplan: failed: budget"), ran.err
     first = of(project, "DispatchEnded")[0]
     assert (first["ending"], first["output_tokens"]) == ("lost", 400_000)
-    assert first["usd"] == pytest.approx(4.001)
+    assert first["usd"] == pytest.approx(usd)
     assert isinstance(first["seconds"], float)
     assert 0.5 < first["seconds"] <= 7200
     assert len(of(project, "DispatchStarted")) <= 2

@@ -52,6 +52,7 @@ class Claude(Agent):
     models = ("ANTHROPIC_MODEL",)
     passed = ("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_TMPDIR")
     closes = True
+    highest_usd = (15.0, 75.0)
     stop_signal = signal.SIGINT
     fixed: ClassVar = {
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
