@@ -308,7 +308,7 @@ def shims(project: Project) -> list[int]:
     found = []
     for pid in processes_of(project.home):
         with contextlib.suppress(OSError):  # it has ended
-            if b".spawner" in Path(f"/proc/{pid}/cmdline").read_bytes() and timeouts(pid):
+            if b"supervise.shim" in Path(f"/proc/{pid}/cmdline").read_bytes() and timeouts(pid):
                 found.append(pid)
     return found
 

@@ -40,7 +40,7 @@ PACKAGES = (
     *("report", "steps", "engine", "daemon", "cli"),
 )
 #: Programs of the product that are forked, too, and libraries that they import when they need them.
-PROGRAMS = ("runplan", "runplan.supervise.spawner")
+PROGRAMS = ("runplan", "runplan.supervise.shim")
 LIBRARIES = ("apscheduler.schedulers.background", "apscheduler.triggers.cron", "git", "github", "psutil", "structlog")
 LONGEST = 200_000
 MOST = 8  #: descriptors of a request
