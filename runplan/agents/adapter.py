@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 
 from runplan.agents.budgets import tokens_in
-from runplan.run.dispatch import OWN, WRITERS, Role
-from runplan.run.usage import MOST, Context, Message, ToolUsed, Unread, Usage, believable
+from runplan.run.dispatch import OWN, WRITERS, Context, Message, Role, ToolUsed, Unread, Usage
+from runplan.text import MOST, believable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from runplan.run.usage import AgentEvent, EndingKind
+    from runplan.run.dispatch import AgentEvent, EndingKind
     from runplan.settings.schema import AgentTable
 
 #: The variables with each provider's key and address, by the word before the slash in a model's name.

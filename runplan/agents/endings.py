@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.run.dispatch import Ending
-from runplan.run.usage import EndingKind, Trouble
+from runplan.run.dispatch import Ending, EndingKind, Trouble
 from runplan.times import zone as zone_of
 
 if TYPE_CHECKING:

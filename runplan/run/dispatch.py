@@ -1,4 +1,4 @@
-"""Dispatches as plain values: roles, the process to start, its outcome, and the agent's return."""
+"""Dispatches as plain values: roles, the process to start, the events of its agent and their sum, and its outcome."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from runplan.run.usage import (
-    AgentEvent as AgentEvent,
-    Message as Message,
-    Spent as Spent,
-    Tally,
-    ToolUsed as ToolUsed,
-    Usage as Usage,
-)
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
@@ -56,6 +49,252 @@ class Ending(StrEnum):
     LOST = "lost"  #: its shim died with it; the result is unknown
     MISSING = "missing"  #: the program could not be started
     REFUSED = "refused"  #: the system lacks processes, descriptors, memory or disk space
+
+
+# --- the events of an agent -----------------------------------------------------------------------------
+
+MESSAGE_TAIL = 1024 * 1024  #: characters kept of the end of the agent's message
+MOST_DENIED = 100  #: denied tools kept
+MOST_TROUBLES = 8  #: the first one and the last ones are kept
+WORDS = 4_000  #: characters kept of an error
+NAME = 200  #: characters kept of a name
+CORRECTABLE = 64  #: newest messages whose usage may still be corrected
+
+
+class EndingKind(StrEnum):
+    """The closed list of ways in which an agent's work ends."""
+
+    SUCCESS = "success"
+    REFUSAL = "refusal"  #: the model or its provider refuses the task
+    AUTH = "auth"  #: no valid key or login
+    LIMIT = "limit"  #: a quota is used up until it resets
+    OVERLOADED = "overloaded"  #: the provider is busy, failing or unreachable; temporary
+    MAX_TURNS = "max-turns"
+    CONTEXT = "context"  #: the context is full
+    BUDGET = "budget"
+    SETUP = "setup"  #: unknown model, no credit, root, untrusted folder, no program: a person has to fix it
+    DENIED = "denied"  #: it had to write, and a tool was denied
+    CRASHED = "crashed"  #: an unknown error, or an end without an end event
+    KILLED = "killed"  #: by a signal, by us on request, or together with its shim
+    SILENT = "silent"
+    TIMED_OUT = "timed-out"
+    NO_OUTPUT = "no-output"  #: it finished without any output
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    input_tokens: int = 0  #: everything sent, cached or not
+    output_tokens: int = 0
+    usd: float = 0.0
+    cached_tokens: int = 0  #: the part of input_tokens that was read from the cache
+
+    def plus(self, other: Usage, sign: int = 1) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + sign * other.input_tokens,
+            output_tokens=self.output_tokens + sign * other.output_tokens,
+            usd=self.usd + sign * other.usd,
+            cached_tokens=self.cached_tokens + sign * other.cached_tokens,
+        )
+
+
+class Started(Struct, frozen=True, kw_only=True):
+    session: str = ""
+    model: str = ""
+    version: str = ""
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """A piece of the agent's message."""
+
+    text: str
+    final: bool = False  #: replaces all earlier pieces
+
+
+class ToolUsed(Struct, frozen=True, kw_only=True):
+    """The agent used a tool."""
+
+    tool: str
+    path: str = ""
+    denied: bool = False  #: the agent was not allowed to use it
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    usage: Usage
+    total: bool = False  #: the sum of this dispatch; else it is added
+    least: bool = False  #: a total that may leave something out, so it never lowers the sum
+    of: str = ""  #: the message that it belongs to; a later one for the same message replaces it
+
+
+class Context(Struct, frozen=True, kw_only=True):
+    """How full the main conversation is; sub-agents do not count."""
+
+    tokens: int | None = None  #: None: unchanged
+    window: int = 0  #: its size; 0: unchanged
+    estimated: bool = False  #: `tokens` is an estimate, to be added
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """An error that ends the agent, unless it finishes successfully afterwards."""
+
+    kind: EndingKind  #: CRASHED when the error is not known
+    words: str
+    resets: float | None = None  #: end of a limit, in seconds since the epoch
+    doubtful: bool = False  #: may be a line of the agent's prose: an earlier success stands
+
+
+class Retrying(Struct, frozen=True, kw_only=True):
+    """The agent is alive and waits for its provider."""
+
+    words: str
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """The agent's own end event."""
+
+    ok: bool
+    words: str = ""
+    so_far: bool = False  #: more may follow, and the end still stands
+
+
+class Unread(Struct, frozen=True, kw_only=True):
+    """A line of an unknown form."""
+
+
+AgentEvent: TypeAlias = Started | Message | ToolUsed | Spent | Context | Trouble | Retrying | Finished | Unread
+
+
+class Tally(Struct, frozen=True, kw_only=True):
+    """The sum of one dispatch's events, without its message and its tools."""
+
+    session: str = ""
+    model: str = ""
+    version: str = ""
+    usage: Usage = Usage()
+    context: int = 0  #: tokens in the main conversation
+    window: int = 0  #: 0 when unknown
+    estimated: bool = False  #: `context` is an estimate that leaves the prompt out
+    troubles: tuple[Trouble, ...] = ()
+    finished: Finished | None = None
+    denied: tuple[ToolUsed, ...] = ()
+    retries: int = 0
+    waiting: str = ""  #: the words of the last retry, if nothing followed it
+    unread: int = 0  #: lines of an unknown form
+
+
+class Folding:
+    """Sums up the events of one dispatch, one by one, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._denied: dict[ToolUsed, None] = {}
+        self._troubles: list[Trouble] = []
+        self._recent: dict[str, Usage] = {}
+        self._tally = Tally()
+
+    def take(self, event: AgentEvent) -> None:
+        finished = self._tally.finished
+        if not isinstance(event, (Retrying, Unread)) and self._tally.waiting:
+            self._set(waiting="")
+        if finished is not None and finished.ok and not finished.so_far:
+            self._set(finished=_after_success(finished, event))
+        match event:
+            case Message():
+                self._say(event)
+            case ToolUsed(denied=True) if len(self._denied) < MOST_DENIED:
+                self._denied[event] = None
+            case Spent():
+                self._spend(event)
+            case Context():
+                self._fill(event)
+            case Started():
+                names = {name: text[:NAME] for name in Started.__struct_fields__ if (text := getattr(event, name))}
+                self._set(**names)
+            case Trouble():
+                self._meet(event)
+            case Retrying(words=words):
+                self._set(retries=self._tally.retries + 1, waiting=words[:WORDS] or "waiting")
+            case Finished(words=words):
+                self._set(finished=replace(event, words=words[:WORDS]))
+            case Unread():
+                self._set(unread=self._tally.unread + 1)
+
+    @property
+    def message(self) -> str:
+        return "".join(self._pieces)[-MESSAGE_TAIL:]
+
+    @property
+    def tally(self) -> Tally:
+        return replace(self._tally, troubles=tuple(self._troubles), denied=tuple(self._denied))
+
+    def _set(self, **fields: object) -> None:
+        self._tally = replace(self._tally, **fields)
+
+    def _say(self, message: Message) -> None:
+        if message.final:
+            self._pieces, self._length = [], 0
+        self._pieces.append(message.text[-MESSAGE_TAIL:])
+        self._length += len(self._pieces[-1])
+        if self._length > 2 * MESSAGE_TAIL:
+            self._pieces = [self.message]
+            self._length = len(self._pieces[0])
+
+    def _spend(self, event: Spent) -> None:
+        usage, seen = event.usage, self._tally.usage
+        if event.total:
+            self._recent.clear()
+            self._set(usage=_larger(usage, seen) if event.least else usage)
+            total = usage.input_tokens + usage.output_tokens
+            if self._tally.estimated and total:  # the conversation is not longer than everything sent and received
+                self._set(context=min(self._tally.context, total))
+            return
+        before = self._recent.pop(event.of, Usage()) if event.of else Usage()
+        self._set(usage=seen.plus(usage).plus(before, -1))
+        if event.of:
+            self._recent[event.of] = usage
+            if len(self._recent) > CORRECTABLE:
+                del self._recent[next(iter(self._recent))]
+
+    def _fill(self, event: Context) -> None:
+        self._set(window=event.window or self._tally.window)
+        if event.tokens is not None:
+            before = self._tally.context if event.estimated else 0
+            self._set(context=before + event.tokens, estimated=event.estimated)
+
+    def _meet(self, event: Trouble) -> None:
+        if self._tally.finished is not None and self._tally.finished.ok:
+            if event.doubtful:
+                return
+            self._set(finished=None)  # an error after the end means that it was not the end
+        self._troubles.append(Trouble(kind=event.kind, words=event.words[:WORDS], resets=event.resets))
+        if len(self._troubles) > MOST_TROUBLES:
+            del self._troubles[1]
+
+
+def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
+    """A successful end after one more event: an agent that continues has not ended.
+
+    Tools and usage may belong to sub-agents, which outlive the end of their agent.
+    """
+    match then:
+        case Message() | Started() | Context(tokens=int()):
+            return None
+        case ToolUsed() | Spent():
+            return replace(end, so_far=True)
+        case _:
+            return end
+
+
+def _larger(reported: Usage, seen: Usage) -> Usage:
+    sent = reported if reported.input_tokens >= seen.input_tokens else seen
+    return Usage(
+        input_tokens=sent.input_tokens,
+        cached_tokens=sent.cached_tokens,
+        output_tokens=max(reported.output_tokens, seen.output_tokens),
+        usd=max(reported.usd, seen.usd),
+    )
+
+
+# --- the process ----------------------------------------------------------------------------------------
 
 
 class Launch(Struct, frozen=True, kw_only=True):

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left
 from runplan.agents.endings import FARTHEST_S
-from runplan.run.dispatch import MAX_OVERLOADS, Ending
+from runplan.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
 from runplan.run.events import AgentLimited, DispatchEnded, DispatchStarted, Paused, RunResumed, Woke, WorkRefused
 from runplan.run.reasons import Reason
-from runplan.run.usage import EndingKind
 from runplan.text import in_words
 from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
 

@@ -18,6 +18,7 @@ from runplan.run.dispatch import (
     GRACE_S,
     WRITERS,
     Ending,
+    EndingKind,
     NeverStarted,
     Outcome,
     Return,
@@ -29,7 +30,6 @@ from runplan.run.dispatch import (
 )
 from runplan.run.events import DispatchEnded, GuardFound, Landed, WorkRefused
 from runplan.run.reasons import Reason
-from runplan.run.usage import EndingKind
 from runplan.steps.budget import name_limit, pause_after
 from runplan.steps.context import phase_of
 from runplan.steps.start import AGENT_ROLES, FINGERPRINT, still_running

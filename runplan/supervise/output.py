@@ -24,16 +24,29 @@ from msgspec.structs import replace
 
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST, Redactor, overlap, redacted, redacted_end
-from runplan.run.dispatch import OWN, RETURN, Ending, NeverStarted, Outcome, Running
-from runplan.run.usage import MESSAGE_TAIL, Finished, Folding, Retrying, Tally, ToolUsed, Trouble, Unread
+from runplan.run.dispatch import (
+    MESSAGE_TAIL,
+    OWN,
+    RETURN,
+    Ending,
+    Finished,
+    Folding,
+    NeverStarted,
+    Outcome,
+    Retrying,
+    Running,
+    Tally,
+    ToolUsed,
+    Trouble,
+    Unread,
+)
 from runplan.store.files import is_held, publish, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from runplan.run.dispatch import DispatchStanding
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent, DispatchStanding
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runplan.processes import Process
-    from runplan.run.usage import Tally, Usage
+    from runplan.run.dispatch import Tally, Usage
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")

@@ -11,8 +11,7 @@ import pytest
 
 from runplan.agents.endings import judge
 from runplan.agents.invocation import Agents
-from runplan.run.dispatch import OWN, Ending, Launch, Role
-from runplan.run.usage import Tally
+from runplan.run.dispatch import OWN, Ending, Launch, Role, Tally
 from runplan.settings.load import Layer
 from tests.support import samples
 from tests.support.builders import settle

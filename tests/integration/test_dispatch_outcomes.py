@@ -13,8 +13,7 @@ import pytest
 
 from runplan.checks.secrets import LONGEST
 from runplan.errors import Unreachable
-from runplan.run.dispatch import Ending, NeverStarted, Outcome, Running
-from runplan.run.usage import MESSAGE_TAIL, Usage
+from runplan.run.dispatch import MESSAGE_TAIL, Ending, NeverStarted, Outcome, Running, Usage
 from runplan.supervise.dispatches import Dispatches
 from runplan.supervise.output import LOG_TAIL
 from tests.support.dispatching import Stage, pid_in, stage, until

@@ -15,7 +15,7 @@ from runplan.run.dispatch import Ending, Outcome
 from runplan.supervise.output import EventCollector
 
 if TYPE_CHECKING:
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir())

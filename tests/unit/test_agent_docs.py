@@ -12,8 +12,7 @@ import pytest
 from runplan.agents.adapter import Task
 from runplan.agents.clis import agent_of
 from runplan.cli.setup.discovery import known_agents
-from runplan.run.dispatch import Role
-from runplan.run.usage import EndingKind, Finished, Message, Started, Unread
+from runplan.run.dispatch import EndingKind, Finished, Message, Role, Started, Unread
 from runplan.settings.schema import AGENT_KEYS, AgentTable
 from tests.support.documents import fences, read, rows
 from tests.support.samples import expected, meta, streams

@@ -10,8 +10,7 @@ import pytest
 
 from runplan.agents.clis.mini import read_trajectory
 from runplan.agents.endings import AgentEnding, Profile, judge, trouble
-from runplan.run.dispatch import Ending, Outcome
-from runplan.run.usage import EndingKind, Finished, Tally, ToolUsed, Trouble, Usage
+from runplan.run.dispatch import Ending, EndingKind, Finished, Outcome, Tally, ToolUsed, Trouble, Usage
 from tests.support.samples import THEN, ending, outcome_of
 
 

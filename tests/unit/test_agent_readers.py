@@ -11,15 +11,14 @@ from hypothesis import given, settings, strategies as st
 
 from runplan.agents.clis import agent_of, qwen
 from runplan.agents.clis.mini import read_trajectory
-from runplan.run.usage import Context, EndingKind, Message, Retrying, Spent, Trouble, Unread, Usage
+from runplan.run.dispatch import Context, EndingKind, Message, Retrying, Spent, Trouble, Unread, Usage
 from runplan.settings.load import kinds
 from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runplan.run.dispatch import Outcome
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent, Outcome
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 

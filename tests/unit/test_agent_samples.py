@@ -6,7 +6,7 @@ import pytest
 
 from runplan.agents.clis import agent_of
 from runplan.cli.setup.discovery import known_agents
-from runplan.run.usage import ToolUsed
+from runplan.run.dispatch import ToolUsed
 from tests.support.samples import FOLDERS, ending, expected, expected_of, lines, meta, outcome, streams
 
 #: The keys that a folder may set for a stream.

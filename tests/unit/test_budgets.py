@@ -10,8 +10,7 @@ from hypothesis import given, strategies as st
 
 from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left, metered
 from runplan.agents.invocation import unwatched
-from runplan.run.dispatch import Usage
-from runplan.run.usage import Tally
+from runplan.run.dispatch import Tally, Usage
 from runplan.settings.load import Layer
 from runplan.settings.schema import AgentTable
 from tests.support.builders import settle

@@ -9,8 +9,7 @@ import pytest
 from runplan.agents.budgets import percent, reached, window_of
 from runplan.agents.clis import agent_of
 from runplan.agents.prompts import LINES, Standing, note
-from runplan.run.dispatch import Launch
-from runplan.run.usage import Context, Folding, Spent, Tally, Usage
+from runplan.run.dispatch import Context, Folding, Launch, Spent, Tally, Usage
 
 
 def launch(**more: object) -> Launch:

@@ -9,8 +9,18 @@ import pytest
 
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST
-from runplan.run.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
-from runplan.run.usage import MESSAGE_TAIL, EndingKind, Finished, Retrying, Trouble
+from runplan.run.dispatch import (
+    MESSAGE_TAIL,
+    AgentEvent,
+    EndingKind,
+    Finished,
+    Message,
+    Retrying,
+    Spent,
+    ToolUsed,
+    Trouble,
+    Usage,
+)
 from runplan.supervise.output import (
     ERROR_TAIL,
     LOG_TAIL,

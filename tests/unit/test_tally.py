@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runplan.agents.clis import agent_of
-from runplan.run.usage import (
+from runplan.run.dispatch import (
     MESSAGE_TAIL,
     MOST_DENIED,
     MOST_TROUBLES,

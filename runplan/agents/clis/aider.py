@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from runplan.agents.adapter import ProviderAgent, provider_keys, under_home
 from runplan.agents.endings import trouble
 from runplan.names import DIFF_FILE
-from runplan.run.usage import Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
+from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runplan.agents.adapter import Task
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
 
 _BASE = (
     *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update", "--analytics-disable"),

@@ -22,13 +22,24 @@ from runplan.agents.adapter import (
     under_home,
 )
 from runplan.agents.endings import trouble
-from runplan.run.usage import Context, EndingKind, Finished, Message, Retrying, Spent, Started, Trouble, Unread, Usage
+from runplan.run.dispatch import (
+    Context,
+    EndingKind,
+    Finished,
+    Message,
+    Retrying,
+    Spent,
+    Started,
+    Trouble,
+    Unread,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from runplan.agents.adapter import Task
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable
 
 #: Bash is needed to look at the diff: without a bypass only commands that change nothing are allowed.

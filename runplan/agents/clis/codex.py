@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.agents.adapter import Agent, account, at, estimate, first_set, objects, read_json, text, under_home, usage
 from runplan.agents.endings import trouble
-from runplan.run.usage import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread
+from runplan.run.dispatch import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from runplan.agents.adapter import Task
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable
 
 _BASE = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false")

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import Agent, at, estimate, read_json, text, tool, under_home, usage
 from runplan.agents.endings import trouble
-from runplan.run.dispatch import OWN
-from runplan.run.usage import EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
+from runplan.run.dispatch import OWN, EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from runplan.agents.adapter import Task
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
 
 #: With an address in the environment it would choose another login, and fail. It ignores such a file elsewhere.
 _SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from runplan.agents.adapter import ProviderAgent, at, count, money, objects, provider_keys, record, text, under_home
 from runplan.agents.endings import trouble
-from runplan.run.usage import Context, Finished, Message, Spent, Started, Usage
+from runplan.run.dispatch import Context, Finished, Message, Spent, Started, Usage
 from runplan.store.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.agents.adapter import Task
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable
 
 TRAJECTORY = "trajectory.json"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import ProviderAgent, at, count, first_set, money, provider_keys, text, tool, under_home
 from runplan.agents.endings import reset_header, trouble
-from runplan.run.usage import Context, EndingKind, Finished, Message, Spent, Started, Trouble, Unread, Usage
+from runplan.run.dispatch import Context, EndingKind, Finished, Message, Spent, Started, Trouble, Unread, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from runplan.agents.adapter import Task
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
 
 _DENIED = "rule which prevents"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from runplan.agents.adapter import Agent, at, count, read_json, record, text, under_home
 from runplan.agents.clis import claude
 from runplan.agents.endings import trouble
-from runplan.run.usage import EndingKind, Finished, Message, Retrying
+from runplan.run.dispatch import EndingKind, Finished, Message, Retrying
 from runplan.store.files import read_text
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.agents.adapter import Task
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
 
 LARGEST_SESSION = 32 * 1024 * 1024
 

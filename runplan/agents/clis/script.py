@@ -16,8 +16,7 @@ from msgspec import Struct, ValidationError, convert
 
 from runplan.agents.adapter import Agent, count, money
 from runplan.errors import SettingsError
-from runplan.run.dispatch import Role
-from runplan.run.usage import Context, EndingKind, Message, Spent, ToolUsed, Trouble, Usage
+from runplan.run.dispatch import Context, EndingKind, Message, Role, Spent, ToolUsed, Trouble, Usage
 from runplan.store.files import publish, read_text
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.agents.adapter import Task
-    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import AgentEvent
 
 Step: TypeAlias = dict[str, Any]
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from runplan.run.dispatch import AgentEvent
     from runplan.run.events import Event, Recorded
     from runplan.run.rows import EventRow, RunRow
-    from runplan.run.usage import AgentEvent
     from runplan.store.sqlite import Store
     from runplan.supervise.output import DispatchFiles
 
@@ -175,7 +175,7 @@ def _texts(line: bytes, reader: str) -> Iterator[str]:
 
 
 def _event_text(event: AgentEvent) -> str:
-    from runplan.run import usage as u
+    from runplan.run import dispatch as u
 
     match event:
         case u.Started(model=model, version=version) if model or version:
