@@ -70,7 +70,8 @@ class Daemon:
             for plan in trial.scene.plans:
                 situation = trial.situation(plan)
                 words = trial.next_words(plan)
-                mine = words and (situation[1] not in ("queued", "running") or words[0] == "undo")
+                is_busy = situation[1] in ("queued", "running") or situation[2] in ("checks", "merge")
+                mine = words and (not is_busy or words[0] == "undo")
                 if mine and situation != answered[plan] and daemon.type(*words):
                     answered[plan] = situation
         daemon.end()
