@@ -396,13 +396,12 @@ class Worktrees:
 
     def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
         for name in names:
-            source, goal, parts = from_root / name, path / name, Path(name).parts
-            if Path(name).is_absolute() or ".." in parts or ".git" in parts[:1]:
+            source, goal = from_root / name, path / name
+            inside = goal.parent.resolve().is_relative_to(path.resolve()) and ".." not in goal.parts
+            if not inside or Path(name).parts[:1] == (".git",):
                 raise SettingsError(f"run.copy: {name} is not inside the repository; name files of the checkout")
             if not source.is_file():
                 raise SettingsError(f"run.copy: there is no file {source}; create it, or remove it from run.copy")
-            if not goal.parent.resolve().is_relative_to(path.resolve()):
-                raise SettingsError(f"run.copy: {goal} leads out of the worktree; remove it from run.copy")
             goal.parent.mkdir(parents=True, exist_ok=True)
             goal.unlink(missing_ok=True)
             shutil.copy2(source, goal)
@@ -422,7 +421,7 @@ class Worktrees:
         refs = lane.refs()
         own, at_head = refs.get(branch, ""), refs.get(lane.head, lane.head)
         tip = before
-        if own not in ("", base, before):
+        if own not in ("", before):
             tip = lane.take(own, without=[base, before])
         elif _is_oid(at_head) and self._workspace.git.object(at_head) is None:
             with suppress(ObjectsRefused):  # HEAD may lead to nothing
@@ -430,11 +429,15 @@ class Worktrees:
         if lane.exists:
             self._check_out(lane, tip, at_head, branch=branch)
         if tip != before:
-            if lane.is_whole:  # before the ref: a repeated call then finds the same tip
-                lane.sync_agent(tip, branch=branch)
-            self._workspace.git.update_refs(f"update {branch} {tip}")
+            self._move(lane, branch, tip)
         self._workspace.merge_packs()
         return tip
+
+    def _move(self, lane: Lane, branch: str, tip: Oid) -> None:
+        """The agent's branch follows first: as long as both agree, the agent has not moved it."""
+        if lane.is_whole:
+            lane.sync_agent(tip, branch=branch)
+        self._workspace.git.update_refs(f"update {branch} {tip}")
 
     def _check_out(self, lane: Lane, tip: Oid, at_head: str, *, branch: str) -> None:
         """Compare the files with `tip`; where the agent left another commit checked out, check out `tip`."""
@@ -450,8 +453,9 @@ class Worktrees:
 
     def commit_leftovers(self, path: Path, paths: Sequence[str], *, branch: str, message: str, by: Signature) -> Oid:
         """Commit exactly the named files, as they are in the worktree (also their deletion)."""
-        made = self.lane(path.name).commit(paths, by, message=message)
-        self._workspace.git.update_refs(f"update {branch} {made}")
+        lane = self.lane(path.name)
+        made = lane.commit(paths, by, message=message)
+        self._move(lane, branch, made)
         return made
 
     # --- giving commits to the user -----------------------------------------------------------------------

@@ -263,6 +263,19 @@ def test_work_is_found_where_the_agent_left_it(place: Place, work: Callable[[Rep
     assert (tree.head(), tree.git("symbolic-ref", "HEAD"), tree.status()) == (tip, BRANCH, "")
 
 
+def test_a_branch_that_the_agent_sets_back_counts_with_its_files(place: Place) -> None:
+    tree = place.lease()
+    tree.commit("work", **{"a.txt": "first"})
+    place.take()
+    place.trees.attach("run", branch=BRANCH)
+    tree.git("reset", "-q", "--soft", place.base)
+    tree.write("a.txt", "second")
+    assert place.take() == place.base
+    made = leftovers(place, tree, "a.txt")
+    assert (place.take(), place.trees.tip(BRANCH)) == (made, made)
+    assert place.workspace.git.blob(made, "a.txt") == b"second"
+
+
 def test_edits_on_another_branch_are_parked_and_the_files_become_those_of_the_work(place: Place) -> None:
     tree = place.lease()
     _then_back_to_main(tree)
