@@ -303,12 +303,12 @@ def timeouts(pid: int) -> list[int]:
     return sorted(found)
 
 
-def shims(project: Project) -> list[int]:
-    """The processes that supervise agents: of those that came from a spawner, the ones that wait for descriptors."""
+def shims(project: Project, daemon: int) -> list[int]:
+    """The processes that supervise agents: those of Python besides the daemon that wait for descriptors."""
     found = []
-    for pid in processes_of(project.home):
+    for pid in set(processes_of(project.home)) - {daemon}:
         with contextlib.suppress(OSError):  # it has ended
-            if b"supervise.shim" in Path(f"/proc/{pid}/cmdline").read_bytes() and timeouts(pid):
+            if b"python" in Path(f"/proc/{pid}/cmdline").read_bytes() and timeouts(pid):
                 found.append(pid)
     return found
 
@@ -332,7 +332,7 @@ def test_no_thread_of_an_idle_daemon_polls(project: Project, meanwhile: Meanwhil
         until(lambda: run_of(project, "X")["state"] == "waiting")
         # The worker sleeps until the limit has reset or an agent ends.
         until(lambda: wakes_in_a_minute(daemon.pid) == [False])
-        until(lambda: [wakes_in_a_minute(shim) for shim in shims(project)] == [[False]])
+        until(lambda: [wakes_in_a_minute(shim) for shim in shims(project, daemon.pid)] == [[False]])
         meanwhile.let_on("silent")
 
 
