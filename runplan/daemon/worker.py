@@ -246,8 +246,8 @@ class DaemonWorker(RepositoryWorker):
         with self._services.open_repository(self.root, self._wake_r, self.environments) as repository:
             self.open(repository)
             self._executor = Executor(repository, self.runs, self.environments)
-            waits = [row.plan for row in repository.store.waits.all() if row.kind == "claim"]
-            for plan in dict.fromkeys([*(row.plan for row in repository.store.unfinished()), *waits]):
+            plans = [row.plan for row in repository.store.unfinished()]
+            for plan in dict.fromkeys([*plans, *(row.plan for row in repository.store.waits.all())]):
                 self._adopt(plan)
             return self._earliest(self.work())
 
@@ -257,15 +257,15 @@ class DaemonWorker(RepositoryWorker):
         started = self.repository.started(row) if row is not None else None
         declined = self.runs.adopt(plan) if started is not None and started.daemon else None
         if row is None or declined is None:
-            waits.drop("claim", plan)
+            waits.drop(plan)
             if started is not None and started.daemon:
                 self._executor.halt_without_keys(started)
             return
-        before, now = next((one for one in waits.all() if (one.kind, one.plan) == ("claim", plan)), None), self._now()
-        times = before.times + 1 if before else 1
+        now = self._now()
+        before = next((one for one in waits.all() if one.plan == plan), None)
+        times, since = (before.times + 1, before.since) if before else (1, iso(now))
         again = iso(now + timedelta(seconds=look_s(times)))
         about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
-        since = before.since if before else iso(now)
         waits.put(WaitRow(kind="claim", plan=plan, about=about, since=since, wake=again, times=times))
         if is_announced(times):
             self._log.warning("declined", plan=plan, owner=declined.owner, again=again)
@@ -281,7 +281,7 @@ class DaemonWorker(RepositoryWorker):
             self._ending = False
             self.runs.end_agents()
         for row in self.repository.store.waits.all():
-            if row.kind == "claim" and parse_iso(row.wake or row.since) <= self._now():
+            if parse_iso(row.wake or row.since) <= self._now():
                 self._adopt(row.plan)
         for command, answer in self._executor.execute_queued(begins=self.may_begin()):
             self._log_answer(command, answer)

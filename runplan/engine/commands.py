@@ -14,7 +14,7 @@ from runplan.names import WATCH
 from runplan.run import events as e
 from runplan.run.events import to_json
 from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
-from runplan.run.rows import ScheduleRow, WaitRow
+from runplan.run.rows import ScheduleRow
 from runplan.settings.schedule import what_is_due
 from runplan.times import iso
 
@@ -30,7 +30,6 @@ LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
 ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
-KEPT = 100  #: environments whose command is not executed yet
 
 
 class Environments:
@@ -43,8 +42,6 @@ class Environments:
 
     def receive(self, name: str, sent: Mapping[str, str]) -> None:
         """Keep an environment until its command, which is stored afterwards, is executed."""
-        while len(self._sent) >= KEPT:
-            self._sent.pop(next(iter(self._sent)))
         self._sent[name] = sent
 
     def forget(self, command: Command) -> None:
@@ -94,20 +91,15 @@ class Executor:
 
     def _execute_queued(self) -> Iterator[tuple[Command, Answer]]:
         deferred: set[str] = set()
-        over: set[int] = set()  #: starts that a stop has refused
         for command in self._repository.store.commands.queued():
-            if command.seq in over or (command.plan in deferred and command.verb != "stop"):
-                continue
-            if command.verb in BEGINNING and not self._begins:
+            is_late = command.plan in deferred and command.verb != "stop"
+            if is_late or (command.verb in BEGINNING and not self._begins):
                 continue
             refused_starts = self._refuse_starts_before(command) if command.verb == "stop" else []
             yield from refused_starts
-            over.update(one.seq for one, _ in refused_starts)
             answer = self._answer(command)
             if isinstance(answer, Deferred):
                 deferred.add(command.plan)
-                if self._begins:
-                    self._note_wait(command)
                 continue
             if refused_starts:
                 answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {command.plan}"))
@@ -122,13 +114,6 @@ class Executor:
         for one in found:
             self._finish(one, answer)
         return [(one, answer) for one in found]
-
-    def _note_wait(self, command: Command) -> None:
-        """Store once that the command waits for the end of a run."""
-        if not any((row.kind, row.plan) == ("dependency", command.plan) for row in self._repository.store.waits.all()):
-            about = f"a queued {command.verb} begins when this run has ended"
-            since = iso(self._repository.clock.now())
-            self._repository.store.waits.put(WaitRow(kind="dependency", plan=command.plan, about=about, since=since))
 
     def _finish(self, command: Command, answer: Answer) -> None:
         self._repository.store.commands.finish(command.seq, answer)

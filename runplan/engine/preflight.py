@@ -8,8 +8,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
@@ -77,12 +75,6 @@ def _notes(settled: Ended, *, is_known: bool) -> list[str]:
 # --- the plan -------------------------------------------------------------------------------------------
 
 
-class NothingToDo(Struct, frozen=True, kw_only=True):
-    """The requested phases are done."""
-
-    why: str
-
-
 def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *, target: str) -> bytes:
     """The plan's bytes on the target; `in_checkout` is "same", "differs" or "absent"."""
     commit = committing(path, f"Plan {names.slug(path)}")
@@ -97,17 +89,17 @@ def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *,
     return blob
 
 
-def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | NothingToDo:
-    """The phases that a start is about, by the same choice that the run will make."""
+def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | str:
+    """The phases that a start is about, by the same choice that the run will make; a sentence when they are done."""
     if options.phase:
         _phase(plan, options.phase)
     read = reading(plan, text, tip=tip, wanted=options.phase or "")
     if read.choice == "all-done" and options.every is not None:
-        return NothingToDo(why=f"{plan.path}: every phase is done; a schedule would have nothing to do")
+        return f"{plan.path}: every phase is done; a schedule would have nothing to do"
     # An interrupted run may have landed the requested phase; it is completed first.
     if read.choice not in ("next", "all-done") and not resuming:
         if read.choice in ("complete", "phase-done"):
-            return NothingToDo(why=f"{plan.path}: {read.detail}; nothing to do")
+            return f"{plan.path}: {read.detail}; nothing to do"
         raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
     if options.mode == "finish":
         return [phase.id for phase in plan.phases if phase.status != "done"]

@@ -115,8 +115,8 @@ class Command(Struct, frozen=True, kw_only=True):
 class WaitRow(Struct, frozen=True, kw_only=True):
     """What the worker of a repository waits for, as opposed to the wait of a run."""
 
-    kind: str  #: claim, dependency, schedule, queue
-    plan: str  #: "" for the whole repository
+    kind: str  #: claim: another process works on the run
+    plan: str
     about: str
     since: str
     wake: str | None = None  #: when the worker checks again

@@ -60,7 +60,7 @@ def read_overview(store: Store, plan: str = "") -> Overview:
         schedules={row.plan: row for row in store.schedules.all()},
         queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
         refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},
-        waits={row.plan: row for row in store.waits.all() if row.kind in ("claim", "dependency")},
+        waits={row.plan: row for row in store.waits.all()},
         summaries={(row.kind, row.plan): row for row in store.rows(Summary, "summaries WHERE ? IN ('', plan)", plan)},
     )
 

@@ -66,8 +66,8 @@ CREATE TABLE firings (
 );
 CREATE TABLE notices (run TEXT NOT NULL, about TEXT NOT NULL, PRIMARY KEY (run, about));
 CREATE TABLE waits (
-    kind TEXT NOT NULL, plan TEXT NOT NULL, about TEXT NOT NULL, since TEXT NOT NULL, wake TEXT,
-    times INTEGER NOT NULL, PRIMARY KEY (kind, plan)
+    kind TEXT NOT NULL, plan TEXT PRIMARY KEY, about TEXT NOT NULL, since TEXT NOT NULL, wake TEXT,
+    times INTEGER NOT NULL
 );
 CREATE TABLE summaries (
     kind TEXT NOT NULL, plan TEXT NOT NULL, stamp TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, plan)

@@ -45,13 +45,11 @@ class Commands:
         ]
 
     def finish(self, seq: int, answer: Answer) -> None:
-        """Record the answer; the plan's later commands need not wait any more."""
+        """Record the answer once."""
         from runplan.run.requests import answer_json  # slow to import
 
         with self._store.transaction():
             self._store.run("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", answer_json(answer), seq)
-            own = "kind='dependency' AND plan=(SELECT plan FROM commands WHERE seq=?)"
-            self._store.run(f"DELETE FROM waits WHERE {own}", seq)
 
     def answer(self, seq: int) -> Answer | None:
         """None while the command is queued."""
@@ -113,10 +111,6 @@ class Schedules:
         """Record the answer to a firing without a slot (`now`)."""
         self._change(f"INSERT OR IGNORE {_INSERT_FIRING}", *(getattr(firing, name) for name in _FIRING))
 
-    def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
-        """The newest first."""
-        return self._store.rows(FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
-
 
 class Waits:
     """The waits of the worker of one repository."""
@@ -125,12 +119,12 @@ class Waits:
         self._store = store
 
     def all(self) -> list[WaitRow]:
-        return self._store.rows(WaitRow, "waits ORDER BY plan, kind")
+        return self._store.rows(WaitRow, "waits ORDER BY plan")
 
     def put(self, row: WaitRow) -> None:
         with self._store.transaction():
             self._store.put("waits", row)
 
-    def drop(self, kind: str, plan: str) -> None:
+    def drop(self, plan: str) -> None:
         with self._store.transaction():
-            self._store.run("DELETE FROM waits WHERE kind=? AND plan=?", kind, plan)
+            self._store.run("DELETE FROM waits WHERE plan=?", plan)

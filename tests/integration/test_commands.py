@@ -150,11 +150,8 @@ def test_a_start_that_has_to_wait_keeps_the_later_commands_of_its_plan_queued(be
     start, pause, other = bench.queue("start"), bench.queue("pause"), bench.queue("pause", B)
     assert bench.execute() == [(other, "")]
     assert bench.queued == [start, pause]
-    (wait,) = bench.repository.store.waits.all()
-    assert (wait.kind, wait.plan, wait.about) == ("dependency", A, "a queued start begins when this run has ended")
     bench.runs.ending.clear()
     assert bench.execute() == [(start, ""), (pause, "")]
-    assert bench.repository.store.waits.all() == []
     assert bench.runs.done == [f"Halted {B}", f"begin {A}", f"Halted {A}"]
 
 

@@ -41,7 +41,7 @@ def test_a_slot_is_answered_once(tmp_path: Path) -> None:
         fired = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at=NOW, answer="fired")
         assert one.schedules.answer(fired)
         assert not two.schedules.answer(replace(fired, answer="skipped", why="too late"))
-        assert two.schedules.firings(ROW.plan) == [fired]
+        assert two.rows(FiringRow, "firings") == [fired]
         kept = two.schedules.get(ROW.plan)
         assert kept is not None
         assert kept.last == fired.slot
@@ -56,7 +56,7 @@ def test_an_answer_from_the_future_gives_way_to_the_real_one(tmp_path: Path) -> 
         fired = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at="2026-03-01T16:00:01Z", answer="fired", why="r1")
         assert schedules.answer(missed)
         assert schedules.answer(fired)
-        assert schedules.firings(ROW.plan) == [fired]
+        assert store.rows(FiringRow, "firings") == [fired]
 
 
 def test_the_next_slot_is_recorded_until_the_schedule_changes_or_fires(tmp_path: Path) -> None:

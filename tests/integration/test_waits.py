@@ -79,7 +79,6 @@ WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str,
     "parent": ((*BEGUN, pause("parent")), "about a parent", LATER, "until 2999-01-01", False),
     "unreachable": ((*BEGUN, pause("unreachable")), "about a unreachable", LATER, "until 2999-01-01", False),
     "claim": (wait("claim", LATER), "about a claim", LATER, "The daemon waits: about a claim; checked again", True),
-    "dependency": (wait("dependency", None), "about a dependency", None, "The daemon waits: about a dep", False),
 }
 
 

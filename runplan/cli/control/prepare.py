@@ -11,7 +11,6 @@ from runplan.cli.show import progress
 from runplan.daemon.client import wake
 from runplan.engine import context as contexts
 from runplan.engine.preflight import (
-    NothingToDo,
     committed_plan,
     living_owner,
     phases_to_work,
@@ -144,9 +143,9 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
     parsed = words_of.parse_words(words, phases=[phase.id for phase in plan.phases])
     options = words_of.resolve(parsed, at.settings)
     phases = phases_to_work(plan, text, tip=tip, options=options, resuming=resuming)
-    if isinstance(phases, NothingToDo):
+    if isinstance(phases, str):
         if not at.is_on_branch:
-            return phases.why
+            return phases
         phases = []  # the pull request is still to be merged
     require_test_command(at)
     asked = run_started(at, path, plan, options)
