@@ -111,6 +111,10 @@ class Schedules:
         """Record the answer to a firing without a slot (`now`)."""
         self._change(f"INSERT OR IGNORE {_INSERT_FIRING}", *(getattr(firing, name) for name in _FIRING))
 
+    def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
+        """The newest first."""
+        return self._store.rows(FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
+
 
 class Waits:
     """The waits of the worker of one repository."""
