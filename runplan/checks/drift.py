@@ -4,14 +4,12 @@ An agent reports a difference with a line in its last message:
 `PLAN-TEXT-DRIFT: phase=<id> bullet=<k> field=<name> plan=<stated> actual=<number>`. Bullet k is the k-th acceptance
 criterion of the phase with a digit in its first line.
 
-A step reads both agents' messages with `read_tokens`, judges them with `judge`, and passes each drift whose action is
-CORRECT or NOTE to `correct`. `contradictions` and `stale_phrase` examine a phase before an agent starts.
+`contradictions` and `stale_phrase` examine a phase before an agent starts.
 """
 
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -59,31 +57,10 @@ class Tokens(Struct, frozen=True):
     malformed: tuple[str, ...] = ()  #: lines with the mark that do not follow the grammar
 
 
-class DriftAction(StrEnum):
-    NOTHING = "nothing"  #: the number fits
-    CORRECT = "correct"
-    NOTE = "note"  #: correct it, and note it in the report
-    ABORT = "abort"  #: fail the phase with reason `drift`
-    SKIP = "skip"  #: the stated text is no number; log it
-
-
-class JudgedDrift(Struct, frozen=True):
-    drift: Drift
-    percent: int | None  #: None if the stated text is no number
-    action: DriftAction
-    why: str  #: one line for people
-
-
 class DriftDecision(Struct, frozen=True):
-    judged: tuple[JudgedDrift, ...]
+    corrections: tuple[Drift, ...]  #: to write into the plan; none when the phase fails
     abort: str = ""  #: why the phase fails; "" when it does not
-    should_refine: bool = False  #: more than one number is off by more than 10 %: recommend a revision of the plan
-
-    @property
-    def corrections(self) -> tuple[JudgedDrift, ...]:
-        """The drifts to correct in the plan; none when the phase fails."""
-        wanted = (DriftAction.CORRECT, DriftAction.NOTE)
-        return () if self.abort else tuple(one for one in self.judged if one.action in wanted)
+    lines: tuple[str, ...] = ()  #: for the report
 
 
 def read_tokens(message: str) -> Tokens:
@@ -121,40 +98,36 @@ def percent(stated: str, actual: int | str) -> int | None:
 def judge(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str, int]] = ()) -> DriftDecision:
     """Judge the drifts of both agents; where both measured a number, the verifier's counts.
 
+    Up to 10 % is corrected, up to 20 % also noted, more fails the phase. So does a second correction of a criterion;
     `corrected` are the phase and bullet of each correction that this run has made.
     """
     places = {(key(one.phase), one.bullet, one.field): one for one in (*implementer.drifts, *verifier.drifts)}
     before = {(key(phase), bullet) for phase, bullet in corrected}
-    judged: list[JudgedDrift] = []
-    for drift in places.values():
+    corrections: list[Drift] = []
+    aborts: list[str] = []
+    lines: list[str] = []
+    far = 0
+    for (phase, bullet, _), drift in places.items():
         off = percent(drift.stated, drift.actual)
-        action = _action(off)
-        place = (key(drift.phase), drift.bullet)
-        if action in (DriftAction.CORRECT, DriftAction.NOTE):
-            action = DriftAction.ABORT if place in before else action
-            before.add(place)
-        judged.append(JudgedDrift(drift, off, action, _explained(drift, off, action)))
-    abort = next((one.why for one in judged if one.action is DriftAction.ABORT), "")
-    return DriftDecision(tuple(judged), abort, sum((one.percent or 0) > 10 for one in judged) > 1)
-
-
-def _action(off: int | None) -> DriftAction:
-    if off is None:
-        return DriftAction.SKIP
-    if off == 0:
-        return DriftAction.NOTHING
-    if off <= 10:
-        return DriftAction.CORRECT
-    return DriftAction.NOTE if off <= 20 else DriftAction.ABORT
-
-
-def _explained(drift: Drift, off: int | None, action: DriftAction) -> str:
-    place = f"phase {drift.phase}, criterion {drift.bullet}, {drift.field}"
-    if off is None:
-        return f"{place}: {drift.stated!r} is no number that can be compared"
-    apart = "another number" if off == MISSED else f"{off} % apart"
-    again = "; it was corrected before in this run" if action is DriftAction.ABORT and off <= 20 else ""
-    return f"{place}: the plan states {drift.stated}, measured are {drift.actual} ({apart}){again}"
+        where = f"phase {drift.phase}, criterion {bullet}, {drift.field}"
+        if off is None:
+            lines.append(f"{where}: {drift.stated!r} is no number that can be compared")
+        if not off:
+            continue
+        far += off > 10
+        apart = "another number" if off == MISSED else f"{off} % apart"
+        why = f"{where}: the plan states {drift.stated}, measured are {drift.actual} ({apart})"
+        if off > 20:
+            aborts.append(why)
+        elif (phase, bullet) in before:
+            aborts.append(f"{why}; it was corrected before in this run")
+        else:
+            before.add((phase, bullet))
+            corrections.append(drift)
+            lines += [why] if off > 10 else []
+    lines += ["several numbers are off by more than 10 %; revise the plan"] if far > 1 else []
+    lines += (f"not understood: {MARK} {line}" for line in (*implementer.malformed, *verifier.malformed))
+    return DriftDecision(() if aborts else tuple(corrections), aborts[0] if aborts else "", tuple(lines))
 
 
 def _read_stated(stated: str) -> tuple[str, tuple[int, ...]]:

@@ -16,17 +16,8 @@ if TYPE_CHECKING:
 _JAVASCRIPT = ("js", "jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts")
 #: Files that test runners collect by their name.
 _COLLECTED = (
-    *(
-        "**/test_*.py",
-        "**/*_test.py",
-        "**/tests.py",
-        "**/tests/**/test*.py",
-        "**/*_test.go",
-        "**/*_test.exs",
-        "**/*_spec.rb",
-        "**/*_test.rb",
-        "**/*.bats",
-    ),
+    *("**/test_*.py", "**/*_test.py", "**/tests.py", "**/tests/**/test*.py", "**/*_test.go"),
+    *("**/*_test.exs", "**/*_spec.rb", "**/*_test.rb", "**/*.bats"),
     *(f"**/*.{kind}.{ext}" for kind in ("test", "spec") for ext in _JAVASCRIPT),
     *("**/__tests__/**", "**/*Test.java", "**/*Tests.java", "**/*Test.kt", "**/*Tests.cs", "**/*Test.php"),
 )

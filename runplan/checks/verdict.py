@@ -1,21 +1,23 @@
-"""Judges a verifier's reply, item by item."""
+"""Judges a verifier's reply, item by item, and examines a plan whose phases are done."""
 
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks.completion import admits_gap
 from runplan.checks.returns import NAME, Unusable
 from runplan.plan.body import WHOLE_PHASE
+from runplan.plan.marks import Status
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from runplan.checks.returns import ReadReturn
+    from runplan.plan.model import Plan
 
 #: A shorter reply without a structured return is no answer.
 SHORTEST_REPLY = 200  # bytes
@@ -23,32 +25,12 @@ SHORTEST_REPLY = 200  # bytes
 _TAIL_LINES = 10
 
 #: A reply that ends with one of these phrases is no answer: the agent was still waiting.
-STALLED = (
-    "let me wait for the monitor",
-    "tests are running. let me wait",
-    "monitor will signal",
-    "monitor to signal",
-    "still searching. let me wait",
-    "waiting on bashoutput",
-    "polling bashoutput",
-    "i'll wait for the tests to finish",
-    "i will wait for the tests to finish",
-    "waiting for the tests to finish",
-    "waiting for the test run to finish",
-    "waiting for the test suite to finish",
-    "waiting for the background task",
-    "waiting for the background process",
-    "tests are still running",
-    "still running in the background",
-    "let me check back",
-    "i'll check back",
-    "i will check back",
-    "let me wait for it to finish",
-    "let me wait for the results",
-    "i'll report back once",
-    "i will report back once",
+_STALLED = re.compile(
+    r"let me (?:wait for (?:the|it)|check back)|(?:i'll|i will) (?:check back|report back once|wait for the tests to)"
+    r"|tests are (?:still running|running\. let me wait)|still (?:searching\. let me wait|running in the background)"
+    r"|monitor (?:will|to) signal|(?:waiting on|polling) bashoutput"
+    r"|waiting for the (?:(?:tests|test run|test suite) to finish|background (?:task|process))"
 )
-
 #: Evidence names a file, a test or a command.
 _PROOF = re.compile(
     r"`[^`\n]+`|::|\S ?[›>] ?\S|(?!and/or)[\w.-]{2}/[\w.-]|\b(?!e\.g|i\.e)[\w-]+\.[A-Za-z]\w{0,9}\b"
@@ -99,8 +81,8 @@ def unfit_reply(message: str, *, structured: bool) -> str:
     if not structured and len(message.strip().encode("utf-8", "replace")) < SHORTEST_REPLY:
         return f"the reply is shorter than {SHORTEST_REPLY} bytes and contains no return"
     tail = "\n".join(message.splitlines()[-_TAIL_LINES:]).casefold().replace("\u2019", "'")
-    stalled = next((phrase for phrase in STALLED if phrase in tail), "")
-    return f"the reply ends while still waiting: {stalled!r}" if stalled else ""
+    stalled = _STALLED.search(tail)
+    return f"the reply ends while still waiting: {stalled[0]!r}" if stalled else ""
 
 
 def _answer(item: str, stated: Sequence[ItemResult]) -> ItemResult:
@@ -134,3 +116,58 @@ def _why_not(ret: Return, message: str, answers: tuple[ItemResult, ...]) -> str:
     if _FLAG.search("\n".join((message, ret.summary, *(answer.evidence for answer in answers)))):
         return f"the verifier raised a flag: {ret.summary or 'see its message'}"
     return ""
+
+
+# --- the end of a plan --------------------------------------------------------------------------------------
+
+#: Words that admit unfinished work. They do not count after a negation ("no TODO", "nothing deferred").
+_ADMITTED = re.compile(
+    r"(?i:\bnoted as (?:a )?gap\b|\bgaps? noted\b|\bdeferred\b|\bout[ -]of[ -]scope\b|\bfuture work\b"
+    r"|\bleft for later\b|\bnot (?:yet )?(?:implemented|done|verified)\b|\b(?:could|can) ?not (?:be )?verif\w*"
+    r"|\bunable to verify\b)|\bTODO\b"
+)
+#: The words in a file name or in the pattern of a search admit nothing: `grep -rn TODO src`, `TODO.md`.
+_QUOTED = re.compile(r"`(?:git )?(?:grep|rg|ag) [^`\n]*+`|(?<![\w/-])[\w/-]++\.[a-z]{1,5}\b")
+_NEGATED = re.compile(r"\b(?:no|not|nothing|none|never|without|zero|any) (?:\w+ )?$", re.IGNORECASE)
+_SKIPPED = re.compile(r"(?<!\d )\bskipped\b", re.IGNORECASE)  # not the count of a test runner
+_OWN = "- Tests: skipped"  #: runplan's own line of a repository without tests
+_MOST_FOUND = 50
+
+#: Minutes until a plan that waits for its parent's verification asks again, by the attempt; the last one repeats.
+PARENT_WAITS = (10, 20, 40, 60)
+
+
+class Remark(Struct, frozen=True):
+    """A line that a person should read before the plan counts as complete; advice only."""
+
+    where: str  #: "phase 2", or the path of the report with a line
+    text: str
+
+
+def admits_gap(text: str) -> str:
+    """The words that admit that something is not done; "" for none."""
+    text = _QUOTED.sub("it", text)
+    for found in _ADMITTED.finditer(text):
+        if not _NEGATED.search(text[max(0, found.start() - 40) : found.start()]):
+            return found.group()
+    return ""
+
+
+def audit(plan: Plan, report: str, *, report_path: str) -> tuple[Remark, ...]:
+    """The phases without a completion mark, and the lines of the report that admit a gap."""
+    unmarked = (
+        Remark(f"phase {phase.id}", "no completion mark") for phase in plan.phases if phase.status is not Status.DONE
+    )
+    admitted = (Remark(f"{report_path}:{number}", line) for number, line in _admissions(report.splitlines()))
+    return tuple(islice((*unmarked, *admitted), _MOST_FOUND))
+
+
+def _admissions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(lines, 1):
+        if admits_gap(line) or (_SKIPPED.search(line) and not line.startswith(_OWN)):
+            yield number, line.strip()[:200]
+
+
+def parent_wait(attempts: int) -> int:
+    """The minutes until a plan that waits for its parent's verification asks again."""
+    return PARENT_WAITS[min(attempts, len(PARENT_WAITS) - 1)]

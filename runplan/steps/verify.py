@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.checks import drift, returns, verdict
-from runplan.checks.completion import audit, parent_gate
 from runplan.checks.returns import Unusable
 from runplan.errors import PlanUnreadable
 from runplan.names import DIFF_FILE, requires_ref
@@ -104,10 +103,8 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
     if phase.read.choice == "undo" or not is_complete_with(plan, phase.read.phase):
         return None
     ref = requires_ref(context.slug)
-    is_required = context.worktrees.published(ref)
-    gate = parent_gate(is_complete=plan.complete, is_required=is_required, is_fulfilled=False, attempts=state.waits)
-    if gate.attempt:
-        until = context.clock.now() + timedelta(minutes=gate.wait_minutes)
+    if context.worktrees.published(ref) and not plan.complete:
+        until = context.clock.now() + timedelta(minutes=verdict.parent_wait(state.waits))
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return Paused(kind="parent", until=iso(until), words=words)
     is_finish = bool(context.lane) or (state.started is not None and state.started.mode == "finish")
@@ -143,7 +140,7 @@ def audited(plan: Plan, row: Phase, onto: str, context: RunContext) -> list[str]
         return []
     done = replace(plan, phases=tuple(replace(one, status=Status.DONE) for one in plan.phases))
     report = (context.objects.blob(onto, context.report) or b"").decode("utf-8", "replace")
-    found = audit(done, report, report_path=context.report)
+    found = verdict.audit(done, report, report_path=context.report)
     return [f"completion audit: {one.where}: {one.text}" for one in found]
 
 
@@ -211,18 +208,14 @@ def measured(phase: PhaseRun, context: RunContext, message: str) -> DriftFound |
     outcome = context.dispatches.standing(phase.written) if phase.written else None
     written = drift.read_tokens(outcome.message if isinstance(outcome, Outcome) else "")
     verified = drift.read_tokens(message)
-    malformed = [f"not understood: {drift.MARK} {line}" for line in (*written.malformed, *verified.malformed)]
-    if not (written.drifts or verified.drifts or malformed):
+    if not any((written.drifts, written.malformed, verified.drifts, verified.malformed)):
         return None
     decision = drift.judge(written, verified, _corrected(context))
-    noted = [one.why for one in decision.judged if one.action in (drift.DriftAction.NOTE, drift.DriftAction.SKIP)]
-    advice = ["several numbers are off by more than 10 %; revise the plan"] if decision.should_refine else []
-    corrections = [one.drift for one in decision.corrections]
     return DriftFound(
         abort=decision.abort,
         of=phase.read.phase,
-        corrections=tuple((to.phase, to.bullet, to.stated, to.actual) for to in corrections),
-        lines=(*noted, *advice, *malformed),
+        corrections=tuple((to.phase, to.bullet, to.stated, to.actual) for to in decision.corrections),
+        lines=decision.lines,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.checks.completion import ParentGate, Remark, audit, parent_gate
+from runplan.checks.verdict import Remark, audit, parent_wait
 from runplan.plan.model import parse
 
 PLAN = b"""\
@@ -34,24 +34,7 @@ def test_the_audit_names_open_rows_and_lines_that_admit_a_gap() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("attempts", "attempt", "wait"),
-    [(0, 1, 10), (1, 2, 20), (2, 3, 40), (3, 4, 60), (10, 11, 60)],
-    ids=lambda value: f"G16-{value}",
-)
-def test_a_plan_waits_longer_with_each_attempt(attempts: int, attempt: int, wait: int) -> None:
-    gate = parent_gate(is_complete=False, is_required=True, is_fulfilled=False, attempts=attempts)
-    assert gate == ParentGate(attempt, wait)
-
-
-@pytest.mark.parametrize(
-    ("is_complete", "is_required", "is_fulfilled"),
-    [
-        pytest.param(False, True, True, id="G17"),
-        pytest.param(True, True, False, id="G19"),
-        pytest.param(False, False, False, id="not asked for"),
-    ],
-)
-def test_a_plan_goes_on_when_nothing_is_awaited(is_complete: bool, is_required: bool, is_fulfilled: bool) -> None:
-    gate = parent_gate(is_complete=is_complete, is_required=is_required, is_fulfilled=is_fulfilled, attempts=3)
-    assert gate == ParentGate()
+@pytest.mark.parametrize(("attempts", "wait"), [(0, 10), (1, 20), (2, 40), (3, 60), (10, 60)])
+def test_a_plan_waits_longer_with_each_attempt(attempts: int, wait: int) -> None:
+    """G16"""
+    assert parent_wait(attempts) == wait

@@ -10,7 +10,6 @@ import pytest
 from runplan import gitfacts, text as terminal
 from runplan.agents import endings, prompts
 from runplan.checks import (
-    completion,
     drift,
     guarded,
     results,
@@ -20,6 +19,7 @@ from runplan.checks import (
     testcode,
     testcommand,
     testfiles,
+    verdict,
 )
 from runplan.errors import PlanUnreadable
 from runplan.plan import model as plan
@@ -129,7 +129,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
             *(("### Design\n", "1 + 1 "), ("### Design\n", "lines 1-"), ("", "- 1\n")),
         ),
     ),
-    "admitted gaps": (completion.admits_gap, (("", "a"), ("", "a/"), ("", "`grep "), ("", "a."), ("", "no "))),
+    "admitted gaps": (verdict.admits_gap, (("", "a"), ("", "a/"), ("", "`grep "), ("", "a."), ("", "no "))),
     "stale dependencies": (drift.stale_phrase, (("### Dependencies\n", "based on "),)),
     "secrets": (
         secrets.redacted,

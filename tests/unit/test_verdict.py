@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.checks.returns import Unusable
-from runplan.checks.verdict import STALLED, NoVerdict, Verdict, judge, unfit_reply
+from runplan.checks.verdict import NoVerdict, Verdict, judge, unfit_reply
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 LONG = "I read the diff and the tests, and compared each item with the files it names. " * 5
@@ -158,11 +158,38 @@ def test_a_reply_that_is_too_short_or_stalled_is_unfit(message: str, fit: bool) 
     assert (unfit_reply(message, structured=False) == "") is fit
 
 
-@pytest.mark.parametrize("phrase", STALLED)
+@pytest.mark.parametrize(
+    "phrase",
+    [
+        "let me wait for the monitor",
+        "tests are running. let me wait",
+        "monitor will signal",
+        "monitor to signal",
+        "still searching. let me wait",
+        "waiting on bashoutput",
+        "polling bashoutput",
+        "i'll wait for the tests to finish",
+        "i will wait for the tests to finish",
+        "waiting for the tests to finish",
+        "waiting for the test run to finish",
+        "waiting for the test suite to finish",
+        "waiting for the background task",
+        "waiting for the background process",
+        "tests are still running",
+        "still running in the background",
+        "let me check back",
+        "i'll check back",
+        "i will check back",
+        "let me wait for it to finish",
+        "let me wait for the results",
+        "i'll report back once",
+        "i will report back once",
+    ],
+)
 def test_every_stalled_phrase_is_named_and_outweighs_a_return(phrase: str) -> None:
     verdict = judge(returned(stated("W1")), f"{LONG}\n{phrase.title()} …", ["W1"], gates_red=False)
     assert isinstance(verdict, NoVerdict)
-    assert any(known in verdict.why for known in STALLED)
+    assert "the reply ends while still waiting: " in verdict.why
 
 
 @pytest.mark.parametrize("message", ["", "Looked.", LONG])
