@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from runplan.cli.setup import discovery as repository
-from runplan.cli.setup.discovery import is_writable, look_around
+from runplan.cli.setup import settings as init
+from runplan.cli.setup.settings import look_around
 from runplan.errors import GitFailed, RefusedEarly
-from runplan.git.repository import OLDEST_GIT
 from runplan.gitfacts import Identity
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 
 if TYPE_CHECKING:
-    from runplan.cli.setup.discovery import Facts
+    from runplan.cli.setup.settings import Facts
 
 
 def seen(path: Path, **env: str) -> Facts:
@@ -39,19 +38,17 @@ def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> 
     repo = make_repo(tmp_path / "app", **{"Makefile": "test:\n\ttrue\n", "src/deep/x.py": ""})
     facts = seen(tmp_path / "app" / "src" / "deep")
     assert facts.root == str(repo.path)
-    assert facts.branches == ("main",)
     assert facts.default_branch == "main"
     assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
-    assert facts.git_version >= OLDEST_GIT
     assert facts.tests.command == "make test"
-    assert (facts.signs, facts.remotes) == (False, ())
+    assert facts.remotes == ()
 
 
 def test_a_repository_with_sha256_ids_is_seen_whole(tmp_path: Path) -> None:
     repo = init_repo(tmp_path / "app", "--object-format=sha256")
     repo.commit("Start", Makefile="test:\n\ttrue\n")
     facts = seen(repo.path)
-    assert (facts.root, facts.branches, facts.default_branch) == (str(repo.path), ("main",), "main")
+    assert (facts.root, facts.default_branch) == (str(repo.path), "main")
     assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
     assert facts.tests.command == "make test"
 
@@ -75,7 +72,7 @@ def test_no_repository_and_a_bare_one_are_refused(tmp_path: Path) -> None:
 def test_an_empty_repository_has_no_branches_but_a_name_for_the_first(tmp_path: Path) -> None:
     init_repo(tmp_path / "app")
     facts = seen(tmp_path / "app")
-    assert (facts.branches, facts.default_branch) == ((), "main")
+    assert facts.default_branch == "main"
 
 
 @pytest.mark.parametrize(
@@ -117,12 +114,10 @@ def test_an_identity_that_git_would_only_guess_is_none(tmp_path: Path, monkeypat
     assert seen(repo.path).identity == Identity(name="Env", email="env@example.org")
 
 
-def test_signing_and_remotes_are_read(tmp_path: Path) -> None:
+def test_remotes_are_read(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app")
-    repo.git("config", "commit.gpgsign", "yes")
     repo.git("remote", "add", "upstream", "https://example.org/x.git")
-    facts = seen(repo.path)
-    assert (facts.signs, facts.remotes) == (True, ("upstream",))
+    assert seen(repo.path).remotes == ("upstream",)
 
 
 def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path) -> None:
@@ -134,7 +129,7 @@ def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path
 
 def test_without_git_the_message_says_what_to_install(tmp_path: Path) -> None:
     """GitPython looks for git when it is imported, so this needs a process of its own."""
-    asked = "import sys; from pathlib import Path; from runplan.cli.setup.discovery import look_around as look"
+    asked = "import sys; from pathlib import Path; from runplan.cli.setup.settings import look_around as look"
     ran = subprocess.run(
         [sys.executable, "-c", f"{asked}; look(Path.cwd(), env={{}})"],
         env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -173,16 +168,6 @@ def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -
 def test_nothing_else_uses_gitpython() -> None:
     """Where it ends is written down in docs/adr/0004."""
     imports = re.compile(r"^\s*(?:import git\b|from git[. ])", re.MULTILINE)
-    package = Path(repository.__file__).parents[2]
+    package = Path(init.__file__).parents[2]
     users = [path for path in package.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))]
-    assert users == [Path(repository.__file__)]
-
-
-# --- places and agents ---------------------------------------------------------------------------------
-
-
-def test_a_missing_path_is_judged_by_its_existing_parent(tmp_path: Path) -> None:
-    assert is_writable(tmp_path / "a/b/c")
-    assert not (tmp_path / "a").exists()
-    program(tmp_path, "file")
-    assert not is_writable(tmp_path / "file/wt")
+    assert users == [Path(init.__file__)]

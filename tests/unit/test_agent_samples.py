@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.agents.clis import agent_of
-from runplan.cli.setup.discovery import known_agents
+from runplan.cli.setup.settings import known_agents
 from runplan.run.dispatch import ToolUsed
 from tests.support.samples import FOLDERS, ending, expected, expected_of, lines, meta, outcome, streams
 

@@ -128,7 +128,7 @@ def test_only_one_place_runs_git() -> None:
     }
     assert spawns <= {
         "runplan.git.command",
-        "runplan.cli.setup.discovery",  # through GitPython, for init and doctor
+        "runplan.cli.setup.settings",  # through GitPython, for init
         "runplan.cli.setup.demo",  # plays a person
     }
 

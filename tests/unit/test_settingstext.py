@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.checks.testcommand import Infrastructure
-from runplan.cli.setup.discovery import Facts
-from runplan.cli.setup.settings import defaults_text, settings_text, toml
+from runplan.cli.setup.settings import Facts, defaults_text, settings_text, toml
 from runplan.gitfacts import Identity
 from runplan.settings.load import Layer, record, recorded
 from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
@@ -20,11 +19,8 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "config" / "runplan.toml"
 FOUND = Facts(
     root="/home/uma/app",
-    git_version=(2, 39, 5),
-    branches=("trunk",),
     default_branch="trunk",
     identity=Identity(name="Uma", email="uma@example.org"),
-    signs=False,
     remotes=("upstream", "fork"),
     known=("claude", "codex", "aider"),
     installed=("codex", "aider"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,22 +12,22 @@ from msgspec import Struct, to_builtins
 from runplan.agents import invocation
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import redacted
-from runplan.cli.setup.discovery import is_writable, look_around
 from runplan.cli.terminal import as_json, json_argument
 from runplan.engine import preflight
 from runplan.errors import Exit, RefusedEarly, RunplanError
 from runplan.forge.model import ForgeDenied
-from runplan.git.repository import OLDEST_GIT, require_workable
+from runplan.git.repository import identity, require_git, require_target, require_workable
 from runplan.landing import modes
-from runplan.text import command, plain
+from runplan.settings.places import worktree_root
+from runplan.text import plain
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from runplan.cli.setup.discovery import Facts
     from runplan.engine.context import RepositoryContext
     from runplan.forge.model import Forge
+    from runplan.git.command import Git
     from runplan.git.removal import Kept, Removed
 
 
@@ -53,14 +54,9 @@ def run_doctor(args: argparse.Namespace) -> Exit:
     from runplan.settings.load import environment
     from runplan.settings.schema import Settings
 
-    here, env = Path.cwd(), environment()
-    facts = look_around(here, env=env)
-    with context_at(here, env, lambda _root, _env: Settings()) as at:
-        checks = examine(at, facts)
-    if args.json:
-        print(as_json(checks))
-    else:
-        print("\n".join(_line(each) for each in checks))
+    with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as at:
+        checks = examine(at)
+    print(as_json(checks) if args.json else "\n".join(_line(each) for each in checks))
     return Exit.DONE if all(each.ok for each in checks) else Exit.USAGE
 
 
@@ -69,19 +65,19 @@ def _line(each: Check) -> str:
     return line if each.ok else f"{line}\n      {'':<12}-> {each.remedy}"
 
 
-def examine(at: RepositoryContext, facts: Facts) -> list[Check]:
+def examine(at: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
     from runplan.cli.control import prepare
     from runplan.engine.context import settings_note
 
-    git, identity = _check("git", _git, facts), _check("identity", _identity, facts)
+    git, person = _check("git", _git, at.repository.git), _check("identity", _identity, at.repository.git)
     try:
         at = prepare.with_target_settings(at.with_settings(), [])
         note = settings_note(at) or "every key is valid"
     except RunplanError as error:
-        return [git, _failed("settings", error), identity]
-    target = _check("target", _target, facts, at.settings.run.target)
-    checks = [git, Check("settings", True, note), identity, target, _check("worktrees", _worktrees, at)]
+        return [git, _failed("settings", error), person]
+    target = _check("target", _target, at)
+    checks = [git, Check("settings", True, note), person, target, _check("worktrees", _worktrees, at)]
     checks += [_check(role, _agent, at, role, name) for role, name in at.settings.agents.dispatched]
     checks.append(_check("sandbox", sandbox, at.settings.agents.sandbox, invocation.obstacle(at.env)))
     if target.ok:
@@ -107,36 +103,25 @@ def _failed(name: str, error: RunplanError) -> Check:
     return Check(name, False, parts[1], parts[2] or "correct it; see runplan config")
 
 
-def _git(facts: Facts) -> str:
-    version, oldest = (".".join(map(str, one)) for one in (facts.git_version, OLDEST_GIT))
-    if facts.git_version < OLDEST_GIT:
-        raise RefusedEarly(f"version {version}; install git {oldest} or newer")
-    return f"version {version}"
+def _git(git: Git) -> str:
+    require_git(git)
+    return f"version {git.run('version').text.removeprefix('git version ')}"
 
 
-def _identity(facts: Facts) -> str:
-    if facts.identity is None:
-        remedy = 'git config user.name "Your Name" && git config user.email you@example.org'
-        raise RefusedEarly(f"git has no user.name and user.email; {remedy}")
-    signed = ", commits are signed" if facts.signs else ""
-    return f"{facts.identity.name} <{facts.identity.email}>{signed}"
+def _identity(git: Git) -> str:
+    person = identity(git)
+    return f"{person.name} <{person.email}>"
 
 
-def _target(facts: Facts, target: str) -> str:
-    if not facts.branches:
-        raise RefusedEarly("the repository has no commit yet; git commit --allow-empty -m Start")
-    if target not in facts.branches:
-        create = command("git", "branch", target)
-        other = f'set run.target = "{facts.default_branch}" in runplan.toml, or create it: {create}'
-        raise RefusedEarly(f"there is no branch {target}; {other}")
-    return f"branch {target}"
+def _target(at: RepositoryContext) -> str:
+    require_target(at.repository, at.local_target)
+    return f"branch {at.settings.run.target}"
 
 
 def _worktrees(at: RepositoryContext) -> str:
-    from runplan.settings.places import worktree_root
-
     place = worktree_root(at.repository.root, at.settings, at.env)
-    if not is_writable(place):
+    nearest = next(each for each in (place, *place.parents) if each.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
     return str(place)
 

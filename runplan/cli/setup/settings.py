@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from runplan.agents.clis import agent_of
+from runplan.checks import testcommand
 from runplan.cli.terminal import as_json, json_argument
-from runplan.errors import Exit, RefusedEarly
+from runplan.errors import Exit, GitFailed, RefusedEarly, Unreachable
+from runplan.gitfacts import read_person
 from runplan.plan.specs import FOLDERS, PLAN_FILE
+from runplan.settings.load import kinds
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS
 from runplan.text import command, committing
 
@@ -17,7 +25,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from runplan.cli.setup.discovery import Facts
+    from git import Git, Repo
+
+    from runplan.gitfacts import Identity
     from runplan.settings.schema import Key
 
 EXAMPLES = {
@@ -56,7 +66,6 @@ def run_config(args: argparse.Namespace) -> Exit:
 
 
 def run_init(_args: argparse.Namespace) -> Exit:
-    from runplan.cli.setup.discovery import look_around
     from runplan.engine.context import refuse_under_agent
     from runplan.settings.load import environment
     from runplan.settings.places import repository_file
@@ -185,3 +194,90 @@ def _line(key: Key, values: Mapping[str, object]) -> str:
     comment = "" if key.path in values else "# "
     written = f"{comment}{key.name} = {toml(values.get(key.path, key.written))}"
     return f"{written:<{_COLUMN}}  # {key.why}\n"
+
+
+# --- the facts that init needs ------------------------------------------------------------------------------
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    root: str  #: the main checkout
+    default_branch: str  #: that of the remote, else main, master or the current one; "" for none
+    identity: Identity | None
+    remotes: tuple[str, ...]
+    known: tuple[str, ...]  #: the agents whose programs can be looked for, in the order they are suggested
+    installed: tuple[str, ...]  #: of these, those whose program is on PATH
+    tests: testcommand.Infrastructure
+
+
+def known_agents() -> tuple[str, ...]:
+    """The agents whose programs can be looked for, in the order they are suggested."""
+    known = {kind: agent_of(kind) for kind in kinds() if agent_of(kind).program}
+    return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
+
+
+def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
+    """The facts of the repository around `start`; refused without a repository or without a checkout."""
+    try:
+        import git
+    except ImportError as error:  # GitPython looks for git when it is imported
+        raise Unreachable("git was not found on PATH; install git 2.38 or newer") from error
+    try:
+        # GitPython would expand variables in a path.
+        repo = git.Repo(start, search_parent_directories=True, expand_vars=False)
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+        raise RefusedEarly(f"{start} is not in a git repository; run git init, or go to one") from None
+    with repo:
+        if repo.bare:
+            raise RefusedEarly(f"{repo.git_dir} is a bare repository, without a checkout; go to a clone of it")
+        try:
+            return _facts(repo, env)
+        except git.GitCommandError as error:
+            message = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
+            raise GitFailed(f"{repo.working_dir}: git {error.command[1]} failed: {message}") from error
+
+
+def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
+    common = Path(os.path.normpath(repo.common_dir))
+    known, path = known_agents(), env.get("PATH", os.defpath)
+    return Facts(
+        root=str(common.parent) if common.name == ".git" else str(repo.working_dir),
+        default_branch=_default_branch(repo.git),
+        identity=_person(repo.git),
+        remotes=tuple(repo.git.remote().splitlines()),
+        known=known,
+        installed=tuple(kind for kind in known if shutil.which(agent_of(kind).program, path=path)),
+        tests=_infrastructure(repo),
+    )
+
+
+def _default_branch(git: Git) -> str:
+    branches = git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads").split()
+    remote = _ask(git, "symbolic-ref", "-q", "refs/remotes/origin/HEAD").removeprefix("refs/remotes/origin/")
+    current = _ask(git, "symbolic-ref", "-q", "--short", "HEAD")
+    if not branches:
+        return current
+    return next((name for name in (remote, "main", "master", current) if name in branches), branches[0])
+
+
+def _person(git: Git) -> Identity | None:
+    # Without useConfigOnly git guesses an identity from the host name.
+    person, when = read_person(_ask(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
+    return person if when else None
+
+
+def _infrastructure(repo: Repo) -> testcommand.Infrastructure:
+    listed = repo.git.ls_files("-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)*", ":(top)tests")
+    files = [path for path in listed.split("\0") if path]
+    root = Path(repo.working_dir)
+    return testcommand.find(files, package_json=_read(root / "package.json"), makefile=_read(root / "Makefile"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _ask(git: Git, *args: str) -> str:
+    return str(git.execute(["git", *args], with_exceptions=False))
