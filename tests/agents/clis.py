@@ -15,7 +15,7 @@ from tests.support.repos import Repo, init_repo
 from tests.support.samples import FOLDERS, expected
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tests.agents.modelserver import ModelServer
     from tests.agents.scenario import Fault, Turn
@@ -48,6 +48,7 @@ class Cli:
     tools: bool = True  #: whether its model can run commands
     reports_reset: bool = True  #: whether it hands on when a limit ends; else it is tried again after a while
     reads_only: bool = True  #: whether it has a mode in which it changes nothing; else what it changes is put back
+    home: Mapping[str, str] = field(default_factory=dict)  #: files in the home of a user who has used it before
     patient: Sequence[str] = ()  #: the cases in which it retries silently for over a minute before it reports
 
     @property
@@ -83,6 +84,9 @@ def a_project(place: Path, cli: Cli, server: ModelServer, *, limits: str, more: 
     """A repository with one phase to do, in an environment that knows nothing of the machine's own keys."""
     home = place / "home"
     home.mkdir()
+    for name, text in cli.home.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text, encoding="utf-8")
     env = {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "TMPDIR": str(place / "tmp"),
