@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import RefusedEarly, RunplanError, SettingsError
+from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, SettingsError
 from runplan.run import actions as a
 from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
@@ -126,7 +126,7 @@ def _step(action: a.Action, journal: Journal | LaneJournal, context: RunContext)
         for event in step.already_done(action, journal.state, context) or step.act(action, journal.state, context):
             journal.append(event)
             recorded = True
-    except (RefusedEarly, SettingsError) as error:
+    except (RefusedEarly, SettingsError, PlanUnreadable) as error:
         # An error that a start would have refused came up during the run: it ends the phase.
         phase = journal.state.phase
         if phase is None or phase.failure is not None or phase.landed is not None:

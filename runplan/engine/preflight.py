@@ -131,10 +131,7 @@ def phase_to_undo(at: RepositoryContext, plan: Plan, wanted: str, *, unfinished:
         raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
     git, common = at.repository.git, at.repository.common_dir
     candidates = Candidates(git, common_dir=common)
-    found = landing_to_undo(at.tip(), plan, phase, target=at.target_name, objects=git, candidates=candidates)
-    if isinstance(found, str):
-        shallow = "; this clone is shallow, and the commit may be further down: git fetch --deepen=100"
-        raise RefusedEarly(found + (shallow if (common / "shallow").exists() else ""))
+    landing_to_undo(at.tip(), plan, phase, target=at.target_name, objects=git, candidates=candidates)
     return phase.id
 
 

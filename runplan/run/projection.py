@@ -91,28 +91,20 @@ def _lane(lane: Lane) -> Work:
     )
 
 
-# --- since when ---------------------------------------------------------------------------------------
-
-
 class Since(Struct, frozen=True, kw_only=True):
     """The start of the current step or wait."""
 
     at: str = ""
-    steps: tuple[str, ...] = ()
-    stepped: str = ""  #: when these steps began
-    waiting: str = ""
     ended: bool = False
+    steps: tuple[str, ...] = ()
+    waiting: str = ""
 
 
 def moved(before: Since, state: RunState, at: str) -> Since:
     """The same after an event that was recorded at `at` and led to `state`."""
-    if state.ended is not None:
-        return before if before.ended else replace(before, at=at, ended=True)
     states = [one for _, one in open_states(state)]
     steps = tuple(step_of(one.phase) if one.phase is not None else "" for one in states)
-    stepped = before.stepped if before.stepped and steps == before.steps else at
-    waiting = decide(state).waiting
-    if before.waiting and not waiting and stepped == before.stepped and any(one.waits for one in states):
-        return before  # a look in between two waits for the same thing
-    waits = before.at if waiting == before.waiting else at
-    return Since(at=waits if waiting else stepped, steps=steps, stepped=stepped, waiting=waiting)
+    now = Since(at=before.at or at, ended=state.ended is not None, steps=steps, waiting=decide(state).waiting)
+    is_look = before.waiting and not now.waiting and steps == before.steps and any(one.waits for one in states)
+    # A look in between two waits for the same thing changes nothing.
+    return before if is_look or now == replace(before, at=now.at) else replace(now, at=at)

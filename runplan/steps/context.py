@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan import names
-from runplan.errors import Unreachable
+from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git.objects import Signature
-from runplan.text import command
+from runplan.plan.model import parse
 from runplan.times import git_date, iso
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from runplan.git.worktrees import Worktrees
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
+    from runplan.plan.model import Plan
     from runplan.run.state import PhaseRun, RunState
     from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
@@ -87,11 +88,15 @@ class RunContext(Struct, frozen=True, kw_only=True):
         """The commit of the target; the branch may have been deleted during the run."""
         if (tip := self.lander.tip()) is not None:
             return tip
-        run = self.settings.run
-        if self.lander.ref.startswith("refs/remotes/"):
-            push = command("git", "push", run.remote, run.target)
-            raise Unreachable(f"{run.remote} has no branch {run.target} any more; push it again: {push}")
-        raise Unreachable(f"the branch {run.target} is gone; create it again")
+        place = f" on {self.settings.run.remote}" if self.lander.ref.startswith("refs/remotes/") else ""
+        raise Unreachable(f"the branch {self.settings.run.target} is gone{place}; create it again")
+
+    def plan_at(self, commit: str) -> tuple[Plan, bytes]:
+        """The plan in this commit. Raises PlanUnreadable, also when it is not there."""
+        text = self.objects.blob(commit, self.plan) if commit else None
+        if text is None:
+            raise PlanUnreadable(f"{self.plan} is no longer on {self.settings.run.target}")
+        return parse(text, path=self.plan), text
 
     def iso(self) -> str:
         return iso(self.clock.now())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import PlanUnreadable
+from runplan.errors import RefusedEarly
 from runplan.git.objects import Built, Conflicted, NothingLeft
 from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_trailers, newest_landing
 from runplan.landing import modes
@@ -101,20 +101,14 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
 def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Event:
     """Plan, report and index as they land, made from the target's texts; or what prevents the landing."""
     phase = phase_of(state)
-    text = context.objects.blob(onto, context.plan)
-    if text is None:
-        return _blocked(f"{context.plan} is no longer on the target")
-    try:
-        plan = parse(text, path=context.plan)
-    except PlanUnreadable as error:
-        return _blocked(str(error))
+    plan, text = context.plan_at(onto)
     row = plan.phase(phase.read.phase) if phase.read.phase else None
     sections = failure_sections(context.store, context.plan)
     if phase.read.phase and row is None:
-        return _blocked(f"{context.plan} has no phase {phase.read.phase} any more")
+        raise RefusedEarly(f"{context.plan} has no phase {phase.read.phase} any more")
     if row is not None and phase.read.choice == "undo":
         if row.status is not Status.DONE:
-            return undone_meanwhile(row.id)
+            return _undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
         text = tracker.reopen(text, path=context.plan)
         sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_subjects(context, phase)))
@@ -190,12 +184,8 @@ def _text(context: RunContext, onto: str, path: str) -> str | None:
     return None if blob is None else blob.decode("utf-8", "surrogateescape")
 
 
-def undone_meanwhile(phase: str) -> e.WorkRefused:
+def _undone_meanwhile(phase: str) -> e.WorkRefused:
     return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=f"phase {phase} was undone on the target meanwhile")
-
-
-def _blocked(detail: str) -> e.WorkRefused:
-    return e.WorkRefused(reason=Reason.BLOCKED, detail=detail)
 
 
 # --- the candidate that reverts a landed phase -----------------------------------------------------------
@@ -209,43 +199,44 @@ class Undoable(Struct, frozen=True, kw_only=True):
     bookkeeping: tuple[str, ...]  #: plan, report and index, which are written anew and never reverted
 
 
-def landing_to_undo(
-    tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, candidates: Candidates
-) -> Undoable | str:
-    """The phase's newest landing on `tip`, or why it cannot be reverted."""
+def landing_to_undo(tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, candidates: Candidates) -> Undoable:
+    """The phase's newest landing on `tip`; refused when it cannot be reverted."""
     found = newest_landing(candidates.landed_commits(tip), plan=plan.path, phase=row.id)
     if found is None:
         why = f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase)"
-        return _by_hand(why, row.commit)
+        raise _by_hand(why, row.commit)
     if isinstance(found, Unclear):
         why = "belongs to more than one landing, or has text below its Runplan trailers"
-        return _by_hand(f"the commit {found.commit[:12]} {why}", found.commit)
+        raise _by_hand(f"the commit {found.commit[:12]} {why}", found.commit)
     changed: dict[Oid, set[str]] = {}
     for oid in found.commits:
         parents = objects.commit(oid).parents
         if len(parents) != 1 or objects.tip(parents[0]) is None:
-            return _by_hand(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
+            raise _by_hand(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
         changed[oid] = {change.path for change in candidates.changes(parents[0], oid)}
     # No agent may change the plan, so a commit that does is runplan's own.
     bookkeeping = {path for paths in changed.values() if plan.path in paths for path in paths}
     code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:
-        return _by_hand(f"no commit of the landing of phase {row.id} changes code alone", found.commits[0])
+        raise _by_hand(f"no commit of the landing of phase {row.id} changes code alone", found.commits[0])
     return Undoable(landing=found.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
 
 
-def _by_hand(why: str, oid: Oid) -> str:
+def _by_hand(why: str, oid: Oid) -> RefusedEarly:
     look = f"look at it ({command('git', 'show', oid[:12])}), " if oid else ""
-    return f"{why}; {look}revert the phase yourself, and set its row to todo"
+    shallow = "in a shallow clone first run: git fetch --deepen=100"
+    return RefusedEarly(f"{why}; {look}revert the phase yourself, and set its row to todo; {shallow}")
 
 
 def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    read = phase_of(state).read
-    onto = context.tip()
-    found = _find(context, onto, read.phase)
-    if isinstance(found, e.WorkRefused):
-        yield found
+    read, onto, target = phase_of(state).read, context.tip(), context.settings.run.target
+    plan, _ = context.plan_at(onto)
+    row = plan.phase(read.phase)
+    if row is None or row.status is not Status.DONE:
+        yield _undone_meanwhile(read.phase)
         return
+    objects, candidates = context.objects, context.candidates
+    found = landing_to_undo(onto, plan, row, target=target, objects=objects, candidates=candidates)
     subjects = [
         f"    {bounded(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})" for oid in found.code
     ]
@@ -276,20 +267,6 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator
         undoes=found.landing,
         undone=found.code,
     )
-
-
-def _find(context: RunContext, onto: str, phase: str) -> Undoable | e.WorkRefused:
-    try:
-        plan = parse(context.objects.blob(onto, context.plan) or b"", path=context.plan)
-    except PlanUnreadable as error:
-        return e.WorkRefused(reason=Reason.BLOCKED, detail=str(error))
-    row = plan.phase(phase)
-    if row is None or row.status is not Status.DONE:
-        return undone_meanwhile(phase)
-    found = landing_to_undo(
-        onto, plan, row, target=context.settings.run.target, objects=context.objects, candidates=context.candidates
-    )
-    return found if isinstance(found, Undoable) else e.WorkRefused(reason=Reason.BLOCKED, detail=found)
 
 
 # --- the landing ------------------------------------------------------------------------------------------

@@ -26,14 +26,9 @@ if TYPE_CHECKING:
 
 def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     tip = context.lander.tip() or ""
-    text = context.objects.blob(tip, context.plan) if tip else None
-    if text is None:
-        gone = f"{context.plan} is no longer on {context.settings.run.target}"
-        yield PlanRead(tip=tip, choice="unreadable", detail=gone)
-        return
     wanted = state.started.wanted if state.started and not state.landed else ""
     try:
-        plan = plans.parse(text, path=context.plan)
+        plan, text = context.plan_at(tip)
     except PlanUnreadable as error:
         yield PlanRead(tip=tip, choice="unreadable", detail=str(error))
         return

@@ -149,17 +149,20 @@ def audited(plan: Plan, row: Phase, onto: str, context: RunContext) -> list[str]
 
 def final_items(phase: PhaseRun, context: RunContext) -> Rows:
     """One item for each phase of the plan."""
+    assert phase.candidate is not None
+    plan, _ = context.plan_at(phase.candidate.onto)
     return tuple(
         (f"F{number}", f"everything that phase {row.id} ({row.title}) asks for holds in this tree")
-        for number, row in enumerate(_plan(phase, context)[0].phases, 1)
+        for number, row in enumerate(plan.phases, 1)
     )
 
 
 def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> Brief:
     """The whole plan instead of one phase."""
-    plan, text = _plan(phase, context)
-    items = final_items(phase, context)
-    return replace(brief, phase=EVERY_PHASE, title=plan.title, text=text, items=items, touches=())
+    assert phase.candidate is not None
+    plan, text = context.plan_at(phase.candidate.onto)
+    items, whole = final_items(phase, context), text.decode("utf-8", "replace")
+    return replace(brief, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
 
 
 def final_changes(phase: PhaseRun, context: RunContext) -> tuple[str, ...]:
@@ -167,12 +170,6 @@ def final_changes(phase: PhaseRun, context: RunContext) -> tuple[str, ...]:
     assert phase.candidate is not None
     base, head = plan_base(phase, context), phase.candidate.commits[-1]
     return tuple(change.path for change in context.candidates.changes(base, head))
-
-
-def _plan(phase: PhaseRun, context: RunContext) -> tuple[Plan, str]:
-    assert phase.candidate is not None
-    text = context.objects.blob(phase.candidate.onto, context.plan) or b""
-    return parse(text, path=context.plan), text.decode("utf-8", "replace")
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------

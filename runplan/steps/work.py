@@ -71,18 +71,12 @@ def refused(standing: Callable[[str, str], BranchStanding], branch: str, base: s
     """Why the branch cannot be used: it is the user's own. A branch of an earlier attempt is parked instead."""
     if known:
         return ""
-    short = branch.removeprefix("refs/heads/")
-    rename = f"look at it, then: {command('git', 'branch', '-m', short, f'{short}-kept')}"
-    found = standing(branch, base)
-    if found.behind and not found.ahead:
-        return f"the branch {short} exists and lies {_commits(found.behind)} behind the target; {rename}"
-    if found.ahead and not found.by_agents:  # else the journal was lost, and the commits say whose they are
-        return f"the branch {short} exists and holds {_commits(found.ahead)} that runplan did not make; {rename}"
-    return ""
-
-
-def _commits(number: int) -> str:
-    return f"{number} commit{'' if number == 1 else 's'}"
+    found, short = standing(branch, base), branch.removeprefix("refs/heads/")
+    behind, foreign = found.behind and not found.ahead, found.ahead and not found.by_agents
+    if not (behind or foreign):  # commits of agents are from a run whose journal was lost
+        return ""
+    rename = command("git", "branch", "-m", short, f"{short}-kept")
+    return f"the branch {short} exists, and runplan did not make it; look at it, then: {rename}"
 
 
 def _park(context: RunContext, branch: str, base: str) -> str:

@@ -215,12 +215,12 @@ REPOSITORIES = {
     ),
     "foreign branch": Bad(
         make=ahead,
-        says="the branch runplan/x/1 exists and holds 1 commit that runplan did not make; look at it",
+        says="the branch runplan/x/1 exists, and runplan did not make it; look at it",
     ),
     "poisoned branch": Bad(
         make=behind,
         words=start("X", "finish", "auto"),
-        says="the branch runplan/x/1 exists and lies 1 commit behind the target; look at it",
+        says="the branch runplan/x/1 exists, and runplan did not make it; look at it",
     ),
     "journal in the way": Bad(
         code=5,

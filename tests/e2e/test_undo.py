@@ -243,7 +243,6 @@ def test_an_undo_in_a_shallow_clone_is_refused(landed: Project, tmp_path: Path, 
     before = fresh.head("main")
     ran = landed.runplan_in(fresh.path, "undo", "X", phase)
     assert ran.code == 2, ran.err
-    assert "this clone is shallow" in ran.last
     assert "git fetch --deepen=100" in ran.last
     assert fresh.head("main") == before
     fresh.git("fetch", "-q", "--deepen=100")
