@@ -27,7 +27,9 @@ _LABEL = re.compile(
 _PARAGRAPH = re.compile(r"\*\*(?:WI|Work item)[ \t-]?[0-9]|[0-9]{1,3}\.[0-9]{1,3}[ \t]+\*\*", re.IGNORECASE)
 _WORK = re.compile(r"work items?|tasks?\b(?! [0-9])|deliverables?|steps?\b(?! [0-9])", re.IGNORECASE)
 _CRITERIA = re.compile(
-    r"(?:acceptance|success|exit) criteria|definition of done|(?:phase \S{1,9} |automated )?verification", re.IGNORECASE
+    r"(?:acceptance|success|exit) criteria|definition of done|(?:phase \S{1,9} |automated )?verification"
+    r"|(?:phase \S{1,9} )?completion criteria",
+    re.IGNORECASE,
 )
 _MANUAL = re.compile(r"manual (?:verif|test)", re.IGNORECASE)
 #: Parts of a list of paths. A comma inside braces belongs to a pattern like `src/{a,b}.py`.

@@ -121,19 +121,21 @@ def _section_place(lines: Lines, section: Heading) -> Place:
 
 
 def _status_line(lines: Lines, first: int, end: int) -> tuple[int, tuple[int, int]] | None:
-    """The status line of a section and the columns of its value: bold anywhere, plain only above its sub-headings.
+    """The status line of a section and the columns of its value: above its sub-headings, else the only one in bold.
 
-    An indented line is part of a list entry and states the status of that.
+    Several are those of sub-sections. An indented line is part of a list entry and states the status of that.
     """
-    is_above = True
+    is_above, below = True, []
     for i in range(first + 1, end):
         text = lines.texts[i]
         if lines.inert[i] or text.startswith(("  ", "\t")):
             continue
         is_above = is_above and not text.startswith("#")
         if "status" in text.lower() and (columns := status_value(text, only_bold=not is_above)):
-            return i, columns
-    return None
+            if is_above:
+                return i, columns
+            below.append((i, columns))
+    return below[0] if len(below) == 1 else None
 
 
 def mark_of(boxes: Sequence[Entry]) -> Mark:

@@ -8,6 +8,7 @@ import pytest
 
 from runplan.errors import PlanUnreadable
 from runplan.plan.model import Format, Plan, Status, parse
+from runplan.plan.tracker import set_status
 
 PLANS = Path(__file__).parent.parent / "plans"
 FINE = [
@@ -198,6 +199,14 @@ def test_an_indented_status_line_is_of_its_entry() -> None:
     plan = parse(b"## Phase 1 - A\n- [x] a\n  - **Status**: see below\n## Phase 2 - B\n- [ ] b\n", path="p.md")
     assert statuses(plan) == {"1": "done", "2": "todo"}
     assert plan.remarks == ()
+
+
+def test_the_status_lines_of_sub_sections_are_theirs() -> None:
+    parts = "### 1.1 Lexer\n**Status:** Done\n- [x] a\n### 1.2 Parser\n**Status:** Open\n- [ ] b\n"
+    plan = parse(f"## Phase 1 - A\n{parts}## Phase 2 - B\n- [ ] b\n".encode(), path="p.md")
+    assert statuses(plan) == {"1": "todo", "2": "todo"}
+    one = f"## Phase 1 - A\n{parts}".encode()
+    assert set_status(one, path="p.md", phase="1", status=Status.DONE) == one.replace(b"[ ]", b"[x]")
 
 
 def test_a_plain_status_counts_only_above_the_first_sub_heading() -> None:
