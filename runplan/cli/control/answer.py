@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from runplan.cli.control import execute, prepare
+from runplan.cli.control import runs
 from runplan.cli.show import progress
 from runplan.cli.terminal import as_json, json_argument, plan_argument, warn
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
@@ -56,7 +56,7 @@ def reject_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _waiting(at: RepositoryContext, plan: str, wanted: str | None, verb: str) -> tuple[str, RunState, PhaseRun, str]:
     """The run with its state, and its first phase that waits for the verb, with what it waits for."""
-    run = prepare.unfinished(at, plan)
+    run = runs.unfinished(at, plan)
     waits = ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
     for _, strand in open_states(run[1]) if run is not None else ():
         phase, waiting = strand.phase, decide(strand).waiting
@@ -176,4 +176,4 @@ def _answer(verb: str, args: argparse.Namespace, answer: Approved | Rejected) ->
             progress.say(f"{doing} phase {phase.read.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
         at = at.for_run(state.started)
         request = RunRequest(started=replace(state.started, auto=state.auto), answer=answer)
-        return execute.submit_run(at, request) if state.started.daemon else execute.run_here(at, request)
+        return runs.submit_run(at, request) if state.started.daemon else runs.run_here(at, request)

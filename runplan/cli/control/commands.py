@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from runplan import processes
-from runplan.cli.control import execute
+from runplan.cli.control import runs
 from runplan.cli.show import progress
 from runplan.cli.terminal import optional_plan_argument, plan_argument
 from runplan.daemon import state, submit
@@ -55,7 +55,7 @@ def _submit(at: RepositoryContext, word: str, verb: str, then: str) -> Exit:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     refuse_under_agent(verb)
     plan = plan_or_watch(at, word)
-    answer = execute.submit(at, plan, verb, wait=verb == "resume") if is_kept(at, plan) else Answer()
+    answer = runs.submit(at, plan, verb, wait=verb == "resume") if is_kept(at, plan) else Answer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
@@ -72,9 +72,9 @@ def run_now(args: argparse.Namespace) -> Exit:
         if plan not in plans:
             make = command("runplan", "start", plan, "auto", "every", "4h")
             raise NotFound(f"{plan} has no schedule; make one: {make}")
-        answer = execute.submit(at, plan, "now")
+        answer = runs.submit(at, plan, "now")
     assert answer is not None
-    return execute.print_answer(plan, answer)
+    return runs.print_answer(plan, answer)
 
 
 # --- stop -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.cli.control import execute, prepare
+from runplan.cli.control import runs
 from runplan.clock import SystemClock
 from runplan.engine import issues
 from runplan.engine.context import open_context, refuse_under_agent
@@ -50,9 +50,9 @@ def _with_pull_requests(at: RepositoryContext, asked: Options, what: str) -> Rep
     """The context of runs that land by pr, after the checks of a start."""
     if asked.landing not in ("", "pr"):
         raise UsageError(f"{asked.landing} with {what}: the plan of an issue lands by pr; leave out {asked.landing}")
-    at = prepare.with_landing(at, ["pr"])
-    prepare.complete_landings(at)
-    return prepare.with_target_settings(at, ["pr"])
+    at = runs.with_landing(at, ["pr"])
+    runs.complete_landings(at)
+    return runs.with_target_settings(at, ["pr"])
 
 
 # --- watch-issues -----------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
     with open_context() as at:
         at = _with_pull_requests(at, asked, "watch-issues")
         require_test_command(at)
-        execute.admit_agents(at)
+        runs.admit_agents(at)
         settings = at.settings.run
         started = RunStarted(
             plan=f"{names.WATCH}{args.label}",
@@ -91,4 +91,4 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
             given=run_variables(at.env),
         )
         timing = Timing(every=asked.every, now=asked.now, zone=settings.timezone, misfire=settings.misfire)
-        return execute.submit_run(at, RunRequest(started=started), timing)
+        return runs.submit_run(at, RunRequest(started=started), timing)

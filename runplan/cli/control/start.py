@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from runplan import names
 from runplan.agents import prompts
-from runplan.cli.control import execute, prepare
+from runplan.cli.control import runs
 from runplan.cli.show import progress
 from runplan.cli.terminal import optional_plan_argument, plan_argument
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
@@ -100,24 +100,24 @@ def _start(
     asked = options.parse_words(words, phases=None)
     if foreground and asked.every is not None:
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
-    found = prepare.prepared(at, plan_word, words, like=like)
+    found = runs.prepared(at, plan_word, words, like=like)
     if isinstance(found, str):
         progress.say(found)
-        return execute.follow_running(at, plan_path(at, plan_word)) if wait else Exit.DONE
+        return runs.follow_running(at, plan_path(at, plan_word)) if wait else Exit.DONE
     at, request = found
     request = replace(request, again=again)
     if foreground:
-        return execute.run_here(at, request)
-    execute.admit_agents(at)
+        return runs.run_here(at, request)
+    runs.admit_agents(at)
     run, every = at.settings.run, asked.every
     timing = Timing(every=every, now=asked.now, zone=run.timezone, misfire=run.misfire) if every is not None else None
-    return execute.submit_run(at, request, timing, wait=wait)
+    return runs.submit_run(at, request, timing, wait=wait)
 
 
 def _dry_run(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> str:
     """What a start would do; nothing is written."""
-    at = prepare.with_target_settings(prepare.with_landing(at, words), words)
-    request = prepare.request_for(at, plan_word, words)
+    at = runs.with_target_settings(runs.with_landing(at, words), words)
+    request = runs.request_for(at, plan_word, words)
     if isinstance(request, str):
         return request
     started, agents = request.started, at.settings.agents
@@ -177,7 +177,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
         row = store.newest(path) if store is not None else None
         if store is None or row is None:
             raise NotFound(f"no run of {path} is recorded here; start one: {command('runplan', 'start', path)}")
-        state = prepare.state_of(store, row)
+        state = runs.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:
             progress.say(succeeded(path))
@@ -208,17 +208,17 @@ def run_undo(args: argparse.Namespace) -> Exit:
 def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     """Revert the phase in this process, with the landing mode of the plan."""
     at = at.for_plan(path)
-    prepare.complete_landings(at)
+    runs.complete_landings(at)
     blob = at.repository.git.blob(at.tip(), path)
     plan = parse(committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
-    found, store = prepare.unfinished(at, path), at.store()
+    found, store = runs.unfinished(at, path), at.store()
     if found is not None and store is not None and (owner := living_owner(store, path)):
-        progress.say(prepare.describe_owner(path, owner))
+        progress.say(runs.describe_owner(path, owner))
         return Exit.DONE
     undone = phase_to_undo(at, plan, phase, unfinished=found[1].started if found else None)
     at = at.with_committed_settings().for_plan(path)
     resolved = options.resolve(options.parse_words([], phases=None), at.settings)
     modes.require_allowed(resolved.landing, at.settings.run)
-    asked = prepare.run_started(at, path, plan, resolved)
+    asked = runs.run_started(at, path, plan, resolved)
     asked = replace(asked, mode="undo", wanted=undone, auto=True, issues=())
-    return execute.run_here(at, RunRequest(started=asked))
+    return runs.run_here(at, RunRequest(started=asked))

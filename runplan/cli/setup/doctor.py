@@ -67,12 +67,12 @@ def _line(each: Check) -> str:
 
 def examine(at: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
-    from runplan.cli.control import prepare
+    from runplan.cli.control import runs
     from runplan.engine.context import settings_note
 
     git, person = _check("git", _git, at.repository.git), _check("identity", _identity, at.repository.git)
     try:
-        at = prepare.with_target_settings(at.with_settings(), [])
+        at = runs.with_target_settings(at.with_settings(), [])
         note = settings_note(at) or "every key is valid"
     except RunplanError as error:
         return [git, _failed("settings", error), person]
