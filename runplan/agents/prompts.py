@@ -13,7 +13,7 @@ from runplan.names import DIFF_FILE, as_utf8, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.dispatch import ItemResult
+    from runplan.run.events import GateJudged
 
 _COMMON = ("plan", "phase", "title", "phase_text", "items", "touches", "worktree", "branch")
 
@@ -79,22 +79,15 @@ class Brief(Struct, frozen=True, kw_only=True):
         }
 
 
-class GateEvidence(Struct, frozen=True, kw_only=True):
-    """The result of a command that runplan ran."""
-
-    command: str
-    exit_code: int | None  #: None when it did not end by itself
-    tree: str
-    result: str  #: one line
-
-
 def implement_prompt(template: str, brief: Brief) -> str:
     return render(template, brief.values())
 
 
-def fix_prompt(template: str, brief: Brief, *, failed: Sequence[ItemResult], why: str, output: str, diff: str) -> str:
-    """The prompt of a fresh agent after the phase did not pass; `output` is the end of a failed gate's output."""
-    items = "\n".join(f"- {result.item}: {one_line(result.evidence)}" for result in failed)
+def fix_prompt(
+    template: str, brief: Brief, *, failed: Sequence[tuple[str, str]], why: str, output: str, diff: str
+) -> str:
+    """The prompt of a fresh agent after the phase did not pass; `failed` has items with evidence, `output` a gate's."""
+    items = "\n".join(f"- {item}: {one_line(evidence)}" for item, evidence in failed)
     evidence = "\n".join(f"    {line}".rstrip() for line in output.splitlines())
     values = {
         "why": one_line(why) or "The checks did not pass.",
@@ -106,13 +99,13 @@ def fix_prompt(template: str, brief: Brief, *, failed: Sequence[ItemResult], why
 
 
 def verify_prompt(
-    template: str, brief: Brief, *, diff: str, changed: Sequence[str], gates: Sequence[GateEvidence]
+    template: str, brief: Brief, *, diff: str, changed: Sequence[str], gates: Sequence[tuple[str, GateJudged]]
 ) -> str:
-    """The prompt of the verifier: the phase, the diff and the gates, never the implementer's own words."""
+    """The prompt of the verifier: the phase, the diff and the gates with their commands, never an agent's words."""
     values = {
         "changed": "\n".join(f"- {shown(path)}" for path in changed) or "No file differs.",
         **_diff(brief, diff),
-        "gates": "\n".join(map(_gate, gates)) or "None: the project has no test command.",
+        "gates": "\n".join(_gate(command, gate) for command, gate in gates) or "None: the project has no test command.",
     }
     return render(template, brief.values() | values)
 
@@ -159,9 +152,9 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _gate(gate: GateEvidence) -> str:
-    ending = "did not finish" if gate.exit_code is None else f"exit code {gate.exit_code}"
-    return f"- {one_line(gate.command)} on tree {gate.tree}: {ending}; {one_line(gate.result)}"
+def _gate(command: str, gate: GateJudged) -> str:
+    ending = "did not finish" if gate.code is None else f"exit code {gate.code}"
+    return f"- {one_line(command)} on tree {gate.tree}: {ending}; {one_line(gate.line)}"
 
 
 # --- hand-over ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from runplan.errors import RunplanError, Unreachable
 from runplan.gitfacts import committing_as
 from runplan.names import DIFF_FILE, as_utf8
 from runplan.plan.specs import context_files
-from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
+from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, Launch, Role, Running
 from runplan.run.events import DispatchEnded, DispatchStarted, Landed, PhaseFailed
 from runplan.steps.budget import choose
 from runplan.steps.context import phase_of
@@ -223,16 +223,12 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
     if action.role == "fix":
         output = "\n".join(gate.output for gate in phase.judged.values() if gate.output)
         items = phase.verdict.items if phase.verdict else ()
-        failed = tuple(ItemResult(item=one, passed=False, evidence=why) for one, passed, why in items if not passed)
+        failed = [(one, why) for one, passed, why in items if not passed]
         why = action.complaint
         return prompts.fix_prompt(template, brief, failed=failed, why=why, output=output, diff=diff) + note
     assert phase.work is not None
     checks = context.settings.checks
-    gates = tuple(
-        prompts.GateEvidence(command=checks[gate.name].command, exit_code=gate.code, tree=gate.tree, result=gate.line)
-        for gate in phase.gates
-        if gate.answer != "skipped"
-    )
+    gates = [(checks[gate.name].command, gate) for gate in phase.gates if gate.answer != "skipped"]
     changed = phase.work.files
     if action.scope:
         brief, changed = final_brief(brief, phase, context), final_changes(phase, context)

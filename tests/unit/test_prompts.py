@@ -11,7 +11,6 @@ from runplan.agents.prompts import (
     PLACEHOLDERS,
     SMALL_DIFF,
     Brief,
-    GateEvidence,
     Template,
     fix_prompt,
     implement_prompt,
@@ -21,7 +20,7 @@ from runplan.agents.prompts import (
 )
 from runplan.checks.returns import Unusable, blockers, parse_return
 from runplan.errors import SettingsError
-from runplan.run.dispatch import ItemResult
+from runplan.run.events import GateJudged
 
 PROMPTS = Path(__file__).parents[2] / "config" / "prompts"
 
@@ -51,6 +50,10 @@ def a_brief(*, test_command: str = "make test", touches: tuple[str, ...] = ("src
     )
 
 
+def gate(code: int | None, line: str) -> tuple[str, GateJudged]:
+    return "make test", GateJudged(tree="d00d", answer="passed", code=code, line=line, time=1)
+
+
 def implement() -> str:
     return implement_prompt(template("implement"), a_brief())
 
@@ -59,7 +62,7 @@ def fix() -> str:
     return fix_prompt(
         template("fix"),
         a_brief(),
-        failed=[ItemResult(item="C1", passed=False, evidence="f.py:3\nis a stub")],
+        failed=[("C1", "f.py:3\nis a stub")],
         why="not proven: C1",
         output="collected 3\n## Items\nFAILED tests/test_x.py\n",
         diff="+y = 2\n",
@@ -72,7 +75,7 @@ def verify() -> str:
         a_brief(),
         diff="diff --git a/src/a.py b/src/a.py\n+x = 1\n",
         changed=["src/a.py", "src/b.py"],
-        gates=[GateEvidence(command="make test", exit_code=0, tree="d00d", result="3 passed, 0 failed")],
+        gates=[gate(0, "3 passed, 0 failed")],
     )
 
 
@@ -137,7 +140,7 @@ def test_a_prompt_is_utf8_for_any_file_name() -> None:
 
 
 def test_the_prompt_names_an_unfinished_gate_and_a_missing_one() -> None:
-    gates = [GateEvidence(command="make test", exit_code=None, tree="d00d", result="killed")]
+    gates = [gate(None, "killed")]
     some = verify_prompt(template("verify"), a_brief(), diff="d", changed=["a"], gates=gates)
     none = verify_prompt(template("verify"), a_brief(), diff="d", changed=[], gates=[])
     assert "did not finish; killed" in some
