@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.plan.ids import key, read_name
+from runplan.plan.scan import scan, within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable
+
+    from runplan.plan.scan import Entry, Lines
 
 MARK = "PLAN-TEXT-DRIFT:"
 MISSED = 999  #: per cent, for an exact number that was missed
@@ -145,9 +148,6 @@ def _is_id(text: str) -> bool:
 
 # --- corrections --------------------------------------------------------------------------------------------
 
-_HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
-_BULLET = re.compile(r"[ \t]*(?:[-*+]|\d{1,4}[.)])[ \t]+(?:\[.\][ \t]+)?(.*)")
-
 
 class Uncorrectable(Struct, frozen=True):
     why: str
@@ -170,46 +170,33 @@ def correct(section: str, drift: Drift, new: str, *, date: str) -> str | Uncorre
     """
     if drift.bullet < 1 or not _is_id(drift.phase):
         return Uncorrectable(f"phase {drift.phase}, criterion {drift.bullet}: no such place")
-    lines = section.splitlines(keepends=True)
-    places = [at for at in _criteria(lines) if any(sign.isdigit() for sign in _text_of(lines[at]))]
+    lines = scan(section.encode(), path="")
+    places = [entry.at for entry in _criteria(lines) if any(sign.isdigit() for sign in entry.text)]
     if drift.bullet > len(places):
         return Uncorrectable(f"phase {drift.phase} has {len(places)} criteria with a number, not {drift.bullet}")
     at = places[drift.bullet - 1]
-    line = lines[at].rstrip()
-    literal = drift.stated.strip()
+    line, literal = lines.texts[at].rstrip(), drift.stated.strip()
     found = re.search(rf"(?<![\w.,-]){re.escape(literal)}(?![\w-]|[.,]\d)", line)
     if found is None:
         return Uncorrectable(f"phase {drift.phase}, criterion {drift.bullet} does not contain {literal!r}")
     comment = f"<!-- Auto-corrected {date}: was {literal}, arithmetic says {drift.actual} -->"
-    ending = lines[at][len(line) :]
-    lines[at] = f"{line[: found.start()]}{new}{line[found.end() :]} {comment}{ending}"
-    return "".join(lines)
+    rest = lines.between(at, len(lines.texts)).removeprefix(line)
+    return f"{lines.between(0, at)}{line[: found.start()]}{new}{line[found.end() :]} {comment}{rest}"
 
 
-def _criteria(lines: Sequence[str]) -> Iterator[int]:
-    return (at for at in _under(lines, "acceptance criteria") if _BULLET.match(lines[at]))
+def _criteria(lines: Lines) -> list[Entry]:
+    part = _under(lines, "acceptance criteria")
+    return within(lines.entries, part.start, part.stop)
 
 
-def _text_of(bullet: str) -> str:
-    found = _BULLET.match(bullet)
-    return found[1] if found else ""
+def _under(lines: Lines, title: str) -> range:
+    """The lines under the heading that begins with the title, in any case."""
+    part = next((heading for heading in lines.headings if heading.text.lower().startswith(title)), None)
+    return range(part.at + 1, part.end) if part is not None else range(0)
 
 
-def _under(lines: Sequence[str], title: str) -> Iterator[int]:
-    """The lines under the heading that begins with the title, in any case; fenced lines are left out."""
-    level, is_fenced = 0, False
-    for at, line in enumerate(lines):
-        if line.startswith("```"):
-            is_fenced = not is_fenced
-        elif is_fenced:
-            continue
-        elif heading := _HEADING.match(line):
-            if level and len(heading[1]) <= level:
-                return
-            if not level and heading[2].lower().startswith(title):
-                level = len(heading[1])
-        elif level:
-            yield at
+def _text_under(lines: Lines, title: str) -> str:
+    return "\n".join(lines.texts[at] for at in _under(lines, title) if not lines.inert[at])
 
 
 # --- before an agent starts ---------------------------------------------------------------------------------
@@ -248,8 +235,8 @@ def evaluate(expression: str) -> int | None:
 
 def contradictions(section: str) -> tuple[Contradiction, ...]:
     """The sums of the phase that differ from their stated result, or from the criterion with the same noun."""
-    lines = section.splitlines()
-    design = "\n".join(lines[at] for at in _under(lines, "design"))
+    lines = scan(section.encode(), path="")
+    design = _text_under(lines, "design")
     found: list[Contradiction] = []
     derived: dict[str, list[tuple[str, int]]] = {}
     for text, stated, noun in _SUM.findall(design):
@@ -259,7 +246,7 @@ def contradictions(section: str) -> tuple[Contradiction, ...]:
             derived.setdefault(noun, []).append((text, value))
     for first, last, stated in _SPAN.findall(design):
         found += _contradiction(f"lines {first}-{last}", int(last) - int(first) + 1, stated)
-    criteria = [_text_of(lines[at]) for at in _criteria(lines)]
+    criteria = [entry.text for entry in _criteria(lines)]
     for noun, values in derived.items():
         form = r"(?:<=|≤|>=|≥|~|\b(?:at most|at least|approximately|exactly|expected) )?"
         numbers = rf"(?<![\w.,+-])({form}\d{{1,9}}(?:[-–]\d{{1,9}})?) {noun}\b"
@@ -279,6 +266,5 @@ def stale_phrase(section: str) -> str:
 
     They do not count when the plan changed after the phases that it depends on were done.
     """
-    lines = section.splitlines()
-    found = _STALE.search("\n".join(lines[at] for at in _under(lines, "dependencies")))
+    found = _STALE.search(_text_under(scan(section.encode(), path=""), "dependencies"))
     return found.group() if found else ""

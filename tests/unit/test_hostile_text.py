@@ -126,7 +126,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         lambda text: (drift.read_tokens(text), drift.contradictions(text), drift.evaluate(text)),
         (
             *(("", "PLAN-TEXT-DRIFT: phase=1\n"), ("PLAN-TEXT-DRIFT: phase=", "1"), ("", "1 + "), ("", "1+")),
-            *(("### Design\n", "1 + 1 "), ("### Design\n", "lines 1-"), ("", "- 1\n")),
+            *(("### Design\n", "1 + 1 "), ("### Design\n", "lines 1-"), ("", "- 1, 1\n")),
         ),
     ),
     "admitted gaps": (verdict.admits_gap, (("", "a"), ("", "a/"), ("", "`grep "), ("", "a."), ("", "no "))),
