@@ -167,8 +167,9 @@ def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]
         yield NO_TESTS
     for known in phase.baselines:
         if known.results:
-            found = json.loads(known.results)
-            yield _check("Baseline", known, commands, exit_code=found["exit_code"], result=_counts(found))
+            exit_code = json.loads(known.results)["exit_code"]
+            result = counts(known.results) or ("passed" if exit_code == 0 else "failed")
+            yield _check("Baseline", known, commands, exit_code=exit_code, result=result)
     for gate in gates:
         notes = [_difference(*difference) for difference in gate.differences]
         yield _check(
@@ -188,10 +189,11 @@ def _check(
     return f"{name}: {code(commands[check.name])} on tree {code(check.tree)}: {ending}, {result}"
 
 
-def _counts(found: dict[str, int | None]) -> str:
-    if found["passed"] is not None:
-        return f"{found['passed']} passed, {found['failed'] or 0} failed"
-    return "passed" if found["exit_code"] == 0 else "failed"
+def counts(results: str) -> str:
+    """The number of tests in the JSON of results; "" when that is not known."""
+    found = json.loads(results) if results else {}
+    passed = found.get("passed")
+    return "" if passed is None else f"{passed} passed, {found.get('failed') or 0} failed"
 
 
 def _difference(kind: str, count: int, names: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ Time, tokens and cost differ after a crash, so `runplan report` shows them, and 
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from runplan.errors import RunplanError
 from runplan.plan.marks import Status
 from runplan.report.notices import Notice
-from runplan.report.sections import SHORT
+from runplan.report.sections import SHORT, counts
 from runplan.report.text import code, inline, row
 from runplan.run import events as e
 from runplan.run.rows import UNFINISHED
@@ -85,15 +85,9 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     title: str
     phases: tuple[PhaseSummary, ...]
 
-    @property
-    def spent(self) -> Spent:
-        total = Spent()
-        for phase in self.phases:
-            total = total.plus(phase.spent)
-        return total
 
-    def of(self, *states: str) -> list[PhaseSummary]:
-        return [phase for phase in self.phases if phase.state in states]
+def _total(phases: Iterable[PhaseSummary]) -> Spent:
+    return functools.reduce(Spent.plus, (phase.spent for phase in phases), Spent())
 
 
 # --- from the journal -----------------------------------------------------------------------------------
@@ -124,7 +118,7 @@ def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[st
                 is_new = agent and one.at >= since
                 after = replace(before, spent=before.spent.plus(_spent(ended))) if is_new else before
             case e.BaselineKnown(name=e.TESTS):
-                after = replace(before, before=_counts(one.event.results))
+                after = replace(before, before=counts(one.event.results))
             case e.GateJudged(name=e.TESTS):
                 after = replace(before, after="skipped" if one.event.answer == "skipped" else one.event.line)
             case e.BaselineKnown() | e.GateJudged():
@@ -143,12 +137,6 @@ def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[st
 def _spent(ended: e.DispatchEnded) -> Spent:
     tokens = ended.input_tokens + ended.output_tokens
     return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=bool(tokens and not ended.usd))
-
-
-def _counts(results: str) -> str:
-    found = json.loads(results) if results else {}
-    passed = found.get("passed")
-    return "" if passed is None else f"{passed} passed, {found.get('failed') or 0} failed"
 
 
 # --- with the plan --------------------------------------------------------------------------------------
@@ -204,7 +192,7 @@ def _open(path: str, one: PhaseSummary, newest: RunRow | None) -> PhaseSummary:
 
 def summary_section(summary: PlanSummary) -> str:
     """The section that `runplan report` puts on top of the landed report."""
-    done = len(summary.of("done"))
+    done = sum(phase.state == "done" for phase in summary.phases)
     rows = [row("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Tokens", "Cost"), f"|{'---|' * 8}"]
     for phase in summary.phases:
         spent = phase.spent
@@ -221,7 +209,7 @@ def summary_section(summary: PlanSummary) -> str:
         rows.append(row(*cells))
     parts = [
         "## Summary",
-        f"**Done:** {done} of {len(summary.phases)} phases. Agents took {summary.spent.words}.",
+        f"**Done:** {done} of {len(summary.phases)} phases. Agents took {_total(summary.phases).words}.",
         "\n".join(rows),
     ]
     left = [f"- {not_done(phase)}" for phase in summary.phases if phase.state != "done"]
@@ -322,9 +310,7 @@ def counted(news: Iterable[RepositoryNews]) -> str:
     names = {"landed": ("done",), "failed": ("failed",), "waiting for you": _OPEN, "running": ("running",)}
     counts = {name: sum(phase.state in states for phase in phases) for name, states in names.items()}
     words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    total = Spent()
-    for phase in phases:
-        total = total.plus(phase.spent)
+    total = _total(phases)
     used = f"; agents took {total.words}" if total != Spent() else ""
     return f"Phases: {words}{used}" if words else "Nothing landed, failed or waits for you"
 

@@ -84,9 +84,6 @@ def next_action(reason: Reason, step: str) -> str:
     return _ADVICE_FOR_UNDO.get(reason, reason.advice) if step == "undo" else reason.advice
 
 
-# --- sentences ----------------------------------------------------------------------------------------
-
-
 def step_of(phase: PhaseRun) -> str:
     """The current step of a phase."""
     if phase.dispatch is not None:

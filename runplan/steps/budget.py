@@ -31,9 +31,6 @@ EARLIER = timedelta(days=2)  #: an agent that was started this long before midni
 LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 
 
-# --- budgets --------------------------------------------------------------------------------------------
-
-
 def allowance(context: RunContext, *, role: str, phase: str) -> Left | Paused | WorkRefused:
     """What a dispatch for this phase may use. The journal is read only for scopes that have a limit."""
     limits, store = context.settings.limits, context.store
@@ -50,7 +47,8 @@ def allowance(context: RunContext, *, role: str, phase: str) -> Left | Paused | 
         usage["plan"] = _usage(context, *of_plan)
         usage["phase"] = _usage(context, *of_plan, phase=phase)
     if budgets["day"] != Cost():
-        midnight = _midnight(context)
+        today = context.clock.now().astimezone(zone(context.settings.run.timezone))
+        midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
         since = iso(midnight - EARLIER)
         of_day = store.facts(DispatchStarted, since=since), store.facts(DispatchEnded, since=since)
         usage["day"] = _usage(context, *of_day, since=iso(midnight))
@@ -60,7 +58,7 @@ def allowance(context: RunContext, *, role: str, phase: str) -> Left | Paused | 
             return WorkRefused(reason=Reason.BUDGET, detail=why)
         case GivenOut(why=why):
             until = context.clock.now() + timedelta(seconds=RETRY_S)
-            return Paused(kind="budget", until=iso(until.astimezone(UTC)), words=why)
+            return Paused(kind="budget", until=iso(until), words=why)
         case Left(bounds=(tokens, usd, "limits.wall")) as may:
             return replace(may, bounds=(tokens, usd, wall))
         case Left() as may:
@@ -91,12 +89,6 @@ def _usage(
     return spent, given
 
 
-def _midnight(context: RunContext) -> datetime:
-    """When the day began in run.timezone."""
-    today = context.clock.now().astimezone(zone(context.settings.run.timezone))
-    return today.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
-
-
 def name_limit(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
     """Name the setting that ended the dispatch. A time limit of a phase, plan or day counts as a budget."""
     tokens, usd, wall = (*started.bounds, "", "", "")[:3]
@@ -111,9 +103,6 @@ def name_limit(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
         words = f" ({ended.detail})" if ended.detail and ended.ending != Ending.BUDGET else ""
         return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}")
     return ended
-
-
-# --- waits ----------------------------------------------------------------------------------------------
 
 
 def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -135,9 +124,6 @@ def pause_after(ending: AgentEnding, phase: PhaseRun, context: RunContext, *, ag
 
 def _iso(moment: float) -> str:
     return iso(datetime.fromtimestamp(moment, UTC))
-
-
-# --- the agent of a role --------------------------------------------------------------------------------
 
 
 def choose(action: Start, phase: PhaseRun, context: RunContext) -> tuple[str, Left] | Paused | WorkRefused:

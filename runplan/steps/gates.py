@@ -37,9 +37,6 @@ NAMED = 3  #: failing tests named in one line
 _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
 
 
-# --- what runs ------------------------------------------------------------------------------------------
-
-
 def command_line(action: Start, phase: PhaseRun, context: RunContext, directory: Path) -> tuple[str, float]:
     """The command of a setup or of some checks, and its time limit in seconds."""
     if action.role == "setup":
@@ -81,9 +78,6 @@ def side_by_side(lines: Mapping[str, str], folder: Path) -> str:
     return "\n".join([*starts, *waits, "exit ${failed:-0}"])
 
 
-# --- what is known --------------------------------------------------------------------------------------
-
-
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that passed before on the same code, with the same command and environment: they do not run again."""
     phase = phase_of(state)
@@ -115,9 +109,6 @@ def _remember(context: RunContext, key: str, found: results.Results) -> None:
     """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
     if not found.red and found.finished:
         context.store.keep_baseline(key, results.to_text(found), at=context.iso())
-
-
-# --- how a result is judged -----------------------------------------------------------------------------
 
 
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001

@@ -164,7 +164,8 @@ def _refusal(state: RunState, context: RunContext, plan: Plan, row: Phase) -> e.
 
 
 def _files(context: RunContext, onto: str, title: str, text: bytes, sections: list[str], *, is_done: bool) -> Files:
-    old, listed = (_text(context, onto, path) for path in (context.report, context.index))
+    blobs = (context.objects.blob(onto, path) for path in (context.report, context.index))
+    old, listed = (None if blob is None else blob.decode("utf-8", "surrogateescape") for blob in blobs)
     if old is None and not sections:
         return {context.plan: text}
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
@@ -177,11 +178,6 @@ def _files(context: RunContext, onto: str, title: str, text: bytes, sections: li
         del new[context.index]  # the branches of two pull requests would conflict in it
     written = {path: after for path, (before, after) in new.items() if after != before}
     return {**{path: after.encode("utf-8", "surrogateescape") for path, after in written.items()}, context.plan: text}
-
-
-def _text(context: RunContext, onto: str, path: str) -> str | None:
-    blob = context.objects.blob(onto, path)
-    return None if blob is None else blob.decode("utf-8", "surrogateescape")
 
 
 def _undone_meanwhile(phase: str) -> e.WorkRefused:

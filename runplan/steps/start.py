@@ -96,9 +96,6 @@ def still_running(id: str) -> Unreachable:
     return Unreachable(f"the process {id} cannot be killed; its processes have RUNPLAN_DISPATCH={id} set")
 
 
-# --- the worktree ---------------------------------------------------------------------------------------
-
-
 def _worktree(phase: PhaseRun, context: RunContext) -> Path:
     assert phase.lease is not None
     return context.worktrees.path(phase.lease.worktree)
@@ -136,9 +133,6 @@ def _commit_of(tree: str, phase: PhaseRun) -> str:
     if candidate is not None and tree == candidate.tree:
         return candidate.commits[-1]
     return candidate.onto if candidate is not None and tree == candidate.onto_tree else phase.base
-
-
-# --- the process ----------------------------------------------------------------------------------------
 
 
 def _agent(

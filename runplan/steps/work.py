@@ -152,9 +152,6 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     )
 
 
-# --- uncommitted work -----------------------------------------------------------------------------------
-
-
 def commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
     """Commit everything that the agent left; the newest commit. Nothing is committed if any file is refused."""
     assert phase.lease is not None
@@ -197,9 +194,6 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
             with place.open("rb") as stream:
                 texts[file.path] = stream.read(BEGINNING).decode("utf-8", "replace")
     return texts
-
-
-# --- committed work -------------------------------------------------------------------------------------
 
 
 def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
