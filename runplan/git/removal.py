@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from contextlib import suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from runplan.names import BASES, HEADS, PARKED
 from runplan.store.files import first_line, is_held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from runplan.git.command import Git
@@ -118,10 +118,8 @@ class Removal:
     def log(self, directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
         """Delete the records of one dispatch once its phase has landed and its run is over."""
         used_by = used_by or ("a process that still writes it" if is_held(directory / "lock") else "")
-        if used_by:
-            return Kept(what=str(directory), why=f"in use by {used_by}")
-        if not landed:
-            return Kept(what=str(directory), why="its phase has not landed")
+        if used_by or not landed:
+            return Kept(what=str(directory), why=f"in use by {used_by}" if used_by else "its phase has not landed")
         if not dry_run:
             delete_tree(directory)
         return Removed(what=str(directory))
@@ -136,13 +134,15 @@ class Removal:
         `active` has the refs and worktrees of live runs, `known` the branches that runs have made. Another branch
         below the prefix goes only when an agent made its commits.
         """
-        names = sorted(self._lanes() - set(active))
-        trees = [
-            _result(str(self._worktrees.path(name)), partial(self.worktree, name, dry_run=dry_run)) for name in names
-        ]
-        own = [ref for ref in self._own_refs(prefix) if ref not in active]  # also those just parked
-        refs = [_result(ref, partial(self._gc_ref, ref, dry_run=dry_run, known=ref in known)) for ref in own]
-        return [*trees, *refs]
+        found: list[Removed | Kept] = []
+        for name in sorted(self._lanes() - set(active)):
+            with _readable(str(self._worktrees.path(name)), found):
+                found.append(self.worktree(name, dry_run=dry_run))
+        for ref in self._own_refs(prefix):  # also those just parked
+            if ref not in active:
+                with _readable(ref, found):
+                    found.append(self._gc_ref(ref, dry_run=dry_run, known=ref in known))
+        return found
 
     def _lanes(self) -> set[str]:
         """Every lane, by its repository or by a worktree that belongs to one."""
@@ -160,16 +160,11 @@ class Removal:
                     path.unlink()
 
     def _own_refs(self, prefix: str) -> list[str]:
-        # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
-        branches = f"{HEADS}{prefix}"
         repositories = ((self._workspace.common_dir, self._user), (self._workspace.path, self._tool))
         refs = {ref for place, git in repositories for ref in refs_snapshot(place, git)}
-        return [
-            ref
-            for ref in sorted(refs)
-            if ref.startswith((PARKED, BASES))
-            or (prefix and ref.startswith(branches) and "/" in ref.removeprefix(branches))
-        ]
+        # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
+        own = re.compile(rf"{PARKED}|{BASES}" + (rf"|{HEADS}{re.escape(prefix)}.*/" if prefix else ""))
+        return sorted(filter(own.match, refs))
 
     def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:
         tip = self._tool.tip(ref) or self._user.tip(ref)
@@ -191,12 +186,13 @@ class Removal:
         return Kept(what=ref, why=f"{self.targets[0].removeprefix(HEADS)} does not hold it: {about}")
 
 
-def _result(what: str, remove: Callable[[], Removed | Kept]) -> Removed | Kept:
-    """A thing that git cannot read is kept and does not stop the others."""
+@contextmanager
+def _readable(what: str, found: list[Removed | Kept]) -> Iterator[None]:
+    """Keep a thing that git cannot read; it does not stop the others."""
     try:
-        return remove()
+        yield
     except GitFailed as error:
-        return Kept(what=what, why=f"cannot read its content: {error}")
+        found.append(Kept(what=what, why=f"cannot read its content: {error}"))
 
 
 def is_on_target(git: Git, tip: Oid, target: str) -> bool:

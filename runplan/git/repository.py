@@ -119,8 +119,7 @@ def require_target(repository: Repository, target: str) -> list[str]:
             f"this landing pushes to {name}, which is unknown here; fetch it: git fetch {remote}; "
             "or set run.landing to cherry-pick"
         )
-    more = f" and {len(branches) - _MOST_NAMED} more" if len(branches) > _MOST_NAMED else ""
-    some = ", ".join(branches[:_MOST_NAMED]) + more
+    some = ", ".join(branches[:_MOST_NAMED])
     raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {some}")
 
 
