@@ -8,14 +8,12 @@ from msgspec import Struct
 
 from runplan.checks.secrets import redacted
 from runplan.gitfacts import is_agent
-from runplan.names import parked_under
 
 if TYPE_CHECKING:
     from runplan.gitfacts import Identity, Oid
 
 NAMED = 3  #: commits named in one sentence
 _SUBJECT = 60  #: characters of a subject that are shown
-_SHORT = ("refs/heads/", "refs/remotes/", "refs/tags/")
 
 
 class Foreign(Struct, frozen=True):
@@ -23,7 +21,6 @@ class Foreign(Struct, frozen=True):
 
     oid: Oid
     subject: str
-    ref: str  #: another ref that contains it, by its full name
 
 
 class Lineage(Struct, frozen=True, kw_only=True):
@@ -36,12 +33,6 @@ def is_own(committer: Identity, run: str) -> bool:
     return is_agent(committer) and committer.email.startswith(f"agent+{run}.")
 
 
-def own_refs(branch: str) -> tuple[str, ...]:
-    """The refs of an attempt's own commits, as patterns: its branch and its parked work."""
-    slug, phase = branch.split("/")[-2:]
-    return branch, f"{parked_under(slug, phase)}*"
-
-
 def off_base(found: Lineage, *, branch: str, base: Oid) -> str:
     """Why the commits of a branch cannot be landed, for people; "" when they can."""
     name = branch.removeprefix("refs/heads/")
@@ -51,12 +42,7 @@ def off_base(found: Lineage, *, branch: str, base: Oid) -> str:
     if not found.foreign:
         return ""
     number = len(found.foreign)
-    shown = ", ".join(_line(one) for one in found.foreign[:NAMED])
+    shown = ", ".join(f"{one.oid[:12]} {redacted(one.subject[:_SUBJECT])}" for one in found.foreign[:NAMED])
     more = f" and {number - NAMED} more" if number > NAMED else ""
     commits = "a commit" if number == 1 else f"{number} commits"
     return f"the branch {name} contains {commits} that this attempt did not make: {shown}{more}; {kept}"
-
-
-def _line(one: Foreign) -> str:
-    ref = next((one.ref.removeprefix(prefix) for prefix in _SHORT if one.ref.startswith(prefix)), one.ref)
-    return f"{one.oid[:12]} {redacted(one.subject[:_SUBJECT])}" + (f" (on {ref})" if ref else "")

@@ -8,13 +8,12 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.checks.lineage import NAMED, Foreign, Lineage, is_own, own_refs
+from runplan.checks.lineage import NAMED, Foreign, Lineage, is_own
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import Stored
 from runplan.gitfacts import LANDING, Change, Commit, Identity
@@ -326,32 +325,22 @@ class Candidates:
             at = commit.parents[0]
         return tuple(reversed(line))
 
-    def lineage(self, base: Oid, head: Oid, *, branch: str, run: str) -> Lineage:
-        """Which of the commits are foreign; costs no process where the run made all of them in one line."""
+    def lineage(self, base: Oid, head: Oid, *, run: str) -> Lineage:
+        """Which of the commits are foreign; costs no process where they are one line."""
         line = self.commits(base, head)
-        if line is not None and all(is_own(commit.committer, run) for commit in line):
-            return Lineage(on_base=True)
         if line is None and not self._git.is_ancestor(base, head):
             return Lineage(on_base=False)
-        every = self._git.text("rev-list", "--reverse", f"{base}..{head}").split()
-        straight = every
+        every, straight = line or (), {one.oid for one in line or ()}
         if line is None:
-            straight = self._git.text("rev-list", "--first-parent", f"{base}..{head}").split()
-        others = (one for one in map(self._git.commit, every) if not is_own(one.committer, run))
-        found = ((one, self._held_by(one.oid, own_refs(branch))) for one in others)
-        # A commit on another ref, or brought in by a merge, is foreign. An agent may commit under another name.
+            every = tuple(map(self._git.commit, self._git.text("rev-list", "--reverse", f"{base}..{head}").split()))
+            straight = {*self._git.text("rev-list", "--first-parent", f"{base}..{head}").split()}
+        # A commit that the user has, or that a merge brought in, is foreign. An agent may commit under another name.
         foreign = (
-            Foreign(one.oid, one.message.partition("\n")[0], ref)
-            for one, ref in found
-            if ref or (one.oid not in straight and self._user.object(one.oid) is None)
+            Foreign(one.oid, one.message.partition("\n")[0])
+            for one in every
+            if not is_own(one.committer, run) and (one.oid not in straight or self._user.object(one.oid) is not None)
         )
         return Lineage(on_base=True, foreign=tuple(islice(foreign, NAMED)))
-
-    def _held_by(self, oid: Oid, own: Sequence[str]) -> str:
-        if self._user.object(oid) is None:
-            return ""
-        refs = self._user.text("for-each-ref", "--format=%(refname)", "--contains", oid).splitlines()
-        return next((ref for ref in refs if not any(fnmatchcase(ref, pattern) for pattern in own)), "")
 
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
         return changes(self._git, self._tree(base), self._tree(head))

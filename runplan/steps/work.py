@@ -130,7 +130,7 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     if isinstance(head, WorkRefused):
         yield head
         return
-    lineage = context.candidates.lineage(phase.base, head, branch=phase.lease.branch, run=context.mark)
+    lineage = context.candidates.lineage(phase.base, head, run=context.mark)
     if why := off_base(lineage, branch=phase.lease.branch, base=phase.base):
         yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return

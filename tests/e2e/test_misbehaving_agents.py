@@ -90,9 +90,7 @@ AGENTS = {
     "stashes its work": Agent("echo 1 >1.txt; git add 1.txt; git stash\n", "no-commits"),
     "resets its work": Agent(WORK + "git reset -q --hard HEAD~1\n", "no-commits"),
     "amends the base": Agent("echo 1 >1.txt; git add 1.txt; git commit -q --amend -m Mine\n", "off-base"),
-    "merges what others pushed": Agent(
-        WORK + "git merge -q --no-edit origin/main\n", "off-base", "Theirs (on origin/main)"
-    ),
+    "merges what others pushed": Agent(WORK + "git merge -q --no-edit origin/main\n", "off-base", "Theirs"),
     # --- the user's repository, by its path ---
     "changes tags, configuration and hooks of the user's repository": Agent(
         'git -C "$user" tag v3; git -C "$user" config core.editor vi\n'
