@@ -163,7 +163,8 @@ class _Collector:
             return
         if testfiles.is_test(path) and testcode.parse(text, path).cases:
             return  # the rules for tests guard it
-        self._parts[path, "file", ""] = Part("the script", _numbered(text))
+        numbered = ((number, line.rstrip()) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+        self._parts[path, "file", ""] = Part("the script", tuple(numbered))
         is_shell = not has_extension or path.endswith("sh")
         if "\0" not in text and (_SHEBANG.match(text) if text.startswith("#!") else is_shell):
             self._text(text, folder, depth + 1)
@@ -249,10 +250,6 @@ def _entry(path: str, number: int, text: str) -> _Entry:
     rule = None if definition or variable else _RULE.match(text)
     names = tuple(rule[1].split()) if rule else tuple(found[1] for found in (definition or variable,) if found)
     return _Entry(path, text, names, rule is not None, definition is not None, [(number, text)])
-
-
-def _numbered(text: str) -> tuple[tuple[int, str], ...]:
-    return tuple((number, line.rstrip()) for number, line in enumerate(text.splitlines(), 1) if line.strip())
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -48,10 +48,6 @@ class Results(Struct, frozen=True, kw_only=True):
     unfinished: str = ""  #: why the run is not complete; empty when it is
 
     @property
-    def finished(self) -> bool:
-        return not self.unfinished
-
-    @property
     def red(self) -> bool:
         return self.exit_code != 0 or bool(self.failed)
 
@@ -72,18 +68,14 @@ class Results(Struct, frozen=True, kw_only=True):
         return "failed" if self.red else "passed"
 
 
-def to_text(results: Results) -> str:
-    """The results with all names as JSON, for the table of baselines."""
-    return msgspec.json.encode(results).decode()
+def to_text(results: Results, *, passes: bool = True) -> str:
+    """The results as JSON: with the names of passes for the table of baselines, without them for an event."""
+    kept = results if passes else msgspec.structs.replace(results, passes=frozenset())
+    return msgspec.json.encode(kept).decode()
 
 
 def from_text(text: str) -> Results:
     return msgspec.json.decode(text, type=Results)
-
-
-def without_passes(results: Results) -> Results:
-    """The results as an event carries them."""
-    return msgspec.structs.replace(results, passes=frozenset())
 
 
 def read_results(
@@ -188,7 +180,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 def baseline_fault(baseline: Results) -> str:
     """Why no later result can be compared with this one; empty when it can."""
-    if not baseline.finished:
+    if baseline.unfinished:
         return baseline.unfinished
     if baseline.red and not baseline.failures:
         return f"exit code {baseline.exit_code}, and no failed test is named"

@@ -142,7 +142,9 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
             found.append(Tampering(TamperKind.TOO_LARGE, change.path, detail))
             continue
         found += work.findings(change)
-        found += _settings(change)
+        if testfiles.sets_checks(change.path) and change.before is not None:
+            lowered = testfiles.lowered(change.before, change.after or "")
+            found += (Tampering(TamperKind.LOWERED_THRESHOLD, change.path, one.what, one.line) for one in lowered)
     return tuple(found)
 
 
@@ -245,8 +247,9 @@ class _TestWork:
             elif why := self._weaker(was, now):
                 yield Tampering(TamperKind.WEAKENED_TEST, path, f"{name} {why}", now.line)
         if gone:
-            names = _listed(sorted(case.name for case in gone))
-            yield Tampering(TamperKind.REMOVED_TEST, path, f"tests removed: {names}", gone[0].line)
+            names = ", ".join(sorted(case.name for case in gone)[:MOST_NAMED])
+            more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
+            yield Tampering(TamperKind.REMOVED_TEST, path, f"tests removed: {names}{more}", gone[0].line)
         if not self._was[path] and testfiles.is_test(path) and not path.endswith("__init__.py"):
             yield from _nameless(change, self._before[path], self._after[path])
         yield from self._new_skips(change)
@@ -289,17 +292,6 @@ def _nameless(change: FileChange, before: testcode.TestSource, after: testcode.T
         yield Tampering(TamperKind.REMOVED_TEST, change.path, "the test file was removed")
     elif testcode.assertion_lines(before.plain).total() > testcode.assertion_lines(after.plain).total():
         yield Tampering(TamperKind.WEAKENED_TEST, change.path, "the file has fewer assertions")
-
-
-def _settings(change: FileChange) -> Iterator[Tampering]:
-    if testfiles.sets_checks(change.path) and change.before is not None:
-        for one in testfiles.lowered(change.before, change.after or ""):
-            yield Tampering(TamperKind.LOWERED_THRESHOLD, change.path, one.what, one.line)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST_NAMED])
-    return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
 
 
 def _contains_word(text: str, word: str) -> bool:

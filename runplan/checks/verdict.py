@@ -14,7 +14,7 @@ from runplan.plan.marks import Status
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from runplan.checks.returns import ReadReturn
     from runplan.plan.model import Plan
@@ -158,14 +158,12 @@ def audit(plan: Plan, report: str, *, report_path: str) -> tuple[Remark, ...]:
     unmarked = (
         Remark(f"phase {phase.id}", "no completion mark") for phase in plan.phases if phase.status is not Status.DONE
     )
-    admitted = (Remark(f"{report_path}:{number}", line) for number, line in _admissions(report.splitlines()))
+    admitted = (
+        Remark(f"{report_path}:{number}", line.strip()[:200])
+        for number, line in enumerate(report.splitlines(), 1)
+        if admits_gap(line) or (_SKIPPED.search(line) and not line.startswith(_OWN))
+    )
     return tuple(islice((*unmarked, *admitted), _MOST_FOUND))
-
-
-def _admissions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(lines, 1):
-        if admits_gap(line) or (_SKIPPED.search(line) and not line.startswith(_OWN)):
-            yield number, line.strip()[:200]
 
 
 def parent_wait(attempts: int) -> int:

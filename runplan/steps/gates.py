@@ -90,7 +90,7 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
         if action.role == "gate":
             known.append(_judged(name, found, phase, context, tree=action.tree))
         else:
-            noted = results.to_text(results.without_passes(found))
+            noted = results.to_text(found, passes=False)
             known.append(BaselineKnown(key=key, tree=action.tree, results=noted, name=name))
     return tuple(known)
 
@@ -107,7 +107,7 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
 
 def _remember(context: RunContext, key: str, found: results.Results) -> None:
     """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
-    if not found.red and found.finished:
+    if not found.red and not found.unfinished:
         context.store.keep_baseline(key, results.to_text(found), at=context.iso())
 
 
@@ -122,7 +122,7 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
             return
         key = check_key(context, name, tree)
         _remember(context, key, found)
-        known = results.to_text(results.without_passes(found))
+        known = results.to_text(found, passes=False)
         yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence)
 
 

@@ -10,6 +10,7 @@ _CLOSING = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1
 _FAILED = re.compile(r"^\s+\d+ - (.+?) \((?!Disabled|Skipped)[A-Za-z][A-Za-z ]*\)")
 _LINE = re.compile(r"^ *\d{1,9}/(\d{1,9}) Test +#\d+: (.+?) \.*\s*(Passed|\*{3}[A-Z][\w :()]*?) +[\d.]+ sec$")
 _SKIPPED = ("***Skipped", "***Not Run (Disabled)")
+_STATES = {"Passed": TestState.PASSED, **dict.fromkeys(_SKIPPED, TestState.SKIPPED)}
 
 
 def read(lines: list[str], at: int, closing: re.Match[str]) -> Report:
@@ -25,15 +26,9 @@ def read(lines: list[str], at: int, closing: re.Match[str]) -> Report:
         passed=total - failed,
         failed=failed,
         skipped=sum(found[3] in _SKIPPED for found in listed),
-        tests=worst([*((found[2], _state(found[3])) for found in listed), *failures.items()]),
+        tests=worst([*((found[2], _STATES.get(found[3], TestState.FAILED)) for found in listed), *failures.items()]),
         stopped="ctest did not run every test" if len(listed) < planned else "",
     )
-
-
-def _state(words: str) -> TestState:
-    if words == "Passed":
-        return TestState.PASSED
-    return TestState.SKIPPED if words in _SKIPPED else TestState.FAILED
 
 
 RUNNER = Runner("ctest", _CLOSING, read, re.compile(r"^Test project /"))
