@@ -29,9 +29,9 @@ GROUPS = {
         "undo": ("control.start", "Revert a landed phase with a new commit"),
     },
     "Answer": {
-        "diff": ("control.answer", "Show the change that waits for you, with its evidence"),
-        "approve": ("control.answer", "Approve a pending change and continue"),
-        "reject": ("control.answer", "Reject a pending change"),
+        "diff": ("control.commands", "Show the change that waits for you, with its evidence"),
+        "approve": ("control.commands", "Approve a pending change and continue"),
+        "reject": ("control.commands", "Reject a pending change"),
     },
     "Look": {
         "status": ("show.status", "Show what is done, running and next"),

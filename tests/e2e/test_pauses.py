@@ -65,7 +65,7 @@ def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     assert project.leftovers() == []
     none = project.runplan("approve", "X")
     assert none.code == 3
-    assert none.err == "runplan: no change of plans/X.md waits for your answer; see: runplan status plans/X.md\n"
+    assert none.err == "runplan: no change of plans/X.md waits for you; see: runplan status plans/X.md\n"
 
 
 def test_a_rejected_change_does_not_land_and_the_report_gives_the_reason(project: Project) -> None:

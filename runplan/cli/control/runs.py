@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from runplan.engine.context import RepositoryContext
-    from runplan.plan.model import Plan
+    from runplan.plan.model import Phase, Plan
     from runplan.run.requests import Timing
     from runplan.run.rows import RunRow
     from runplan.run.state import RunState
@@ -73,13 +73,13 @@ def prepared(
         return already
     complete_landings(at)
     at = with_target_settings(at, words, like=like)
-    request = request_for(at, plan_word, words)
-    if isinstance(request, str):
-        return request
-    if (found := unfinished(at, request.started.plan)) is not None:  # a resumed run keeps its settings
-        _, state = found
-        assert state.started is not None
-        return at.for_run(state.started), request
+    found = request_for(at, plan_word, words)
+    if isinstance(found, str):
+        return found
+    request, _ = found
+    if (left := unfinished(at, request.started.plan)) is not None:  # a resumed run keeps its settings
+        assert left[1].started is not None
+        return at.for_run(left[1].started), request
     if note := contexts.settings_note(at):
         progress.say(note)
     return at, request
@@ -111,8 +111,7 @@ def describe_running(plan: str, run: str) -> str:
 
 def describe_owner(plan: str, owner: str) -> str:
     pid, follow = owner.partition(":")[0], command("runplan", "logs", plan, "-f")
-    process = pid if pid.isdigit() else owner
-    return f"{plan} is already running in another process ({process}); nothing was changed. Follow it: {follow}"
+    return f"{plan} is already running in another process ({pid}); nothing was changed. Follow it: {follow}"
 
 
 def with_landing(at: RepositoryContext, words: Sequence[str]) -> RepositoryContext:
@@ -144,8 +143,8 @@ def with_target_settings(
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
 
 
-def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> RunRequest | str:
-    """The request with resolved options; a sentence when there is nothing to do."""
+def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> tuple[RunRequest, list[Phase]] | str:
+    """The request with resolved options, and its phases; a sentence when there is nothing to do."""
     at.tip()  # a repository without a commit has no plan either
     path = contexts.plan_path(at, plan_word)
     if modes.concludes(at.settings.run.landing):  # the plan is read from its own branch
@@ -154,7 +153,8 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
         modes.fetch_branch(at.repository.git, at.settings.run, slug, at.env)
     tip = at.tip()
     blob = at.repository.git.blob(tip, path)
-    resuming = interrupted_run(at, path) is not None
+    store = at.store()
+    resuming = store is not None and store.interrupted(path) is not None
     standing = "same" if resuming and blob is not None else contexts.in_checkout(at, path, blob)
     text = committed_plan(path, tip, blob, standing, target=at.target_name)
     plan = parse(text, path=path)
@@ -172,7 +172,7 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
         require_own_branches(at, plan=path, slug=asked.slug, phases=phases, tip=tip)
     for remark in plan.remarks:
         progress.warn(f"{path}:{remark.line}: {remark.text}")
-    return RunRequest(started=asked)
+    return RunRequest(started=asked), [phase for phase in plan.phases if phase.id in phases]
 
 
 def run_started(at: RepositoryContext, path: str, plan: Plan, options: Options) -> RunStarted:
@@ -212,14 +212,10 @@ def retry_hint(plan: str) -> Iterator[None]:
 # --- runs on record ---------------------------------------------------------------------------------------
 
 
-def interrupted_run(at: RepositoryContext, plan: str) -> RunRow | None:
-    store = at.store()
-    return store.interrupted(plan) if store is not None else None
-
-
 def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
     """The plan's unfinished run with its state."""
-    store, row = at.store(), interrupted_run(at, plan)
+    store = at.store()
+    row = store.interrupted(plan) if store is not None else None
     return (row, state_of(store, row)) if store is not None and row is not None else None
 
 
@@ -276,10 +272,9 @@ def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
 
 def follow_running(at: RepositoryContext, plan: str) -> Exit:
     """Follow the run that the daemon works on already, if there is one."""
-    store, row = at.store(), interrupted_run(at, plan)
-    if store is None or row is None or not store.is_daemons(plan):
-        return Exit.DONE
-    return _follow(at, plan, row.id, after=queue.newest_event(at))
+    store = at.store()
+    row = store.interrupted(plan) if store is not None and store.is_daemons(plan) else None
+    return _follow(at, plan, row.id, after=queue.newest_event(at)) if row is not None else Exit.DONE
 
 
 def _follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Exit:

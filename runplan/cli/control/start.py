@@ -16,8 +16,7 @@ from runplan.engine.preflight import committed_plan, living_owner, phase_to_undo
 from runplan.engine.runs import succeeded
 from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
-from runplan.plan import tracker
-from runplan.plan.model import Status, parse
+from runplan.plan.model import parse
 from runplan.run.requests import RunRequest, Timing
 from runplan.run.state import words as words_of
 from runplan.settings import options
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.engine.context import RepositoryContext
-    from runplan.plan.model import Phase, Plan
+    from runplan.plan.model import Phase
     from runplan.run.events import RunStarted
 
 EXAMPLES = {
@@ -117,30 +116,22 @@ def _start(
 def _dry_run(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> str:
     """What a start would do; nothing is written."""
     at = runs.with_target_settings(runs.with_landing(at, words), words)
-    request = runs.request_for(at, plan_word, words)
-    if isinstance(request, str):
-        return request
-    started, agents = request.started, at.settings.agents
-    plan = parse(at.repository.git.blob(at.tip(), started.plan) or b"", path=started.plan)
+    found = runs.request_for(at, plan_word, words)
+    if isinstance(found, str):
+        return found
+    started, agents = found[0].started, at.settings.agents
     lines = [
-        f"plan        {started.plan} ({plan.title})",
+        f"plan        {started.plan} ({started.title})",
         f"target      {started.target}, landing by {started.landing}",
         f"pauses      {'none' if started.auto else 'before each landing'}",
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {started.test_command or 'none'}",
         "",
-        *(_describe(at, started, phase) for phase in _due(plan, started)),
+        *(_describe(at, started, phase) for phase in found[1]),
         "",
         "Nothing was changed.",
     ]
     return "\n".join(lines)
-
-
-def _due(plan: Plan, started: RunStarted) -> list[Phase]:
-    if started.mode == "finish":
-        return [phase for phase in plan.phases if phase.status is not Status.DONE]
-    choice = tracker.choose(plan, wanted=started.wanted or None)
-    return [] if isinstance(choice, tracker.NoPhase) else [choice]
 
 
 def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
@@ -157,8 +148,7 @@ def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
         test_command=started.test_command,
     )
     size = len(prompts.implement_prompt(require_prompts(at)["implement"].text, brief).encode())
-    items = "1 item" if len(phase.items) == 1 else f"{len(phase.items)} items"
-    return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {items}"
+    return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 
 
 # --- retry ------------------------------------------------------------------------------------------------

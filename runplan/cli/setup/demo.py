@@ -16,7 +16,7 @@ from runplan.errors import Exit, Unreachable
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 PLAN = "plans/DISCOUNT.md"
 EXAMPLES = {
@@ -38,7 +38,10 @@ def run_demo(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import refuse_under_agent
 
     refuse_under_agent("demo")
-    with _directory(keep=args.keep) as directory:
+    directory = Path(tempfile.mkdtemp(prefix="runplan-demo-")).resolve()
+    with contextlib.ExitStack() as after:
+        if not args.keep:
+            after.callback(shutil.rmtree, directory, ignore_errors=True)
         # The user's settings of runplan and of git have no effect on the demo.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
         env |= {"XDG_CONFIG_HOME": str(directory / "config"), "GIT_CONFIG_GLOBAL": os.devnull}
@@ -54,16 +57,6 @@ def run_demo(args: argparse.Namespace) -> Exit:
     if code is Exit.DONE and not args.keep:
         _say("\nThe repository was removed; runplan demo --keep keeps it. In one of your own: runplan init")
     return code
-
-
-@contextlib.contextmanager
-def _directory(*, keep: bool) -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="runplan-demo-")).resolve()
-    try:
-        yield made
-    finally:
-        if not keep:
-            shutil.rmtree(made, ignore_errors=True)
 
 
 def _make(repository: Path, env: Mapping[str, str]) -> None:
@@ -105,10 +98,8 @@ def _runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
 def _git(repository: Path, env: Mapping[str, str], *words: str) -> str:
     try:
         ran = subprocess.run(["git", *words], cwd=repository, env=env, capture_output=True, check=True)
-    except FileNotFoundError:
-        raise Unreachable("git was not found; install git 2.38 or newer") from None
-    except subprocess.CalledProcessError as error:
-        raise Unreachable(f"git {words[0]}: {error.stderr.decode('utf-8', 'replace').strip()}") from None
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        raise Unreachable(f"git {words[0]} failed: {error}; install git 2.38 or newer") from None
     return ran.stdout.decode("utf-8", "replace").rstrip()
 
 

@@ -268,15 +268,9 @@ def _person(git: Git) -> Identity | None:
 def _infrastructure(repo: Repo) -> testcommand.Infrastructure:
     listed = repo.git.ls_files("-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)*", ":(top)tests")
     files = [path for path in listed.split("\0") if path]
-    root = Path(repo.working_dir)
-    return testcommand.find(files, package_json=_read(root / "package.json"), makefile=_read(root / "Makefile"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    paths = (Path(repo.working_dir) / name for name in ("package.json", "Makefile"))
+    package, makefile = (path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "" for path in paths)
+    return testcommand.find(files, package_json=package, makefile=makefile)
 
 
 def _ask(git: Git, *args: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan import names
 from runplan.cli.terminal import as_json, json_argument
-from runplan.errors import Exit, NotFound, UsageError
+from runplan.errors import Exit, NotFound
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.specs import PLAN_FILE
 
@@ -29,7 +28,6 @@ EXAMPLES = {
 }
 
 LONGEST_ITEM = 100  #: characters of an item that are shown
-LARGEST = 64 * 1024 * 1024  #: bytes read; the parser refuses much smaller files
 
 
 def check_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,60 +41,41 @@ def run_check(args: argparse.Namespace) -> Exit:
     from runplan.plan.model import other_way, parse
 
     file, name = _file(args.plan)
-    text = _read(file, name)
+    text = file.read_bytes()
     if args.fix:
         from runplan.plan.tracker import add_tracker
+        from runplan.store.files import publish
 
         fixed = add_tracker(text, path=name)
         note = "the plan has statuses already; nothing was added"
         if fixed != text:
-            _replace(file, fixed)
+            mode = file.stat().st_mode
+            publish(file, fixed, sync=True)
+            file.chmod(mode)
             text, note = fixed, "a tracker was added"
         print(f"runplan: {name}: {note}", file=sys.stderr)
     plan = parse(text, path=name)
     readings = other_way(text, path=name)
-    if args.json:
-        print(as_json(_view(plan, readings)))
-    else:
-        print("\n".join([*_picture(plan), *_about(plan, readings, text)]))
+    picture = [] if args.json else [*_picture(plan), *_about(plan, readings, text)]
+    print(as_json(_view(plan, readings)) if args.json else "\n".join(picture))
     return Exit.USAGE if args.strict and plan.remarks else Exit.DONE
 
 
 def _file(word: str) -> tuple[Path, str]:
     """The file as given, else the plan of this repository by that name."""
     given = Path(word)
-    if os.path.isfile(given / PLAN_FILE):  # noqa: PTH113 - a name too long for a file is answered, not raised
-        return given / PLAN_FILE, names.shown(str(given / PLAN_FILE))
-    if os.path.isdir(given):  # noqa: PTH112 - likewise
-        raise UsageError(f"{word} is a directory; name the plan file in it")
-    exists = os.path.exists(given)  # noqa: PTH110 - likewise
-    if exists or word.endswith(".md"):
-        if exists:
-            names.require_plain(given.name if given.is_absolute() else word)
-        return given, names.shown(word)
+    if os.path.isfile(given / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
+        given /= PLAN_FILE
+    if os.path.isfile(given):  # noqa: PTH113 - likewise
+        names.require_plain(given.name if given.is_absolute() else str(given))
+        return given, str(given)
+    if word.endswith(".md"):
+        raise NotFound(f"{names.shown(word)}: no such file")
     from runplan.engine.context import open_context, plan_path
 
     with open_context() as at:
         path = plan_path(at, word)
         return at.repository.root / path, path
-
-
-def _read(file: Path, name: str) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(LARGEST + 1)
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
-            raise
-        raise NotFound(f"{name}: no such file") from None
-
-
-def _replace(file: Path, text: bytes) -> None:
-    """Replace the file atomically, with its mode."""
-    draft = file.with_name(f".{file.name}.draft")
-    draft.write_bytes(text)
-    draft.chmod(file.stat().st_mode & 0o777)
-    os.replace(draft, file)
 
 
 def _view(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any]:
