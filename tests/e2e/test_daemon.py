@@ -233,6 +233,18 @@ def test_start_wait_exits_4_when_an_edited_file_holds_the_landing(project: Proje
     until_runs_are(project, "done")
 
 
+def test_start_wait_follows_a_run_that_is_already_running(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    with project.running("start", "X", "1", "auto", "--wait") as waits:
+        assert waits.stderr is not None
+        assert b"is already running" in waits.stderr.readline()
+        meanwhile.let_on("agent")
+        ran = ended(waits)
+    assert (ran.code, "Done: 1 phase landed" in ran.err) == (0, True), ran.err
+
+
 def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     with project.running("start", "X", "1", "auto", "--wait") as waits:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -276,16 +277,28 @@ def test_an_issue_is_worked_once_when_the_daemon_dies_between_its_branch_and_its
     assert (hub.merges, implemented(project, 1), states(project, "plans/issue-2.md")) == (1, 1, []), ran.err
 
 
-def test_two_daemons_and_a_person_work_on_each_issue_once(project: Project, hub: Hub, tmp_path: Path) -> None:
+def test_two_daemons_and_a_person_work_on_each_issue_once(
+    project: Project, server: StandIn, hub: Hub, tmp_path: Path
+) -> None:
     for title in ("First", "Second", "Third"):
         hub.add_issue(title, "", "runplan")
+    all_read, arrived = threading.Barrier(3), list[str]()
+
+    def meet(call: str) -> None:
+        """All three find the first issue free before one of them takes it."""
+        if call == "GET /issues/1" and len(arrived) < 3:
+            arrived.append(call)
+            hub.lock.release()  # for the requests of the others
+            with suppress(threading.BrokenBarrierError):
+                all_read.wait(30)
+            hub.lock.acquire()
+
+    server.on_request = meet
     with clone_of(project, tmp_path / "b") as other, clone_of(project, tmp_path / "c") as person:
         watching = [one.popen("watch-issues", "--label", "runplan", "every", "10m", "now") for one in (project, other)]
-        with person.running("start", "--issue", "2", "auto", "--foreground") as asked:
-            for process in watching:
-                assert ended(process).code == 0
-            ran = ended(asked)
-        assert ran.code == 0, ran.err
+        asked = ended(person.popen("start", "--issue", "1", "auto", "--foreground"))
+        assert (len(arrived), all_read.broken) == (3, False)
+        assert [asked.code, *(ended(process).code for process in watching)] == [0, 0, 0], asked.err
 
         def all_closed() -> bool:
             for one in (project, other):
@@ -298,4 +311,3 @@ def test_two_daemons_and_a_person_work_on_each_issue_once(project: Project, hub:
         assert [sum(implemented(one, number) for one in clones) for number in (1, 2, 3)] == [1, 1, 1]
         assert (hub.merges, [pull.merged for pull in hub.pulls.values()]) == (3, [True] * 3)
         assert [len(issue.comments) for issue in hub.issues.values()] == [1, 1, 1]
-        assert sorted(hub.git("ls-tree", "--name-only", "main").split()).count("issue-2.md.txt") == 1
