@@ -292,10 +292,8 @@ class DaemonProcess:
 
     def _set_deadline(self, step: str, within_s: float) -> None:
         self._deadline = time.monotonic() + within_s
-        until = iso(SystemClock().now() + timedelta(seconds=within_s))
-        self._log.info(step, until=until)
-        status = f"STATUS={step.replace('-', ' ')}, until {until}"
-        service.notify(self._env, service.STOPPING, service.extended(within_s + CLOSING_S), status)
+        self._log.info(step, until=iso(SystemClock().now() + timedelta(seconds=within_s)))
+        service.notify(self._env, service.STOPPING, service.extended(within_s + CLOSING_S))
 
     @property
     def _is_over(self) -> bool:
@@ -340,20 +338,19 @@ class DaemonProcess:
 
     def _arm_morning(self) -> None:
         """Send the morning report at its next time; a clock that jumps may call earlier."""
-        user, key = self._user, "morning"
+        user = self._user
         if not user.notify.morning:
-            self._services.timers.cancel(key)
             return
         due = next_daily(user.notify.morning, after=SystemClock().now(), zone=zone(user.run.timezone))
 
         def report() -> None:
-            if SystemClock().now() >= due:
+            if user is self._user and SystemClock().now() >= due:
                 since = iso(due - timedelta(days=1))
                 if (notice := of_morning(news_of(self._journals(), since=since))) is not None:
                     self._notifier.send(notice)
             self._arm_morning()
 
-        self._services.timers.at(key, due, lambda: self._tasks.put(report))
+        self._services.timers.at("morning", due, lambda: self._tasks.put(report))
 
 
 def _file_stamp(file: Path) -> tuple[int, int, int] | None:

@@ -85,10 +85,7 @@ class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         *,
         idle_s: float = IDLE_S,
     ) -> None:
-        """Listen at `path`. A socket found there was left by a dead daemon, since we hold the lock.
-
-        `answer` and `failed` are called in the threads of the connections.
-        """
+        """Listen at `path`; `answer` and `failed` are called in the threads of the connections."""
         self.path = path
         self.answer = answer
         self.failed = failed

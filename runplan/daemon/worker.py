@@ -9,7 +9,6 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from apscheduler.executors.debug import DebugExecutor
-from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
 from msgspec import Struct
@@ -64,10 +63,6 @@ class Timers:
         self._scheduler.add_job(
             call, DateTrigger(run_date=moment), id=key, replace_existing=True, misfire_grace_time=None, coalesce=True
         )
-
-    def cancel(self, key: str) -> None:
-        with contextlib.suppress(JobLookupError):
-            self._scheduler.remove_job(key)
 
     def recheck(self) -> None:
         """Read the clock again, which was set."""

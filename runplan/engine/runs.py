@@ -81,10 +81,7 @@ class ActiveRuns:
     # --- requests --------------------------------------------------------------------------------------
 
     def begin(self, request: RunRequest) -> Answer | Deferred:
-        """Begin a run, or resume one that waits; a running one is left alone.
-
-        A run that does other work is stopped first.
-        """
+        """Begin a run, or resume one that waits; a running one is left alone, one with other work is stopped first."""
         plan = request.started.plan
         active, at_work = self._runs.get(plan), self.is_at_work(plan)
         if request.fired and not at_work and (why := pending_answer(self.newest(plan), plan)):

@@ -10,10 +10,10 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
-from runplan.run.rows import UNFINISHED, EventRow, RunRow
+from runplan.errors import Fenced, JournalDamaged, RefusedEarly, RunplanError, Unreachable
+from runplan.run.rows import UNFINISHED, EventRow, RunRow, ScheduleRow, WaitRow
 from runplan.store.files import Anchor, make_below
 from runplan.store.tables import Commands, Schedules, Waits
 
@@ -85,6 +85,17 @@ _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "
 _REMEDIES = (
     (("SQLITE_FULL", "SQLITE_IOERR"), "; free space on the disk, then try again"),
     (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "; make its directory writable, then try again"),
+)
+
+_NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
+_PLACES = (
+    "SELECT runs.plan, json_extract(body, '$.landing'), json_extract(body, '$.target'), json_extract(body, '$.remote'),"
+    " iif(json_extract(body, '$.concludes'), json_extract(body, '$.slug'), '')"
+    f" FROM runs JOIN events ON events.run=runs.id AND events.type='RunStarted' WHERE number IN ({_NEWEST})"
+)
+_REFUSED = (
+    "SELECT plan, at, json_extract(answer, '$.error') FROM commands WHERE seq IN"
+    " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') AND ?1 IN ('', plan) GROUP BY plan)"
 )
 
 
@@ -321,10 +332,7 @@ class Store:
         return int(self._read(query, plan, branch)[0][0])
 
     def started(self, run: str) -> dict[str, Any]:
-        """The fields of the event that started the run; empty for an unknown one.
-
-        For `status`, which does not import the event classes.
-        """
+        """The fields of the event that started the run, read without the event classes; empty for an unknown one."""
         import json
 
         found = self._events("run=? AND type='RunStarted' ORDER BY seq LIMIT 1", run)
@@ -381,3 +389,49 @@ class Store:
     def keep_baseline(self, key: str, results: str, *, at: str) -> None:
         with self.transaction():
             self.run("INSERT OR REPLACE INTO baselines VALUES (?,?,?)", key, results, at)
+
+
+# --- for `status`: one query per kind of fact, however many plans there are ---
+
+
+class Summary(Struct, frozen=True):
+    """The JSON of a value that is slow to compute, and the stamp it is valid for."""
+
+    kind: str
+    plan: str
+    stamp: str
+    value: str
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    """Every mapping is by plan."""
+
+    newest: dict[str, RunRow] = field(default_factory=dict)
+    places: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: landing, target, remote, slug of its own branch
+    owners: dict[str, str] = field(default_factory=dict)
+    schedules: dict[str, ScheduleRow] = field(default_factory=dict)
+    queued: dict[str, str] = field(default_factory=dict)  #: the verb of the newest queued command
+    refused: dict[str, tuple[str, str]] = field(default_factory=dict)  #: time and error of a refused newest start
+    waits: dict[str, WaitRow] = field(default_factory=dict)  #: of the daemon
+    summaries: dict[tuple[str, str], Summary] = field(default_factory=dict)  #: by kind and plan
+
+
+def read_overview(store: Store, plan: str = "") -> Overview:
+    """The facts about one plan, or about all."""
+    return Overview(
+        newest={row.plan: row for row in store.rows(RunRow, f"runs WHERE number IN ({_NEWEST})", plan)},
+        places={plan: tuple(place) for plan, *place in store.query(_PLACES, plan)},
+        owners={plan: owner for plan, (_, owner, _) in store.claims("plan").items()},
+        schedules={row.plan: row for row in store.schedules.all()},
+        queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
+        refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},
+        waits={row.plan: row for row in store.waits.all()},
+        summaries={(row.kind, row.plan): row for row in store.rows(Summary, "summaries WHERE ? IN ('', plan)", plan)},
+    )
+
+
+def keep_summaries(directory: Path, summaries: Sequence[Summary]) -> None:
+    """Store the summaries for the next reader; one that cannot be stored is computed again."""
+    with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(directory)) as store, store.transaction():
+        for one in summaries:
+            store.put("summaries", one)

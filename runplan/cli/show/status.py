@@ -17,7 +17,7 @@ from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.report.views import PlanSummary, Seen, schedule_view, status_view, summary_of, to_json
 from runplan.run.rows import UNFINISHED, Work
-from runplan.store.overview import Overview, Summary, keep_summaries, read_overview
+from runplan.store.sqlite import Overview, Summary, keep_summaries, read_overview
 from runplan.text import clock, command, in_words, plain
 
 if TYPE_CHECKING:
