@@ -91,7 +91,7 @@ def decide(state: RunState) -> Decision:
         step = step_of(phase)
         is_landing = reason == Reason.ALREADY_ON_TARGET and step != "undo"
         return _fail(Reason(reason), "land" if is_landing else step, detail)
-    return _wait(state) or _work(state, started, phase)
+    return _wait(state) or _work(started, phase)
 
 
 def _do(action: a.Action, why: str) -> Decision:
@@ -175,11 +175,11 @@ def _while_running(state: RunState, phase: PhaseRun) -> Decision:
     return _do(a.AWAIT, f"{who} is running{step}")
 
 
-def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
+def _work(started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.read.choice == "all-done":
-        return _land(state, started, phase)
+        return _land(started, phase)
     if phase.read.choice == "undo":
-        return _undo(state, started, phase)
+        return _undo(started, phase)
     if phase.read.merge and phase.lease is not None and phase.work is None and not phase.rebuilt:
         return _do(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
     if phase.lost >= MAX_LOST:
@@ -194,10 +194,10 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
             detail = "two agents in a row filled their context, and the second one changed nothing"
             return _fail(Reason.NO_PROGRESS, step_of(phase), detail)
         return _prepare(started, phase, phase.base_tree) or _write(phase)
-    return _prove(state, started, phase)
+    return _prove(started, phase)
 
 
-def _undo(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
+def _undo(started: RunStarted, phase: PhaseRun) -> Decision:
     """Undo needs no approval and no gate."""
     if phase.conflict is not None:
         detail = f"later work on the target changes the same lines as phase {phase.read.phase}, in {conflicting(phase)}"
@@ -206,7 +206,7 @@ def _undo(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
         return _fail(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
     if phase.candidate is None:
         return _do(a.BUILD_UNDO, f"phase {phase.read.phase} is to be reverted")
-    return _land(state, started, phase)
+    return _land(started, phase)
 
 
 def _prepare(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
@@ -302,7 +302,7 @@ def _take_or_hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     return _do(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
 
 
-def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
+def _prove(started: RunStarted, phase: PhaseRun) -> Decision:
     assert phase.work is not None
     if phase.work.commits == 0 and phase.unsolved is not None:
         return _fail(Reason.CONFLICT, "fix", unsolved(phase, "it left no change"))
@@ -323,16 +323,16 @@ def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if tree == phase.failed_tree:
         return _fail(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.complaint}")
     # When the target moved, its own failures have to be known.
-    return _prepare(started, phase, phase.candidate.onto_tree) or _gate(state, started, phase, tree)
+    return _prepare(started, phase, phase.candidate.onto_tree) or _gate(started, phase, tree)
 
 
-def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> Decision:
+def _gate(started: RunStarted, phase: PhaseRun, tree: str) -> Decision:
     if not started.gates and not phase.gates:
         return _do(a.JUDGE_GATE, "there is no test command; that is recorded")
     for group in started.gates:
         if decision := _gates_of(group, started, phase, tree):
             return decision
-    return _verify(state, started, phase)
+    return _verify(started, phase)
 
 
 def _gates_of(group: tuple[str, ...], started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
@@ -367,10 +367,10 @@ def _of_gate(name: str, line: str) -> str:
     return line if name == TESTS else f"{name}: {line}"
 
 
-def _verify(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
+def _verify(started: RunStarted, phase: PhaseRun) -> Decision:
     """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
     if phase.read.merge and not phase.rebuilt:  # a clean merge: no agent has changed anything
-        return _land(state, started, phase)
+        return _land(started, phase)
     if phase.verdict is not None and not phase.verdict.passed:
         return _fix(started, phase, Reason.VERIFICATION_FAILED, phase.verdict.why)
     verifiers = started.verifiers or ("",)
@@ -380,7 +380,7 @@ def _verify(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.is_last and given == len(phase.verdicts):
         verify = replace(_verifier(phase, verifiers[0]), scope="final")
         return _do(verify, "the plan ends with this phase; a verifier judges all phases together")
-    return _land(state, started, phase)
+    return _land(started, phase)
 
 
 def _verifier(phase: PhaseRun, agent: str) -> a.Start:
@@ -401,12 +401,12 @@ def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> D
     return _do(a.RebuildBranch(onto=built.onto, start=start, complaint=detail, tree=built.tree), why)
 
 
-def _land(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
+def _land(started: RunStarted, phase: PhaseRun) -> Decision:
     tree = phase.candidate.tree if phase.candidate else ""
     if phase.held:
         return Decision(why=f"the landing waits: {phase.held}", waiting="checkout", about=phase.held)
     signed = needs_sign_off(started, phase)
-    is_free = state.auto or started.concludes  # a pull request is approved as a whole
+    is_free = started.auto or started.concludes  # a pull request is approved as a whole
     if (is_free and not signed) or not tree or phase.approved == tree:
         return _do(a.LAND, "all checks passed; code, tracker and report land together")
     if phase.asked != tree:
@@ -545,7 +545,7 @@ def pending_answer(state: RunState, plan: str) -> str:
 
     A run without `auto` lands only approved changes, so a schedule may not turn it into one with `auto`.
     """
-    if state.started is None or state.ended is not None or state.auto:
+    if state.started is None or state.ended is not None or state.started.auto:
         return ""
     phase = awaiting(state)
     if decide(state).waiting != "approval" or phase is None:

@@ -23,17 +23,11 @@ class Reason(StrEnum):
         return reason
 
     NO_COMMITS = "no-commits", "Read the agent's log, make the work items of the phase concrete, then retry."
-    OFF_BASE = (
-        "off-base",
-        "The branch holds commits that the agent did not make. Pick its own from the kept branch, or retry.",
-    )
+    OFF_BASE = "off-base", "The branch holds commits of others. Pick the agent's own from the kept branch, or retry."
     VERIFICATION_FAILED = "verification-failed", "Read the failed items in the report, correct the plan, then retry."
     INVALID_VERDICT = "invalid-verdict", "The verifier gave no usable verdict. Read its log, then retry."
     TESTS_FAILED = "tests-failed", "Read the test output in the report. The work is on the branch. Then retry."
-    TESTS_UNFINISHED = (
-        "tests-unfinished",
-        "A check did not finish. Raise its timeout ([tests], [gates.NAME]) or fix the check.",
-    )
+    TESTS_UNFINISHED = "tests-unfinished", "A check did not end. Raise its timeout ([tests], [gates.NAME]), or fix it."
     TAMPERED = "tampered", "The agent changed guarded files. Review the branch, or permit it with Allows: in the plan."
     OUT_OF_SCOPE = "out-of-scope", "Files outside Touches: changed. Widen Touches: in the plan, or retry."
     GUARD_VIOLATED = "guard-violated", "An agent moved one of your refs; the report shows both values. Set it back."
@@ -42,25 +36,16 @@ class Reason(StrEnum):
     TARGET_MOVING = "target-moving", "The target kept moving. Retry when it is quiet."
     PROTECTED = "protected", "The target rejects pushes. Land by cherry-pick and push later, or have the rule lifted."
     DRIFT = "drift", "The numbers in the plan do not fit the code. Correct the plan, then retry."
-    TIMEOUT = (
-        "timeout",
-        "The agent ran longer than limits.wall, fix_wall or verify_wall. Raise it, or make the phase smaller.",
-    )
+    TIMEOUT = "timeout", "The agent ran too long. Raise limits.wall, fix_wall or verify_wall, or split the phase."
     SILENT = "silent", "The agent was silent for limits.silence. Read its log, then retry."
     NO_PROGRESS = "no-progress", "Two passes ended with the same tree and the same failure. Review the branch."
     BUDGET = "budget", "The budget is used up. Raise it to continue."
     AGENT_FAILED = "agent-failed", "The agent failed. Read its log, then retry."
     AGENT_MISSING = "agent-missing", "Install the agent, or name another one under [agents]."
     BLOCKED = "blocked", "Resolve the blocker that the report names, then retry."
-    BASELINE_RED = (
-        "baseline-red",
-        "The tests fail before any work. Fix them, or set tests.env or tests.allow_red_baseline.",
-    )
+    BASELINE_RED = "baseline-red", "Tests fail before any work. Fix them, or set tests.env or tests.allow_red_baseline."
     SETUP_FAILED = "setup-failed", "run.setup failed in the new worktree. Fix the command, then retry."
-    ALREADY_ON_TARGET = (
-        "already-on-target",
-        "If another run landed the phase, nothing is left to do. Else mark it done in the plan.",
-    )
+    ALREADY_ON_TARGET = "already-on-target", "If another run landed it, you are done. Else mark it done in the plan."
     PLAN_NOT_COMMITTED = "plan-not-committed", "Commit the plan on the target branch."
     CI_FAILED = "ci-failed", "Read the failed checks on the pull request."
     PR_CLOSED = "pr-closed", "Reopen the pull request, or start again."

@@ -219,7 +219,6 @@ class RunState(Struct, frozen=True, kw_only=True):
     """Everything that the journal says about a run."""
 
     started: e.RunStarted | None = None
-    auto: bool = False
     plan: e.PlanRead | None = None  #: the newest reading not yet acted upon
     phase: PhaseRun | None = None
     dispatches: int = 0  #: processes started so far; numbers their ids
@@ -360,7 +359,7 @@ def _without_budget_pause(lane: Lane) -> RunState:
 
 def _branched(state: RunState, event: e.LanesChosen) -> RunState:
     assert state.started is not None
-    alone = RunState(started=state.started, auto=state.auto, warnings=state.warnings, is_lane=True)
+    alone = RunState(started=state.started, warnings=state.warnings, is_lane=True)
     begun = (
         Lane(
             name=name,
@@ -376,7 +375,7 @@ def _branched(state: RunState, event: e.LanesChosen) -> RunState:
 def _apply(state: RunState, event: e.Event) -> RunState:
     match event:
         case e.RunStarted():
-            return replace(state, started=event, auto=event.auto)
+            return replace(state, started=event)
         case e.RunResumed():
             return _resumed(state, event)
         case e.PlanRead(choice="repair"):
@@ -434,10 +433,10 @@ def _counted(state: RunState, event: e.Event) -> RunState:
 def _resumed(state: RunState, event: e.RunResumed) -> RunState:
     """The new options hold from now on; the settings stay."""
     assert state.started is not None
-    started = replace(handed_over(state.started, event), mode=event.mode, wanted=event.wanted)
+    started = replace(handed_over(state.started, event), mode=event.mode, wanted=event.wanted, auto=event.auto)
     phase = replace(state.phase, held="", asked="") if state.phase else None
     state = replace(state, pause=None, waits=0, halted="", missing=())
-    return replace(state, started=started, auto=event.auto, phase=phase, tidy=False)
+    return replace(state, started=started, phase=phase, tidy=False)
 
 
 def handed_over(started: e.RunStarted, event: e.RunResumed) -> e.RunStarted:

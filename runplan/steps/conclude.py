@@ -34,7 +34,7 @@ def _lander(context: RunContext) -> PullRequestLander:
 def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     assert state.started is not None
     progress = Progress(
-        may_merge=state.auto,
+        may_merge=state.started.auto,
         repairs=state.repairs,
         max_repairs=state.started.max_fix_cycles,
         updates=state.updates,

@@ -59,7 +59,7 @@ def _examined(read: PlanRead, plan: Plan, context: RunContext) -> PlanRead:
 def _free_lanes(state: RunState, running: int) -> int:
     """How many more phases may run in parallel; only `finish auto` runs several."""
     started = state.started
-    is_parallel = started is not None and started.mode == "finish" and state.auto
+    is_parallel = started is not None and started.mode == "finish" and started.auto
     return max(0, started.parallel - running) if started is not None and is_parallel else 0
 
 

@@ -302,5 +302,5 @@ def _answer(verb: str, args: argparse.Namespace, answer: Approved | Rejected) ->
             doing = "approving" if verb == "approve" else "rejecting"
             progress.say(f"{doing} phase {phase.read.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
         at = at.for_run(state.started)
-        request = RunRequest(started=replace(state.started, auto=state.auto), answer=answer)
+        request = RunRequest(started=state.started, answer=answer)
         return runs.submit_run(at, request) if state.started.daemon else runs.run_here(at, request)

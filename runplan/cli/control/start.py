@@ -175,7 +175,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
         at = at.for_run(state.started)
         if state.started.mode == "undo" and not args.phase:
             return _undo(at, path, state.started.wanted)
-        asked = replace(state.started, auto=state.auto)
+        asked = state.started
         if args.phase:
             asked = replace(asked, mode="phase", wanted=args.phase, auto=asked.auto and asked.mode != "undo")
         return _start(at, path, words_of(asked), foreground=not asked.daemon, again=not args.phase, like=asked)
