@@ -112,7 +112,7 @@ def _with_environment(client: Client, at: RepositoryContext, repository: Known, 
     if command.verb not in BEGINNING:
         return command
     name = os.urandom(8).hex()
-    forge = modes.concludes(at.settings.run.landing) or uses_forge(at, command.plan)
+    forge = modes.concludes(at.settings.run.landing) or bool(at.settings.issues.claim) or uses_forge(at, command.plan)
     env = for_a_run(at.env, at.settings.agents, forge=forge, checks=at.settings.tests.env)
     client.call(Environment(repository=repository, name=name, env=env), Done)
     return replace(command, arguments={**command.arguments, ENVIRONMENT: name})

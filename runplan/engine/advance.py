@@ -57,6 +57,8 @@ STEPS: dict[str, Step] = {
     "ask": Step(act=land.ask),
     "land": Step(act=land.land, already_done=land.already_done),
     "conclude": Step(act=conclude.conclude),
+    "review": Step(act=conclude.review),
+    "claim-issues": Step(act=conclude.claim_issues),
     "merge-target": Step(act=conclude.merge_target),
     "end": Step(act=watch.end),
     "fail": Step(act=finish.fail),

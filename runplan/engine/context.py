@@ -107,6 +107,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             sign_off=settings.run.sign_off,
             verifiers=settings.agents.judges,
             settings=record(settings),
+            claim=settings.issues.claim,
         )
 
     def committed(self) -> Committed | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,8 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             removal=Removal(self.workspace, self.worktrees, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
             lander=modes.open_lander(landing_place(at, started), at.settings),
+            forge=functools.partial(modes.forge_of, git, at.settings.run, at.env),
+            common_dir=common,
             fingerprints=Fingerprints(git, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
             agents=Agents(

@@ -96,7 +96,7 @@ class ActiveRuns:
             return Answer(run=active.context.run, fresh=True)
         if state.stop:
             return Deferred()
-        if at_work:
+        if at_work and not request.started.review:
             return Answer(run=active.context.run)
         return self._resume(active, request) or Answer(run=active.context.run, fresh=True)
 
@@ -382,6 +382,7 @@ def resumed(asked: e.RunStarted) -> e.RunResumed:
         auto=asked.auto,
         daemon=asked.daemon,
         needs=asked.needs,
+        review=asked.review,
     )
 
 

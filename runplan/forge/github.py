@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -413,18 +414,19 @@ def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
     if token is None:
         name = "GH_TOKEN" if address.is_cloud else "GH_ENTERPRISE_TOKEN"
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
-    auth = _installation(address, token.app, token.value, env) if token.app else Auth.Token(token.value)
+    auth = _installation(address, token.app, token.value, _api(address, env)) if token.app else Auth.Token(token.value)
     return Access(address=address, auth=auth, source=token.source, is_gits=token.is_gits)
 
 
-def _installation(address: Address, app: str, file: str, env: Mapping[str, str]) -> Auth.AppInstallationAuth:
+@cache  # each signature with the key takes 0.2 s
+def _installation(address: Address, app: str, file: str, api: str) -> Auth.AppInstallationAuth:
     """The installation of a GitHub App on this repository; PyGithub renews its token, which lives for an hour."""
     from github import Auth, GithubIntegration
     from jwt import PyJWTError
 
     try:
         signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
-        apps = GithubIntegration(auth=signed, base_url=_api(address, env), **CLIENT)
+        apps = GithubIntegration(auth=signed, base_url=api, **CLIENT)
         found = Calls().read("find the app", lambda: apps.get_repo_installation(address.owner, address.repository))
     except m.ForgeDenied as error:
         raise RefusedEarly(f"the GitHub App {app} is not installed on {address.full_name}: {error}") from None

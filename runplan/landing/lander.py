@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec import Struct
 
 from runplan.gitfacts import LANDING, Commit, Oid, read_trailers
+from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.git.command import Git
-    from runplan.run.reasons import Reason
 
 
 class Landing(Struct, frozen=True, kw_only=True):
@@ -49,6 +49,7 @@ class Declined(Struct, frozen=True, kw_only=True):
     """The owner of the target does not accept the candidate."""
 
     why: str
+    reason: Reason = Reason.PROTECTED
 
 
 class Refused(Struct, frozen=True, kw_only=True):

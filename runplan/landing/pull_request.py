@@ -83,6 +83,7 @@ class PullRequestLander:
         self._settings = settings
         self._forge = forge
         self._number = 0  #: of the pull request, once this process has seen it
+        self.closed: Failed | None = None  #: a person closed the pull request or deleted its branch
         self.ref = remote.ref
 
     # --- phases: the branch -------------------------------------------------------------------------------
@@ -101,10 +102,13 @@ class PullRequestLander:
         return tip
 
     def _keep_deleted(self) -> None:
-        """Park the commits of a branch that is gone from the remote, unless the target contains them."""
+        """Park the commits of a branch that is gone from the remote, unless they were merged."""
         last = self._git.tip(self.ref)
         if last is not None and not self._is_on_target(last):
-            self._park(last)
+            pull = self._find()
+            if pull is None or not pull.is_merged or pull.head != last:
+                gone = f"{self._remote.branch} was deleted on {self._remote.name} before it was merged"
+                self.closed = Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park(last)}")
         self._forget()
 
     def _is_on_target(self, oid: Oid) -> bool:
@@ -121,7 +125,9 @@ class PullRequestLander:
             return seen
         if before not in (None, landing.old):
             return Refused(reason=TargetMoved(tip=before or ""))
-        if before is None and not self._is_on_target(landing.old):  # merged by squash, or deleted by a person
+        if self.closed is not None:
+            return Refused(reason=Declined(why=self.closed.why, reason=self.closed.reason))
+        if before is None and not self._is_on_target(landing.old):  # merged by squash
             return Refused(reason=TargetMoved(tip=self._target.tip() or ""))
         if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
             raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
@@ -165,10 +171,8 @@ class PullRequestLander:
         pull = self._publish(tip)
         if pull.is_merged:
             return self._close_up(pull, pull.merge_commit)
-        if not pull.is_open:
-            drop = command("git", "push", self._remote.name, "--delete", self._remote.branch)
-            kept = f"its commits are kept at {self._park(tip)}"
-            return Failed(Reason.PR_CLOSED, f"{_name(pull)} was closed; {kept}; to start the plan over: {drop}")
+        if self.closed is not None:
+            return self.closed
         if not self._is_ours(pull.head, progress):
             what = "has commits that runplan did not push, or lacks some that it did"
             why = f"{_name(pull)} {what}; review and merge it: {pull.url}"
@@ -194,6 +198,8 @@ class PullRequestLander:
 
     def _without_branch(self, progress: Progress) -> Conclusion:
         """The branch is gone from the remote: deleted after the merge, or by a person instead of it."""
+        if self.closed is not None:
+            return self.closed
         pull = self._find()
         if pull is not None and pull.is_merged:
             return self._close_up(pull, pull.merge_commit)
@@ -227,6 +233,10 @@ class PullRequestLander:
             found = forge.create(branch=branch, base=base, title=title_of(self._plan.slug, plan), body=body)
         elif found.is_open and body != before:
             forge.edit(found.number, body=body)
+        elif not found.is_open and not found.is_merged:
+            drop = command("git", "push", self._remote.name, "--delete", branch)
+            kept = f"its commits are kept at {self._park(tip)}"
+            self.closed = Failed(Reason.PR_CLOSED, f"{_name(found)} was closed; {kept}; to start the plan over: {drop}")
         self._number = found.number
         return found
 
@@ -317,9 +327,10 @@ class PullRequestLander:
 
     def _forget(self) -> None:
         """Delete the tracking refs of a branch that is gone from the remote; a push makes one in its repository."""
-        for git in (self._git, self._git.at(self._git.cwd, f"--git-dir={self._tool}")):
-            if git.tip(self.ref) is not None:
-                git.run("update-ref", "-d", self.ref)
+        with self._git.at(self._git.cwd, f"--git-dir={self._tool}") as tool:
+            for git in (self._git, tool):
+                if git.tip(self.ref) is not None:
+                    git.run("update-ref", "-d", self.ref)
 
 
 def _name(pull: PullRequest) -> str:

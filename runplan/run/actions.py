@@ -27,6 +27,8 @@ BUILD_UNDO = Action(step="build-undo")  #: revert a landed phase on the target's
 ASK = Action(step="ask")  #: ask a person for approval
 LAND = Action(step="land")  #: move the target, once: code, tracker and report together
 CONCLUDE = Action(step="conclude")  #: every phase has landed: the pull request, its checks, its merge
+REVIEW = Action(step="review")  #: have an agent handle comments of the pull request's reviewers
+CLAIM_ISSUES = Action(step="claim-issues")  #: show on the forge that the run works on its issues
 MERGE_TARGET = Action(step="merge-target")  #: merge the target into the branch; conflicts are left to an agent
 CLEAN_UP = Action(step="clean-up")  #: remove branch and candidate; keep work that is not on the target
 

@@ -138,6 +138,12 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
         return _do(finish, f"phase {lane.phase} did not land, and the other phases have ended")
     if state.stop:
         return _do(a.Finish(outcome="stopped", reason=Reason.STOPPED), f"stopped by {state.stop}")
+    if state.concluded is not None and state.concluded.reason:
+        return _conclude(state)
+    if started.claim and started.issues and not state.claimed and not state.is_lane:
+        return _wait(state) or _do(a.CLAIM_ISSUES, "the forge is told which issues the run works on")
+    if state.review and not state.is_lane:
+        return _wait(state) or _do(a.REVIEW, "comments of reviewers are to be handled")
     if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
         return _wait(state) or _conclude(state)
     if (phase is not None or state.lanes) and started.mode != "finish":

@@ -55,6 +55,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     given: Rows = ()  #: the settings that the caller gave as variables
     command: int = 0  #: number of the command that asked for the run; 0 for none
     watch: str = ""  #: the watch of issues that began it
+    review: Rows = ()  #: ids and texts of review comments that a person wants handled
+    claim: str = ""  #: how the issues are claimed on the forge: assignee, or the name of a label
 
 
 class ClaimTaken(Event, frozen=True, kw_only=True):
@@ -76,6 +78,12 @@ class IssueShared(Event, frozen=True, kw_only=True):
         return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs continue"
 
 
+class IssuesMarked(Event, frozen=True, kw_only=True):
+    """The claims were shown on the forge, as far as it answered."""
+
+    notes: tuple[str, ...] = ()
+
+
 class RunResumed(Event, frozen=True, kw_only=True):
     """A person resumed the run: every wait ends, and these options hold from now on."""
 
@@ -84,6 +92,7 @@ class RunResumed(Event, frozen=True, kw_only=True):
     auto: bool
     daemon: bool = False  #: the daemon was asked, and resumes it after a restart
     needs: tuple[str, ...] = ()
+    review: Rows = ()  #: as in RunStarted
 
 
 class PlanRead(Event, frozen=True, kw_only=True):
@@ -102,6 +111,7 @@ class PlanRead(Event, frozen=True, kw_only=True):
     drift: str = ""  #: why the text has to be revised before any work
     remarks: tuple[str, ...] = ()  #: on the text, for the report
     merge: str = ""  #: the commit of the target to merge, for a repair of the branch
+    review: tuple[str, ...] = ()  #: ids of the review comments that a repair handles
 
 
 class LanesChosen(Event, frozen=True, kw_only=True):
@@ -406,6 +416,7 @@ class LandingRefused(Event, frozen=True, kw_only=True):
     """The remote rejected the push; nothing was changed."""
 
     why: str
+    reason: str = "protected"
 
 
 class Landed(Event, frozen=True, kw_only=True):
@@ -415,6 +426,7 @@ class Landed(Event, frozen=True, kw_only=True):
     code: str
     note: str = ""  #: why the local branch did not follow
     complete: bool = False
+    review: tuple[str, ...] = ()  #: ids of the review comments that were handled
 
 
 class Concluded(Event, frozen=True, kw_only=True):

@@ -140,7 +140,7 @@ def _after_work(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.LandingMoved():
             return replace(phase, landing=None, candidate=None, moves=phase.moves + (not event.ours))
         case e.LandingRefused():
-            return replace(phase, landing=None, refusal=(Reason.PROTECTED, event.why))
+            return replace(phase, landing=None, refusal=(Reason(event.reason), event.why))
         case e.Landed():
             return replace(phase, landing=None, landed=event)
         case e.PhaseFailed():
@@ -239,6 +239,8 @@ class RunState(Struct, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()  #: phases side by side, ended ones included
     is_lane: bool = False  #: one of several phases that run side by side
     concluded: e.Concluded | None = None
+    review: e.Rows = ()  #: comments of reviewers that are to be handled
+    claimed: bool = False  #: the forge shows that the run works on its issues
     repairs: int = 0  #: fixes of failed checks on the forge
     updates: int = 0  #: merges of the target into the branch
     looked: bool = False  #: the plan was searched for further phases that can start
@@ -375,11 +377,12 @@ def _branched(state: RunState, event: e.LanesChosen) -> RunState:
 def _apply(state: RunState, event: e.Event) -> RunState:
     match event:
         case e.RunStarted():
-            return replace(state, started=event)
+            return replace(state, started=event, review=event.review)
         case e.RunResumed():
             return _resumed(state, event)
         case e.PlanRead(choice="repair"):
-            state = replace(state, repairs=state.repairs + (not event.merge), updates=state.updates + bool(event.merge))
+            is_fix = not event.merge and not event.review
+            state = replace(state, repairs=state.repairs + is_fix, updates=state.updates + bool(event.merge), review=())
             return replace(state, plan=event, phase=PhaseRun(read=event))
         case e.PlanRead(choice="next" | "all-done" | "undo"):
             return replace(state, plan=event, phase=PhaseRun(read=event, warnings=event.remarks))
@@ -398,6 +401,8 @@ def _apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, pause=event, waited=event.kind, waits=state.waits + 1 if is_again else 1)
         case e.IssueShared():
             return replace(state, warnings=(*state.warnings, event.words))
+        case e.IssuesMarked():
+            return replace(state, claimed=True, warnings=(*state.warnings, *event.notes))
         case e.RunEnded():
             return replace(state, ended=event)
         case e.Concluded():
@@ -436,7 +441,9 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
     started = replace(handed_over(state.started, event), mode=event.mode, wanted=event.wanted, auto=event.auto)
     phase = replace(state.phase, held="", asked="") if state.phase else None
     state = replace(state, pause=None, waits=0, halted="", missing=())
-    return replace(state, started=started, phase=phase, tidy=False)
+    known = {id_ for landed in state.landed for id_ in landed.review}.union(phase.read.review if phase else ())
+    review = tuple(row for row in event.review if row[0] not in known) or state.review
+    return replace(state, started=started, phase=phase, tidy=False, review=review)
 
 
 def handed_over(started: e.RunStarted, event: e.RunResumed) -> e.RunStarted:

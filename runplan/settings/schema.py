@@ -214,6 +214,10 @@ class PullRequestSettings(Struct, frozen=True, kw_only=True):
     checks_wait_s: Annotated[float, "how long to wait for a first check"] = 60.0
 
 
+class IssuesSettings(Struct, frozen=True, kw_only=True):
+    claim: Annotated[str, "shows on GitHub that a run works on an issue: assignee, or a label; empty: nothing"] = ""
+
+
 class DaemonSettings(Struct, frozen=True, kw_only=True):
     max_parallel: Annotated[int, "runs at the same time on this host", not_zero] = 4
     max_parallel_repository: Annotated[int, "runs at the same time in one repository", not_zero] = 3
@@ -242,6 +246,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     gates: GatesSettings = GatesSettings()
     limits: LimitSettings = LimitSettings()
     pull_request: PullRequestSettings = PullRequestSettings()
+    issues: IssuesSettings = IssuesSettings()
     daemon: DaemonSettings = DaemonSettings()
     paths: PathSettings = PathSettings()
     notify: NotifySettings = NotifySettings()

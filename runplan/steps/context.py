@@ -13,11 +13,12 @@ from runplan.plan.model import parse
 from runplan.times import git_date, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from runplan.agents.invocation import Agents
     from runplan.clock import SystemClock
+    from runplan.forge.model import Forge
     from runplan.git.command import Git
     from runplan.git.objects import Candidates
     from runplan.git.removal import Removal
@@ -51,6 +52,8 @@ class RunContext(Struct, frozen=True, kw_only=True):
     removal: Removal
     candidates: Candidates
     lander: Lander
+    forge: Callable[[], Forge]  #: of the remote; raises when it is none, or there is no token
+    common_dir: Path
     fingerprints: Fingerprints
     dispatches: Dispatches
     agents: Agents

@@ -10,6 +10,7 @@ from runplan.git.removal import Kept
 from runplan.run.dispatch import Outcome, Return
 from runplan.run.events import CleanedUp, HandedOver, PhaseFailed, RunEnded, WorkRefused
 from runplan.run.reasons import Reason, describe_ending
+from runplan.steps.conclude import release_issues
 from runplan.steps.context import phase_of
 from runplan.steps.gates import content, log_files
 from runplan.steps.verify import return_text
@@ -128,4 +129,6 @@ def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[Eve
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
         else:
             parked = answer.parked
+    if state.claimed:
+        detail = "; ".join(filter(None, (detail, *release_issues(action.outcome, state, context))))
     yield RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)

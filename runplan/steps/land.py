@@ -320,7 +320,7 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
                 if isinstance(reason, TargetMoved):
                     yield _moved(context, reason.tip)
                 else:
-                    yield e.LandingRefused(why=reason.why)
+                    yield e.LandingRefused(why=reason.why, reason=reason.reason)
             case unreachable:
                 assert_never(unreachable)
 
@@ -376,4 +376,5 @@ def _landed(phase: PhaseRun, started: e.LandingStarted, seen: Landed) -> e.Lande
         code=started.code,
         note=seen.note,
         complete=started.complete,
+        review=phase.read.review,
     )

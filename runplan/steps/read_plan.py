@@ -10,7 +10,7 @@ from runplan.errors import PlanUnreadable
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
 from runplan.run.decide import startable
-from runplan.run.events import LanesChosen, PlanRead
+from runplan.run.events import Concluded, LanesChosen, PlanRead
 from runplan.run.state import open_lanes
 from runplan.steps.verify import examined
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     tip = context.lander.tip() or ""
+    if isinstance(context.lander, PullRequestLander) and (closed := context.lander.closed) is not None:
+        yield Concluded(reason=closed.reason, note=closed.why)
+        return
     wanted = state.started.wanted if state.started and not state.landed else ""
     try:
         plan, text = context.plan_at(tip)

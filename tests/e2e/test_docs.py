@@ -149,7 +149,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.parametrize("line", [line for line in SHOWN if verb_of(line) in PROJECTS])
 def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: str) -> None:
-    on_forge = line.endswith(" pr") or "issue" in line
+    on_forge = line.endswith(" pr") or "issue" in line or "--review" in line
     own = on_forge or verb_of(line) == "service"  # another environment of the daemon
     with contextlib.ExitStack() as stack:
         project = PROJECTS[verb_of(line)](tmp_path, None if own else home)
@@ -160,6 +160,8 @@ def test_a_changing_command_ends_as_expected(tmp_path: Path, home: Path, line: s
             hub.issues[42] = Issue(number=42, title="Bug", body="It is broken.")
         if "issues:" in line:
             assert project.runplan("watch-issues", "--label", "runplan", "every", "10m").code == 0
+        if "--review" in line:
+            assert project.start("finish", "pr").code == 4
         code, printed = play(project, line)
     assert code == expected_code(line), printed
 

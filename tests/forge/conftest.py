@@ -1,8 +1,13 @@
-"""A stand-in GitHub with one repository, and a client of it."""
+"""A stand-in GitHub with one repository, and clients of it."""
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,35 +16,56 @@ from github import Auth
 from runplan.forge.address import parse_remote
 from runplan.forge.github import GitHub
 from runplan.forge.retry import Calls
+from tests.support.builders import a_plan
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+#: The branch of a plan whose phases have landed.
+BRANCH = "runplan/x/pr"
+TRAILERS = "Runplan-Plan: plans/X.md\nRunplan-Phase: 1\nRunplan-Run: r1\nRunplan-Landing: r1.1"
+CELLS = {"main": "⬚", "work": "⬚", BRANCH: "✅ Done"}
 
 
-def _git(*args: str, cwd: Path) -> None:
+def git(*args: str, cwd: Path) -> str:
     identity = ("-c", "user.name=Ann", "-c", "user.email=ann@example.com")
-    subprocess.run(["git", *identity, *args], cwd=cwd, check=True, capture_output=True)
+    ran = subprocess.run(["git", *identity, *args], cwd=cwd, check=True, capture_output=True, text=True)
+    return ran.stdout.strip()
+
+
+@cache
+def _model() -> Path:
+    """A bare repository and a clone; the branches `work` and that of a plan are one commit ahead of main."""
+    place = Path(tempfile.mkdtemp(prefix="runplan-tests-forge-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    bare, clone = place / "app.git", place / "clone"
+    git("init", "-q", "--bare", "-b", "main", str(bare), cwd=place)
+    git("config", "http.receivepack", "true", cwd=bare)
+    git("init", "-q", "-b", "main", str(clone), cwd=place)
+    for branch, file in (("main", "a.txt"), ("work", "b.txt"), (BRANCH, "1.txt")):
+        if branch != "main":
+            git("checkout", "-q", "-b", branch, "main", cwd=clone)
+        (clone / "plans").mkdir(exist_ok=True)
+        (clone / file).write_text(f"{file}\n", encoding="utf-8")
+        (clone / "plans/X.md").write_bytes(a_plan({"1": CELLS[branch]}))
+        git("add", file, "plans/X.md", cwd=clone)
+        git("commit", "-q", "-m", f"add {file}", "-m", TRAILERS, cwd=clone)
+    git("checkout", "-q", "main", cwd=clone)
+    git("push", "-q", str(bare), "main", "work", BRANCH, cwd=clone)
+    return place
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Hub:
-    """A repository with the branches main and work; work is one commit ahead."""
-    bare, clone = tmp_path / "app.git", tmp_path / "clone"
-    _git("init", "-q", "--bare", "-b", "main", str(bare), cwd=tmp_path)
-    _git("config", "http.receivepack", "true", cwd=bare)
-    _git("clone", "-q", str(bare), str(clone), cwd=tmp_path)
-    _git("checkout", "-q", "-b", "main", cwd=clone)
-    for branch, file in (("main", "a.txt"), ("work", "b.txt")):
-        if branch != "main":
-            _git("checkout", "-q", "-b", branch, cwd=clone)
-        (clone / file).write_text(f"{file}\n", encoding="utf-8")
-        _git("add", file, cwd=clone)
-        _git("commit", "-q", "-m", f"add {file}", cwd=clone)
-        _git("push", "-q", "origin", branch, cwd=clone)
-    return Hub(bare)
+def place(tmp_path: Path) -> Path:
+    shutil.copytree(_model(), tmp_path / "place")
+    return tmp_path / "place"
+
+
+@pytest.fixture
+def hub(place: Path) -> Hub:
+    return Hub(place / "app.git")
 
 
 @pytest.fixture

@@ -53,6 +53,7 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
         "tests": {"command": "make test"},
         "limits": {},
         "pull_request": {},
+        "issues": {},
         "paths": {},
     }
     assert '# landing = "cherry-pick"' in text

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan import names
 from runplan.cli.show import progress
 from runplan.daemon import submit as queue
 from runplan.daemon.client import wake
@@ -37,13 +38,13 @@ from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import parse
 from runplan.run.decide import decide
-from runplan.run.events import Rejected, RunStarted
+from runplan.run.events import Landed, Rejected, RunStarted
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, start_arguments
 from runplan.run.rows import Command
 from runplan.run.state import fold
 from runplan.settings import options as words_of
 from runplan.settings.load import run_variables
-from runplan.text import command
+from runplan.text import bounded, command, plain
 from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from runplan.engine.context import RepositoryContext
+    from runplan.forge.model import ReviewComment
     from runplan.plan.model import Phase, Plan
+    from runplan.run.events import Rows
     from runplan.run.requests import Timing
     from runplan.run.rows import RunRow
     from runplan.run.state import RunState
@@ -62,14 +65,19 @@ MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
 
 def prepared(
-    at: RepositoryContext, plan_word: str, words: Sequence[str], *, like: RunStarted | None = None
+    at: RepositoryContext,
+    plan_word: str,
+    words: Sequence[str],
+    *,
+    like: RunStarted | None = None,
+    review: Rows = (),
 ) -> tuple[RepositoryContext, RunRequest] | str:
     """The request of the words after all checks; a sentence when there is nothing to do.
 
-    `like` is the run that is retried: the new one lands in the same place.
+    `like` is the run that is retried: the new one lands in the same place. A run at work takes a `review`, too.
     """
     at = with_landing(at, words)
-    if already := _already_running(at, plan_word, words):
+    if not review and (already := _already_running(at, plan_word, words)):
         return already
     complete_landings(at)
     at = with_target_settings(at, words, like=like)
@@ -77,6 +85,7 @@ def prepared(
     if isinstance(found, str):
         return found
     request, _ = found
+    request = replace(request, started=replace(request.started, review=review))
     if (left := unfinished(at, request.started.plan)) is not None:  # a resumed run keeps its settings
         assert left[1].started is not None
         return at.for_run(left[1].started), request
@@ -207,6 +216,26 @@ def retry_hint(plan: str) -> Iterator[None]:
         raise  # this journal cannot be continued
     except Unreachable as error:
         raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
+
+
+def review_of(at: RepositoryContext, last: RunStarted, store: Store) -> tuple[int, Rows]:
+    """The number of the plan's open pull request, and the comments of its reviewers that no run has handled."""
+    if not last.concludes:
+        raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
+    run = at.settings.run
+    forge = modes.forge_of(at.repository.git, run, at.env)
+    pull = forge.find(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
+    if pull is None or not pull.is_open:
+        raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
+    handled = {id_ for one in store.facts(Landed, plan=last.plan) for id_ in one.event.review}
+    found = forge.review_comments(pull.number)
+    return pull.number, tuple((one.id, _quoted(one)) for one in found if one.id not in handled)
+
+
+def _quoted(comment: ReviewComment) -> str:
+    lines = plain(bounded(comment.text)).splitlines()
+    where = f" on {comment.place}" if comment.place else ""
+    return "\n".join([f"{comment.author}{where}:", *(f"> {line}" for line in lines)])
 
 
 # --- runs on record ---------------------------------------------------------------------------------------

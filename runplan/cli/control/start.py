@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from runplan.engine.context import RepositoryContext
     from runplan.plan.model import Phase
-    from runplan.run.events import RunStarted
+    from runplan.run.events import Rows, RunStarted
+    from runplan.store.sqlite import Store
 
 EXAMPLES = {
     "start": """\
@@ -42,7 +43,8 @@ EXAMPLES = {
   runplan start X finish --dry-run                    what would be done; changes nothing""",
     "retry": """\
   runplan retry plans/X.md        again, with the options of the last run
-  runplan retry plans/X.md 4b     only this phase, landing the same way""",
+  runplan retry plans/X.md 4b     only this phase, landing the same way
+  runplan retry X --review        have an agent handle the review of the pull request""",
     "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again",
 }
 
@@ -94,12 +96,13 @@ def _start(
     wait: bool = False,
     again: bool = False,
     like: RunStarted | None = None,
+    review: Rows = (),
 ) -> Exit:
     """Begin the run that the words ask for; `again`: as a retry of the plan's last run, which was `like`."""
     asked = options.parse_words(words, phases=None)
     if foreground and asked.every is not None:
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
-    found = runs.prepared(at, plan_word, words, like=like)
+    found = runs.prepared(at, plan_word, words, like=like, review=review)
     if isinstance(found, str):
         progress.say(found)
         return runs.follow_running(at, plan_path(at, plan_word)) if wait else Exit.DONE
@@ -157,6 +160,7 @@ def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
 def retry_arguments(parser: argparse.ArgumentParser) -> None:
     plan_argument(parser)
     parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; default: as the last run")
+    parser.add_argument("--review", action="store_true", help="have an agent handle new comments on the pull request")
 
 
 def run_retry(args: argparse.Namespace) -> Exit:
@@ -169,6 +173,8 @@ def run_retry(args: argparse.Namespace) -> Exit:
             raise NotFound(f"no run of {path} is recorded here; start one: {command('runplan', 'start', path)}")
         state = runs.state_of(store, row)
         assert state.started is not None
+        if args.review:
+            return _review(at.for_run(state.started), state.started, store)
         if row.state == "done" and not args.phase:
             progress.say(succeeded(path))
             return Exit.DONE
@@ -179,6 +185,17 @@ def run_retry(args: argparse.Namespace) -> Exit:
         if args.phase:
             asked = replace(asked, mode="phase", wanted=args.phase, auto=asked.auto and asked.mode != "undo")
         return _start(at, path, words_of(asked), foreground=not asked.daemon, again=not args.phase, like=asked)
+
+
+def _review(at: RepositoryContext, last: RunStarted, store: Store) -> Exit:
+    """Continue the last run with the comments that reviewers made and no run has handled."""
+    number, review = runs.review_of(at, last, store)
+    if not review:
+        progress.say(f"no new review comments on pull request #{number}; nothing to do")
+        return Exit.DONE
+    if last.mode == "undo":
+        last = replace(last, mode="finish", wanted="", auto=False)
+    return _start(at, last.plan, words_of(last), foreground=not last.daemon, like=last, review=review)
 
 
 # --- undo -------------------------------------------------------------------------------------------------

@@ -193,6 +193,8 @@ def _outcome(event: e.Event) -> str:
             return f"  landing    refused: {why}"
         case e.Landed(tip=tip, note=note):
             return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
+        case e.IssuesMarked(notes=notes) if notes:
+            return "\n".join(f"  note       {note}" for note in notes)
         case e.Concluded(note=note):
             return f"  merged     {note}" if note else ""
         case e.PhaseFailed(reason=reason, detail=detail):

@@ -72,7 +72,7 @@ class Hub:
         self.renamed_from = ""  #: an earlier name, answered by 301
         self.tokens = {"t0ken"}
         self.app: tuple[str, str] | None = None  #: id and public key of an installed GitHub App
-        self.token_life_s = 3600
+        self.lives_s: list[int] = []  #: of the next tokens of the app; then an hour
         self.scopes = ""  #: of a classic token, as its header lists them
         self.can_push = True
         self.methods = {"merge", "squash", "rebase"}
@@ -111,7 +111,8 @@ class Hub:
     def issue_token(self) -> tuple[str, datetime]:
         """A new token of the app, instead of all others, and its end."""
         self.tokens = {f"ghs_{next(self._tokens)}"}
-        return next(iter(self.tokens)), datetime.now(UTC) + timedelta(seconds=self.token_life_s)
+        life_s = self.lives_s.pop(0) if self.lives_s else 3600
+        return next(iter(self.tokens)), datetime.now(UTC) + timedelta(seconds=life_s)
 
     # --- git ---------------------------------------------------------------------------------------------
 
@@ -306,6 +307,11 @@ class Hub:
         number = next(self._numbers)
         self.issues[number] = Issue(number=number, title=title, body=body, labels=list(labels))
         return self.issues[number]
+
+    def comment(self, number: int, text: str) -> None:
+        """A comment of another person."""
+        user = {"id": 9, "login": "bob", "type": "User"}
+        self.issues[number].comments.append({"id": next(self.comment_numbers), "body": text, "user": user})
 
     def comments_of(self, number: int) -> list[dict[str, Any]]:
         where = self.issues.get(number) or self.pulls.get(number)

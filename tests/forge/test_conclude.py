@@ -1,0 +1,252 @@
+"""From the landed phases to the merged pull request, against a stand-in of GitHub, without a run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from msgspec.structs import replace
+
+from runplan.errors import RefusedEarly
+from runplan.forge.github import find_access
+from runplan.git.command import Git
+from runplan.gitfacts import PLAN, RUN, read_trailers
+from runplan.landing.lander import Conclusion, Failed, Landed, Progress, Waiting
+from runplan.landing.modes import Place, open_lander
+from runplan.landing.pull_request import PlanPlace, PullRequestLander
+from runplan.run.reasons import Reason
+from runplan.settings.schema import RunSettings, Settings
+from tests.forge.conftest import BRANCH, git
+from tests.support.github.server import an_app, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.github.hub import Hub
+    from tests.support.github.server import StandIn
+
+LATE = 2_000_000_000.0  #: long after the push
+
+
+class Conclude(Protocol):
+    """Conclude again and again, until it is over or has waited so often."""
+
+    def __call__(self, looks: int = 6, *, now: float = LATE, auto: bool = True) -> Conclusion: ...
+
+
+@pytest.fixture
+def clone(place: Path, stand_in: StandIn) -> Path:
+    git("remote", "add", "origin", stand_in.remote, cwd=place / "clone")
+    git("branch", "-q", "-D", "work", BRANCH, cwd=place / "clone")
+    return place / "clone"
+
+
+@pytest.fixture
+def issues() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def conclude(clone: Path, stand_in: StandIn, hub: Hub, issues: list[int]) -> Iterator[Conclude]:
+    tip = hub.tip(BRANCH)
+    with Git(clone, env=dict(os.environ)) as user:
+        plan = PlanPlace(path="plans/X.md", slug="x", report="reports/plan-x.md", issues=())
+        at = Place(user, clone, clone / ".git", clone / ".git", dict(os.environ) | environment(stand_in), plan)
+
+        def call(
+            looks: int = 6, *, now: float = LATE, auto: bool = True, pushed: tuple[str, ...] = (tip,)
+        ) -> Conclusion:
+            # A new lander each time, as after a restart.
+            progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=pushed)
+            for _ in range(looks):
+                there = replace(at, plan=replace(plan, issues=tuple(issues)))
+                lander = open_lander(there, Settings(run=RunSettings(landing="pr")))
+                assert isinstance(lander, PullRequestLander)
+                found = lander.conclude(progress, now=now)
+                if not isinstance(found, Waiting):
+                    break
+            return found
+
+        yield call
+
+
+def waits(found: Conclusion, kind: str) -> str:
+    assert isinstance(found, Waiting)
+    assert found.kind == kind
+    return found.why
+
+
+def merged(found: Conclusion, hub: Hub) -> str:
+    """It is merged once, and no branch is left."""
+    assert isinstance(found, Landed), found
+    assert hub.merges == 1
+    assert BRANCH not in hub.branches()
+    return found.note
+
+
+# --- checks ------------------------------------------------------------------------------------------------
+
+
+def test_a_repository_without_checks_is_merged_after_a_while(conclude: Conclude, hub: Hub) -> None:
+    pushed = float(hub.git("log", "-1", "--format=%at", BRANCH))
+    waits(conclude(2, now=pushed), "checks")
+    merged(conclude(), hub)
+
+
+def test_a_required_check_is_waited_for_even_if_it_is_late(conclude: Conclude, hub: Hub) -> None:
+    hub.required = ["ci"]
+    waits(conclude(2), "checks")
+    hub.check(hub.tip(BRANCH), "ci", None)
+    waits(conclude(2), "checks")
+    hub.check(hub.tip(BRANCH), "ci")
+    merged(conclude(), hub)
+
+
+def test_mergeability_that_is_unknown_is_asked_for_again(conclude: Conclude, hub: Hub) -> None:
+    hub.nulls = 3
+    waits(conclude(2), "merge")
+    merged(conclude(), hub)
+
+
+def test_a_base_that_was_modified_during_the_merge_is_tried_again(conclude: Conclude, hub: Hub) -> None:
+    hub.base_moves, hub.nulls = 1, 0
+    waits(conclude(1), "merge")
+    merged(conclude(), hub)
+
+
+# --- rules of the repository -------------------------------------------------------------------------------
+
+
+def test_a_draft_is_not_merged(conclude: Conclude, hub: Hub) -> None:
+    conclude(1)
+    hub.set_draft(is_draft=True)
+    assert "mark it as ready" in waits(conclude(2), "review")
+    hub.set_draft(is_draft=False)
+    merged(conclude(), hub)
+
+
+def test_auto_merge_is_asked_for_where_a_rule_is_not_met_yet(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
+    hub.reviews = 1
+    waits(conclude(4), "merge")
+    hub.pulls[1].approvals = 1
+    hub.auto_merge_all()
+    merged(conclude(), hub)
+    assert stand_in.requests.count("PUT /pulls/1/merge") == 1
+
+
+def test_without_auto_merge_a_review_is_waited_for(conclude: Conclude, hub: Hub) -> None:
+    hub.reviews, hub.allow_auto_merge = 1, False
+    assert "At least 1 approving review is required" in waits(conclude(), "review")
+    hub.pulls[1].approvals = 1
+    merged(conclude(), hub)
+
+
+@pytest.mark.parametrize("method", ["merge", "squash", "rebase"])
+def test_a_method_that_the_repository_allows_is_used(conclude: Conclude, hub: Hub, method: str) -> None:
+    hub.methods = {method}
+    merged(conclude(), hub)
+    trailers = read_trailers(hub.git("log", "-1", "--format=%B", "main"))
+    assert (trailers[PLAN], trailers[RUN]) == ("plans/X.md", "r1")
+
+
+def test_without_auto_a_person_merges(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
+    assert "review and merge it" in waits(conclude(auto=False), "review")
+    hub.do_merge(hub.pulls[1], "merge")
+    merged(conclude(auto=False), hub)
+    assert "PUT /pulls/1/merge" not in stand_in.requests
+
+
+# --- people ------------------------------------------------------------------------------------------------
+
+
+def amend(hub: Hub) -> None:
+    made = hub.git(
+        "commit-tree", f"{BRANCH}^{{tree}}", "-p", f"{BRANCH}~1", "-m", hub.git("log", "-1", "--format=%B", BRANCH)
+    )
+    before = hub.branches()
+    hub.git("update-ref", f"refs/heads/{BRANCH}", made)
+    hub.pushed(before)
+
+
+@pytest.mark.parametrize(
+    "act", [amend, lambda hub: hub.commit(BRANCH, {"theirs.txt": "theirs\n"})], ids=["amended", "added"]
+)
+def test_commits_of_a_person_are_not_merged_by_runplan(
+    conclude: Conclude, stand_in: StandIn, hub: Hub, act: Callable[[Hub], object]
+) -> None:
+    act(hub)
+    assert "commits that runplan did not push" in waits(conclude(2), "review")
+    hub.do_merge(hub.pulls[1], "merge")
+    merged(conclude(), hub)
+    assert "PUT /pulls/1/merge" not in stand_in.requests
+
+
+@pytest.mark.parametrize("deletes", [False, True], ids=["runplan", "the server"])
+@pytest.mark.parametrize("by_person", [False, True], ids=["merged by runplan", "by a person"])
+def test_the_branch_is_deleted_and_the_local_target_follows(
+    conclude: Conclude, clone: Path, hub: Hub, deletes: bool, by_person: bool
+) -> None:
+    hub.delete_branch_on_merge = deletes
+    if by_person:
+        conclude(1, auto=False)
+        hub.do_merge(hub.pulls[1], "squash")
+    merged(conclude(), hub)
+    assert git("rev-parse", "main", cwd=clone) == hub.tip("main")
+    assert git("status", "--porcelain", cwd=clone) == ""
+    assert git("for-each-ref", "refs/runplan", "refs/remotes/origin/runplan", cwd=clone) == ""
+
+
+def test_a_closed_pull_request_is_a_failure_that_keeps_the_commits(conclude: Conclude, clone: Path, hub: Hub) -> None:
+    conclude(1, auto=False)
+    hub.pulls[1].state = "closed"
+    found = conclude()
+    assert isinstance(found, Failed)
+    assert (found.reason, hub.merges) == (Reason.PR_CLOSED, 0)
+    assert git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked", cwd=clone) == hub.tip(BRANCH)
+
+
+@pytest.mark.parametrize("default", ["main", "trunk"])
+def test_issues_of_the_plan_are_closed_with_one_comment(
+    conclude: Conclude, hub: Hub, issues: list[int], default: str
+) -> None:
+    """GitHub closes them itself only when the default branch is the target."""
+    hub.default_branch = default
+    issue = hub.add_issue("Bug")
+    issues += [issue.number, 99]
+    assert "issue #99 is not closed" in merged(conclude(), hub)
+    assert (issue.state, len(issue.comments)) == ("closed", 1)
+
+
+def test_a_renamed_repository_is_followed(conclude: Conclude, hub: Hub) -> None:
+    hub.renamed_from, hub.name = hub.name, "product"
+    merged(conclude(), hub)
+
+
+# --- signing in --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "is_installed", "expected"),
+    [
+        (None, True, "No such file"),
+        ("", True, "is no private key that can be read"),
+        ("-----BEGIN PRIVATE KEY-----\nnone\n-----END PRIVATE KEY-----\n", True, "is no private key that can be read"),
+        ("of the app", False, "the GitHub App 77 is not installed on acme/app"),
+    ],
+)
+def test_a_github_app_that_cannot_sign_in_is_refused(
+    clone: Path, stand_in: StandIn, hub: Hub, key: str | None, is_installed: bool, expected: str
+) -> None:
+    app, private = an_app(hub)
+    file = clone / "app.pem"
+    if key is not None:
+        file.write_text(private if key == "of the app" else key)
+    if not is_installed:
+        hub.app = None
+    env = {"GITHUB_APP_ID": app, "GITHUB_APP_PRIVATE_KEY_FILE": str(file), "GITHUB_API_URL": stand_in.api}
+    with Git(clone, env=dict(os.environ)) as user, pytest.raises(RefusedEarly) as caught:
+        find_access(user, remote="origin", env=env)
+    assert expected in str(caught.value)
+    assert private.splitlines()[1] not in str(caught.value)
