@@ -55,7 +55,7 @@ try:
 except KeyboardInterrupt:
     sys.exit(7)
 """
-    dispatch = on.python(program, reader="codex")
+    dispatch = on.python(program, reader="codex", grace_s=5.0)
     pid_in(on.path / "child")
     on.dispatches.end([dispatch], grace_s=10)
     outcome = on.dispatches.standing(dispatch)
