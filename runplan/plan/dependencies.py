@@ -33,6 +33,7 @@ class Phases(Struct, frozen=True):
     known: Mapping[str, str]  #: key to id, in the order of the plan
     own: str
     unit: str = "phase"  #: the word for them
+    aliases: Mapping[str, str] = {}  #: see Reading
 
 
 def _words(pattern: str) -> re.Pattern[str]:
@@ -124,6 +125,10 @@ def _spelled_out(text: str, phases: Phases) -> str:
     """The text with Phase for the plan's own word, and ids for phrases like "all previous phases"."""
     if phases.unit != "phase":
         text = re.sub(rf"\b{phases.unit}(?=s?\b)", "Phase", text, flags=re.IGNORECASE)
+    text = re.sub(r"(?i)user story (?=[0-9])", "US", text)
+    for word in dict.fromkeys(re.findall(r"\b[A-Z]{1,2}[0-9]+[a-z]?\b", text) if phases.aliases else ()):
+        if id_ := phases.aliases.get(word.lower()):
+            text = re.sub(rf"\b{word}\b", f"Phase {id_}", text)
     order = list(phases.known.values())
     before, after = order[: order.index(phases.own)], order[order.index(phases.own) + 1 :]
     for phrase, ids in zip(_PHRASES, (before, before[-1:], after, [*before, *after]), strict=True):

@@ -132,7 +132,7 @@ def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) ->
     known = {key(place.id): place.id for place in reading.places}
     for place in reading.places:
         body = body_of(lines, place.first, place.end)
-        depends = read_depends(body, Phases(known, place.id, reading.unit))
+        depends = read_depends(body, Phases(known, place.id, reading.unit, reading.aliases))
         if depends.unknown and place.mark.status is not Status.DONE:
             quote, ids = depends.unknown[0], ", ".join(known.values())
             raise PlanUnreadable(

@@ -78,6 +78,7 @@ class Reading(Struct, frozen=True):
     decided_by: int  #: the line that shows the format
     unit: str = "phase"  #: the word for a phase in its prose
     remarks: tuple[Remark, ...] = ()
+    aliases: dict[str, str] = {}  #: other names of phases in its prose, in lower case: `us1`, `t012`
 
     @property
     def lacks_statuses(self) -> bool:

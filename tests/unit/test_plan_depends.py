@@ -173,6 +173,15 @@ def test_a_list_below_a_label_is_read() -> None:
         assert last(text).depends == ("1", "2")
 
 
+@pytest.mark.parametrize("prose", ["Requires US1 (the form)", "After User Story 1", "depends on T002"])
+def test_a_phase_of_spec_kit_may_name_stories_and_tasks(prose: str) -> None:
+    text = "## Phase 1: Setup\n- [ ] T001 a\n## Phase 2: User Story 1 - A\n- [ ] T002 b\n"
+    text += f"## Phase 3: User Story 2 - B\n\n**Dependencies**: {prose}\n\n- [ ] T003 c\n"
+    plan = parse(text.encode(), path="p.md")
+    assert sorted(plan.phases[2].depends) == ["1", "2"]
+    assert plan.remarks == ()
+
+
 def test_the_next_label_of_a_list_is_no_dependency() -> None:
     text = a_plan({"1": "⬚", "2": "⬚", "3": "⬚"}, {"2": "- **Dependencies:** Phase 1\n- **Note:** see Phase 3\n"})
     assert parse(text, path="p.md").phases[1].depends == ("1",)

@@ -45,7 +45,8 @@ def read(lines: Lines) -> Iterator[Reading]:
     if tasks:
         places = [_with_tasks(lines, place, phases) for place in section_places(lines, sections)]
         waits = _waits(lines, phases)
-        yield Reading(Format.SPEC_KIT, "spec-kit tasks", _in_order(places, waits), min(tasks.values()))
+        ordered, first = _in_order(places, waits), min(tasks.values())
+        yield Reading(Format.SPEC_KIT, "spec-kit tasks", ordered, first, aliases=phases)
 
 
 def _with_tasks(lines: Lines, place: Place, phases: Mapping[str, str]) -> Place:
