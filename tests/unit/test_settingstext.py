@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.checks.testcommand import Infrastructure
-from runplan.cli.setup.settings import Facts, defaults_text, settings_text, toml
+from runplan.cli.setup.settings import Facts, document, keys_text, settings_text, toml
 from runplan.gitfacts import Identity
 from runplan.settings.load import Layer, record, recorded
 from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
@@ -17,6 +17,12 @@ from tests.support.builders import settle
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "config" / "runplan.toml"
+DEFAULTS = """\
+# Every setting of runplan with its default. Copy the lines that you want to change into runplan.toml.
+"""
+USER = """\
+# In your user file only; in a repository's file they are an error.
+"""
 FOUND = Facts(
     root="/home/uma/app",
     default_branch="trunk",
@@ -28,8 +34,15 @@ FOUND = Facts(
 )
 
 
+def defaults_text() -> str:
+    """The text of config/runplan.toml."""
+    own = {key.path: key.written for key in KEYS if key.section not in USER_SECTIONS}
+    user = [f"# [{section}]\n{keys_text(section, {})}" for section in USER_SECTIONS]
+    return "\n".join((document(DEFAULTS, own), USER, *user))
+
+
 def test_the_shipped_settings_file_is_the_one_the_code_writes() -> None:
-    """Update it: python -c 'from runplan.cli.setup import settings; print(settings.defaults_text(), end="")'."""
+    """Update it: python -c 'from tests.unit.test_settingstext import *; SHIPPED.write_text(defaults_text())'"""
     assert SHIPPED.read_text(encoding="utf-8") == defaults_text()
 
 

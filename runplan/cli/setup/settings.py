@@ -94,7 +94,7 @@ def settings_text(facts: Facts) -> str:
         found["run.remote"] = facts.remotes[0]
     if facts.tests.command:
         found["tests.command"] = facts.tests.command
-    return _document(_INIT_HEAD, found, "" if facts.installed else _NO_AGENT.format(known=", ".join(facts.known)))
+    return document(_INIT_HEAD, found, "" if facts.installed else _NO_AGENT.format(known=", ".join(facts.known)))
 
 
 def _roles(installed: tuple[str, ...]) -> dict[str, str]:
@@ -149,14 +149,6 @@ _EXAMPLES = {
 """,
 }
 
-_DEFAULTS_HEAD = """\
-# Every setting of runplan with its default. Copy the lines that you want to change into runplan.toml.
-"""
-
-_USER_HEAD = """\
-# In your user file only; in a repository's file they are an error.
-"""
-
 _INIT_HEAD = """\
 # Settings of runplan for this repository, written by `runplan init`.
 # Commented lines show the default. `runplan config` prints every value and its origin.
@@ -170,23 +162,17 @@ def toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def defaults_text() -> str:
-    own = {key.path: key.written for key in KEYS if key.section not in USER_SECTIONS}
-    user = [f"# [{section}]\n{_lines(section, {})}" for section in USER_SECTIONS]
-    return "\n".join((_document(_DEFAULTS_HEAD, own), _USER_HEAD, *user))
-
-
-def _document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
+def document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
     """A runplan.toml with these values; all other keys are commented out."""
     parts = [head]
     for section in SECTIONS:
-        if section not in USER_SECTIONS and (lines := _lines(section, values)):
+        if section not in USER_SECTIONS and (lines := keys_text(section, values)):
             note = agents_note if section == "agents" else ""
             parts.append(f"[{section}]\n{note}{lines}{_EXAMPLES.get(section, '')}")
     return "\n".join(parts)
 
 
-def _lines(section: str, values: Mapping[str, object]) -> str:
+def keys_text(section: str, values: Mapping[str, object]) -> str:
     return "".join(_line(key, values) for key in KEYS if key.section == section)
 
 

@@ -38,17 +38,7 @@ WORDS = {
     "GuardFound": "repository changed",
 }
 #: Fields that only runplan itself needs.
-INTERNAL = {
-    "settings",
-    "slug",
-    "patch",
-    "onto_tree",
-    "base_tree",
-    "bounds",
-    "given",
-    "needs",
-    "command",
-}
+INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "given", "needs", "command"}
 
 
 def words(event: str) -> str:
@@ -105,9 +95,8 @@ def _is_worked(store: Store, run: RunRow) -> bool:
 
 
 def _json(row: EventRow) -> str:
-    return as_json(
-        {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type, **json.loads(row.body)}, indent=None
-    )
+    head = {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type}
+    return as_json(head | json.loads(row.body), indent=None)
 
 
 def _text(row: EventRow) -> str:

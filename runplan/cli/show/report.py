@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import as_json, optional_plan_argument, warn
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.engine.context import RepositoryContext
-    from runplan.plan.model import Plan
-    from runplan.store.sqlite import Store
 
 EXAMPLES = {
     "report": """\
@@ -58,20 +57,23 @@ def run_report(args: argparse.Namespace) -> Exit:
 
 def _one_plan(args: argparse.Namespace) -> str:
     from runplan import names
-    from runplan.engine.context import open_context, plan_path, slug_of
+    from runplan.engine.context import newest_run, open_context, plan_path, slug_of
+    from runplan.plan.model import parse
     from runplan.report import summary, text as report
     from runplan.report.sections import failure_sections
 
     with open_context(warn=warn) as at:
         store = at.store()
-        path = plan_path(at, args.plan) if args.plan is not None else _newest(store)
+        path = plan_path(at, args.plan) if args.plan is not None else newest_run(at, None)[1].plan
         at = at.for_plan(path)
         tip = at.tip()
         landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
         failures = failure_sections(store, path) if store else []
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
-        plan = _plan(at.repository.git.blob(tip, path), path)
+        plan, text = None, at.repository.git.blob(tip, path)
+        with suppress(PlanUnreadable):
+            plan = parse(text, path=path) if text is not None else None
         attempts = summary.attempted(summary.recorded(store, path)) if store else {}
         facts = summary.summary_of(path, plan, store.newest(path) if store else None, attempts)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
@@ -102,22 +104,6 @@ def _diffs(at: RepositoryContext, shorts: list[str]) -> dict[str, str]:
     records = (record.partition("\n") for record in out.decode("utf-8", "replace").split("\0")[1:])
     diffs = {oid: diff.strip("\n") for oid, _, diff in records}
     return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
-
-
-def _newest(store: Store | None) -> str:
-    found = store.runs(None, limit=1) if store is not None else []
-    if not found:
-        raise NotFound("no run of any plan is recorded here")
-    return found[0].plan
-
-
-def _plan(text: bytes | None, path: str) -> Plan | None:
-    from runplan.plan.model import parse
-
-    try:
-        return None if text is None else parse(text, path=path)
-    except PlanUnreadable:
-        return None
 
 
 # --- all repositories -------------------------------------------------------------------------------------

@@ -335,18 +335,18 @@ class Page:
             more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != "done" else ""
             ago = f"{self._age(run['since'])} ago"
             return [f"Last run {run['id']}: {run['state']}{why} {', '.join([ago, *self._used(view)])}{more}"]
-        used = ", ".join([*_agent(run), *self._used(view)])
+        used = ", ".join([*([run["agent"]] if run["agent"] else []), *self._used(view)])
         lines = [run["stuck"]["sentence"]]
         lines += [f"  phase {lane['phase']}: {self._lane(lane)}" for lane in run["lanes"]]
         lines.append(f"Run {run['id']}" + (f": {used}" if used else ""))
-        return [*lines, *_help(view, self._local(run["wake"]) if run["wake"] else "")]
+        return [*lines, *_help(view)]
 
     def _lane(self, lane: dict[str, Any]) -> str:
         if lane["failed"]:
             return f"failed ({lane['failed']}), so no further phase starts"
         if lane["wake"] and lane["waiting_for"]:
             return f"waiting until {self._local(lane['wake'])} ({lane['about']})"
-        by = "".join(f" by {agent}" for agent in _agent(lane))
+        by = f" by {lane['agent']}" if lane["agent"] else ""
         return f"{lane['step'] or 'between steps'}{by} for {self._age(lane['since'])}"
 
     def _used(self, view: dict[str, Any]) -> list[str]:
@@ -376,29 +376,20 @@ def _state(phase: dict[str, Any], following: str | None) -> str:
     return {"in-progress": "In progress", "blocked": "Blocked"}[phase["status"]]
 
 
-def _help(view: dict[str, Any], wake: str) -> list[str]:
+def _help(view: dict[str, Any]) -> list[str]:
     """The command that a waiting or interrupted run needs."""
     run, plan = view["run"], view["plan"]
-    match run["waiting_for"]:
-        case "approval" | "sign-off":
-            return [f"See it: {command('runplan', 'diff', plan)}. Land it: {command('runplan', 'approve', plan)}"]
-        case "key":
-            return [f"{run['about']}. From a shell that has it: {command('runplan', 'resume', plan)}"]
-        case "paused":
-            return [f"Resume it: {command('runplan', 'resume', plan)}"]
-        case "claim" | "dependency":
-            again = f"; checked again at {wake}" if wake else ""
-            return [f"The daemon waits: {run['about']}{again}"]
-        case "checkout" if run["wake"] is None:
-            return [f"Then continue it: {command('runplan', 'retry', plan)}"]
-        case None if not (view["claim"] and view["claim"]["alive"]):
-            return [f"Continue it: {command('runplan', 'retry', plan)}"]
-        case _:
-            return []
-
-
-def _agent(run: dict[str, Any]) -> list[str]:
-    return [str(run["agent"])] if run["agent"] else []
+    waiting = run["waiting_for"]
+    if waiting in ("approval", "sign-off"):
+        return [f"See it: {command('runplan', 'diff', plan)}. Land it: {command('runplan', 'approve', plan)}"]
+    if waiting in ("key", "paused"):
+        why = f"{run['about']}. From a shell that has it: " if waiting == "key" else "Resume it: "
+        return [f"{why}{command('runplan', 'resume', plan)}"]
+    if waiting in ("claim", "dependency"):
+        return [f"The daemon waits: {run['about']}"]
+    is_left = waiting is None and not (view["claim"] and view["claim"]["alive"])
+    is_held = waiting == "checkout" and run["wake"] is None
+    return [f"Continue it: {command('runplan', 'retry', plan)}"] if is_left or is_held else []
 
 
 def short(count: int) -> str:
