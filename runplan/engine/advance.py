@@ -14,7 +14,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
 from runplan.run.state import running
-from runplan.steps import budget, conclude, finish, gates, land, read_plan, start, verify, watch, work
+from runplan.steps import budget, conclude, finish, gates, land, process, read_plan, verify, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,8 +43,8 @@ class Step(Struct, frozen=True, kw_only=True):
 STEPS: dict[str, Step] = {
     "read-plan": Step(act=read_plan.read_plan),
     "lease": Step(act=work.lease),
-    "start": Step(act=start.start, already_done=start.already_done),
-    "await": Step(act=watch.await_end),
+    "start": Step(act=process.start, already_done=gates.already_known),
+    "await": Step(act=process.await_end),
     "sleep": Step(act=budget.sleep),
     "hand-over": Step(act=finish.hand_over),
     "take-work": Step(act=work.take_work),
@@ -60,7 +60,7 @@ STEPS: dict[str, Step] = {
     "review": Step(act=conclude.review),
     "claim-issues": Step(act=conclude.claim_issues),
     "merge-target": Step(act=conclude.merge_target),
-    "end": Step(act=watch.end),
+    "end": Step(act=process.end),
     "fail": Step(act=finish.fail),
     "clean-up": Step(act=finish.clean_up),
     "finish": Step(act=finish.finish),

@@ -102,16 +102,7 @@ def merge_target(action: Action, state: RunState, context: RunContext) -> Iterat
     if not conflicts:
         yield e.WorkTaken(head=made, tree=tree, commits=1, files=())
         return
-    run = context.settings.run
-    context.worktrees.lease(
-        context.worktree,
-        branch=phase.lease.branch,
-        base=made,
-        pin=context.mark,
-        onto=tip,
-        clean=run.clean,
-        keep=run.copy,
-    )
+    context.lease(phase.lease.branch, made, onto=tip)
     complaint = CONFLICT.format(", ".join(conflicts))
     yield e.CandidateConflicted(onto=tip, paths=conflicts)
     yield e.BranchRebuilt(base=made, base_tree=tree, parked=phase.parked, complaint=complaint)

@@ -101,6 +101,13 @@ class RunContext(Struct, frozen=True, kw_only=True):
             raise PlanUnreadable(f"{self.plan} is no longer on {self.settings.run.target}")
         return parse(text, path=self.plan), text
 
+    def lease(self, branch: str, base: str, *, onto: str = "", is_tidy: bool = False) -> Path:
+        """The run's worktree on a new branch at `base`."""
+        clean, keep = "" if is_tidy else self.settings.run.clean, self.settings.run.copy
+        return self.worktrees.lease(
+            self.worktree, branch=branch, base=base, pin=self.mark, onto=onto, clean=clean, keep=keep
+        )
+
     def iso(self) -> str:
         return iso(self.clock.now())
 

@@ -50,10 +50,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[Even
     run = context.settings.run
     # A run that died while it leased has left a worktree in which run.setup has not run.
     fresh = run.clean == "ignored" or not state.leased or not context.worktrees.path(context.worktree).exists()
-    clean = "" if state.tidy else run.clean
-    path = context.worktrees.lease(
-        context.worktree, branch=branch, base=base, pin=context.mark, clean=clean, keep=run.copy
-    )
+    path = context.lease(branch, base, is_tidy=state.tidy)
     context.worktrees.copy(path, run.copy, context.root)
     yield Leased(
         phase=phase.read.phase,
@@ -94,16 +91,7 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
     phase = phase_of(state)
     assert phase.lease is not None
     parked = _park(context, phase.lease.branch, action.start)
-    run = context.settings.run
-    context.worktrees.lease(
-        context.worktree,
-        branch=phase.lease.branch,
-        base=action.start,
-        pin=context.mark,
-        onto=action.onto,
-        clean=run.clean,
-        keep=run.copy,
-    )
+    context.lease(phase.lease.branch, action.start, onto=action.onto)
     where = f" It conflicts in {conflicting(phase)}." if phase.conflict else ""
     conflict = (
         f"The work does not apply on the target any more.{where} It is kept at {parked}: bring it onto this branch."
