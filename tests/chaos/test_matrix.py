@@ -18,6 +18,7 @@ SAMPLE = [
     (World(runner="foreground", scene="two", way="cherry-pick"), 3),
     (World(runner="foreground", scene="checked", way="direct"), 2),
     (World(runner="daemon", scene="two", way="cherry-pick"), 2),
+    (World(runner="daemon", scene="failing", way="pr"), 1),
 ]
 
 
