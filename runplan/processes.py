@@ -189,21 +189,6 @@ def _alive(pids: Iterable[int]) -> list[Process]:
     return [found for pid in pids if (found := process(pid))]
 
 
-def work_done(found: Iterable[Process]) -> tuple[float, int]:
-    """CPU seconds and bytes of I/O so far, including children that were waited for."""
-    import psutil
-
-    cpu_s, moved = 0.0, 0
-    for one in found:
-        with contextlib.suppress(psutil.Error, OSError, AttributeError):  # macOS counts no bytes
-            known = psutil.Process(one.pid)
-            cpu_s += sum(known.cpu_times()[:4])
-            counted = known.io_counters()
-            # Memory-mapped files are read without a system call and count only as disk blocks.
-            moved += max(counted.read_chars + counted.write_chars, counted.read_bytes + counted.write_bytes)
-    return cpu_s, moved
-
-
 # --- ending -------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from runplan import processes
 from runplan.processes import MARK, Process
+from runplan.supervise.shim import Activity, activity
 from tests.support.dispatching import until
 
 if TYPE_CHECKING:
@@ -99,14 +100,15 @@ def test_psutil_gives_the_same_facts_without_proc(child: subprocess.Popen[bytes]
 
 def test_processor_time_and_bytes_grow_with_work_and_count_children(tmp_path: Path) -> None:
     me = [seen(os.getpid())]
-    cpu_s, moved = processes.work_done(me)
+    before = activity(me, at=1.0)
     (tmp_path / "own").write_bytes(bytes(300_000))
     subprocess.run(["cp", tmp_path / "own", tmp_path / "copy"], check=True)
     subprocess.run(["sh", "-c", "i=0; while test $i -lt 30000; do i=$((i+1)); done"], check=True)
 
-    assert processes.work_done(me)[0] > cpu_s
-    assert processes.work_done(me)[1] >= moved + 900_000
-    assert processes.work_done([Process(pid=999_999_999, started="1")]) == (0.0, 0)
+    after = activity(me, at=2.0)
+    assert after.cpu_s > before.cpu_s
+    assert after.moved >= before.moved + 900_000
+    assert activity([Process(pid=999_999_999, started="1")], at=1.0) == Activity(at=1.0, cpu_s=0.0, moved=0)
 
 
 def test_a_variable_is_read_as_the_process_was_started(child: subprocess.Popen[bytes]) -> None:
