@@ -9,7 +9,6 @@ import os
 import re
 import time
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -354,6 +353,8 @@ class Fingerprints:
         return f"<{agent}>".encode() in newest
 
     def _values(self) -> Iterator[tuple[str, str]]:
+        from hashlib import sha256  # slow to import
+
         refs = refs_snapshot(self._common_dir, self._git)
         yield from ((name, oid) for name, oid in refs.items() if not name.startswith(self._own))
         common = str(self._common_dir)

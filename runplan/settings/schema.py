@@ -75,8 +75,8 @@ plain_path = must(lambda path: path.strip() and names.is_plain(path), "must be a
 pattern = must(_compiles, "is not a regular expression: {value!r}")
 known_zone = must(_is_zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
 forwardable = must(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
-time_of_day = must(re.compile(r"|([01]\d|2[0-3]):[0-5]\d").fullmatch, "must be a time like 08:00, not {value!r}")
-web_address = must(re.compile(r"|https?://[^\s/]\S*").fullmatch, "must begin with https:// or http:// and a host")
+time_of_day = must(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
+web_address = must(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
 
 
 # --- sections ----------------------------------------------------------------------------------------------
