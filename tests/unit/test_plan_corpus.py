@@ -173,6 +173,12 @@ def test_the_front_matter_chooses_between_two_words_for_headings() -> None:
     assert read(b"---\nformat: chunk headings\n---\n" + raw).read_as == "Chunk headings"
 
 
+def test_the_boxes_of_a_board_are_its_phases() -> None:
+    plan = read("## ✅ Completed\n\n- [x] Sow\n- [x] Weed\n\n## In Progress\n\n## To do\n\n- [ ] Reap\n".encode())
+    found = [(phase.title, str(phase.status)) for phase in plan.phases]
+    assert found == [("Sow", "done"), ("Weed", "done"), ("Reap", "todo")]
+
+
 def test_boxes_that_say_phase_are_the_phases_also_under_several_headings() -> None:
     plan = read("## Early\n\n- [x] Phase 1 — a\n\n## Late\n\n- [ ] Phase 2 — b\n".encode())
     assert [(phase.id, phase.title, str(phase.status)) for phase in plan.phases] == [

@@ -24,6 +24,10 @@ _NOT_WORK = re.compile(
     r"accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan",
     re.IGNORECASE,
 )
+#: Headings of a board: its boxes are the phases, not its columns.
+_COLUMN = re.compile(
+    r"\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*", re.IGNORECASE
+)
 _NUMBER = re.compile(r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)")
 
 
@@ -61,7 +65,7 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
     """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked."""
     above = (lines.heading_above(box.at) for box in _work(lines))
     headings = list(dict.fromkeys(heading for heading in above if heading is not None and heading.level > 1))
-    if len(headings) < 2 or named(lines):
+    if len(headings) < 2 or named(lines) or all(_COLUMN.fullmatch(heading.text) for heading in headings):
         return
     names, remarks = own_or_numbered([(heading.at, heading.text, heading.name) for heading in headings])
     sections = []
