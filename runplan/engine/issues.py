@@ -26,6 +26,7 @@ from runplan.landing import modes
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.model import parse
 from runplan.run.requests import Answer, RunRequest
+from runplan.steps.conclude import is_foreign_claim
 from runplan.text import command
 from runplan.times import git_date
 
@@ -233,7 +234,7 @@ def _take_next(at: RepositoryContext, label: str, store: Store, now: datetime) -
 
 
 def _candidates(at: RepositoryContext, label: str, store: Store) -> Iterator[Candidate]:
-    """The open issues with the label, oldest first; the forge is asked for the pull request of one that looks free."""
+    """The open issues with the label, oldest first; the forge is asked more about one that looks free."""
     git, run, target = at.repository.git, at.settings.run, at.tip()
     forge, own = modes.forge_of(git, run, at.env), names.repository_id(at.repository.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
@@ -251,5 +252,10 @@ def _candidates(at: RepositoryContext, label: str, store: Store) -> Iterator[Can
             taken_by=_taken_by(at, tip) if tip is not None and is_known else "",
         )
         if next_issue([one], own=own) is not None:
-            one = replace(one, has_pull=forge.find(branch=branch, base=run.target) is not None)
+            comments = forge.comments(issue.number) if at.settings.issues.claim else ()
+            one = replace(
+                one,
+                has_pull=forge.find(branch=branch, base=run.target) is not None,
+                is_claimed=any(is_foreign_claim(comment, own) for comment in comments),
+            )
         yield one

@@ -129,7 +129,7 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
         try:
             forge = context.forge()
             if is_claimed:
-                notes += [_foreign(number, found) for found in forge.comments(number) if _is_foreign(found, own)]
+                notes += [_foreign(number, found) for found in forge.comments(number) if is_foreign_claim(found, own)]
             if claim == "assignee":
                 forge.assign(number, is_assigned=is_claimed)
             else:
@@ -140,7 +140,7 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
     return tuple(notes)
 
 
-def _is_foreign(comment: str, own: str) -> bool:
+def is_foreign_claim(comment: str, own: str) -> bool:
     """Whether another repository claims the issue and has not ended its work."""
     found = _CLAIM.search(comment)
     return found is not None and found[1] != own and comment.startswith(WORKING)

@@ -189,6 +189,14 @@ def test_labelled_issues_are_taken_one_after_the_other_and_once_each(project: Pr
     assert project.leftovers() == []
 
 
+def test_an_issue_that_another_repository_claims_is_passed_over(project: Project, hub: Hub) -> None:
+    project.extra["RUNPLAN_ISSUES_CLAIM"] = "in progress"
+    claim = "runplan works on this issue.\n\n<!-- runplan-claim 0123456789ab plans/Z.md -->"
+    hub.comment(hub.add_issue("Bug", "", "runplan").number, claim)
+    assert "there is no open issue" in watch(project, "now")
+    assert list(hub.branches()) == ["main"]
+
+
 def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -> None:
     watch(project)
     assert project.runplan("next").out.startswith("issues:runplan  every 10m, next ")
