@@ -173,16 +173,15 @@ def _planned(path: str, phase: Phase, one: PhaseSummary, done: set[str]) -> Phas
 
 def _open(path: str, one: PhaseSummary, newest: RunRow | None) -> PhaseSummary:
     """The phase with the state of the newest run."""
-    is_active = newest is not None and newest.state in UNFINISHED
-    if newest is not None and is_active and newest.phase == one.id and newest.state != "running":
-        verb = _ANSWERS.get(newest.waiting_for or "")
-        words = f"waits for {newest.waiting_for or 'its turn'}" + (f": {newest.about}" if newest.about else "")
-        if verb is None:
-            return replace(one, state="running", why=words, command=command("runplan", "status", path))
-        return replace(one, state="waiting", why=words, command=command("runplan", verb, path))
+    active = newest if newest is not None and newest.state in UNFINISHED else None
+    if active is not None and active.phase == one.id and active.state != "running":
+        verb = _ANSWERS.get(active.waiting_for or "")
+        words = f"waits for {active.waiting_for or 'its turn'}" + (f": {active.about}" if active.about else "")
+        state = "waiting" if verb else "running"
+        return replace(one, state=state, why=words, command=command("runplan", verb or "status", path))
+    if one.state == "running" and active is not None and active.id == one.run:
+        return replace(one, why="in progress", command=command("runplan", "status", path))
     if one.state == "running":
-        if newest is not None and is_active and newest.id == one.run:
-            return replace(one, why="in progress", command=command("runplan", "status", path))
         return replace(one, state="stopped", why="its run has ended", command=command("runplan", "retry", path))
     return replace(one, command=command("runplan", "retry", path)) if one.state == "failed" else one
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert, to_builtins
 
 from runplan.errors import Exit
-from runplan.run.events import Approved, Rejected, RunStarted, from_json, to_json
+from runplan.run.events import Approved, Rejected, RunStarted, from_json, name_of, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,22 +74,16 @@ def read_answer(text: str) -> Answer:
 def start_arguments(request: RunRequest, timing: Timing | None = None) -> dict[str, Any]:
     """The arguments of the `start` command for this run."""
     arguments: dict[str, Any] = {"started": to_json(request.started), "again": request.again}
-    match request.answer:
-        case Approved(tree=tree):
-            arguments["approve"] = tree
-        case Rejected(tree=tree, why=why):
-            arguments |= {"reject": tree, "why": why}
+    if request.answer is not None:
+        arguments["answer"] = [name_of(request.answer), to_json(request.answer)]
     return arguments | ({"timing": to_builtins(timing)} if timing is not None else {})
 
 
 def read_request(arguments: Mapping[str, Any]) -> RunRequest:
     started = from_json("RunStarted", str(arguments["started"]))
+    answer = from_json(*arguments["answer"]) if "answer" in arguments else None
     assert isinstance(started, RunStarted)
-    answer: Approved | Rejected | None = None
-    if "approve" in arguments:
-        answer = Approved(tree=arguments["approve"])
-    elif "reject" in arguments:
-        answer = Rejected(tree=arguments["reject"], why=arguments.get("why", ""))
+    assert isinstance(answer, Approved | Rejected | None)
     return RunRequest(started=started, answer=answer, again=bool(arguments.get("again")))
 
 

@@ -1,1 +1,1 @@
-"""One module per action: has it happened already, and how is it done."""
+"""The actions: has it happened already, and how is it done."""
