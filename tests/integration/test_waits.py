@@ -78,7 +78,7 @@ WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str,
     "budget": ((*BEGUN, pause("budget")), "about a budget", LATER, "until 2999-01-01", False),
     "parent": ((*BEGUN, pause("parent")), "about a parent", LATER, "until 2999-01-01", False),
     "unreachable": ((*BEGUN, pause("unreachable")), "about a unreachable", LATER, "until 2999-01-01", False),
-    "claim": (wait("claim", LATER), "about a claim", LATER, "The daemon waits: about a claim; checked again", True),
+    "claim": (wait("claim", LATER), "about a claim", LATER, "The daemon waits: about a claim", True),
 }
 
 
