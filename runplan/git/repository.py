@@ -261,19 +261,15 @@ def refs_snapshot(common_dir: Path, git: Git) -> dict[str, Oid]:
 
     A symbolic ref has the object of the ref it names; one that leads nowhere is left out.
     """
-    stored = _stored_refs(common_dir, git)
-    resolved = ((name, _resolve(stored, name)) for name in stored)
-    return {name: oid for name, oid in sorted(resolved) if oid is not None}
-
-
-def _stored_refs(common_dir: Path, git: Git) -> dict[str, str]:
-    """Every ref as it is stored: an object, or `ref: ` and the name of another ref."""
     if (common_dir / "reftable").is_dir():
         lines = os.fsdecode(git.run("for-each-ref", "--format=%(objectname) %(refname)").out).splitlines()
         return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}
     # Loose first, as git does: a ref that is packed in between is then found in the packed file.
     loose = dict(_loose_refs(os.fspath(common_dir)))
-    return dict(_packed_refs(common_dir)) | loose
+    packed = (line.partition(b" ") for line in (read_file(common_dir / "packed-refs") or b"").splitlines())
+    stored = {os.fsdecode(name): oid.decode() for oid, _, name in packed if re.fullmatch(_OID, oid)} | loose
+    resolved = ((name, _resolve(stored, name)) for name in sorted(stored))
+    return {name: oid for name, oid in resolved if oid is not None}
 
 
 def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
@@ -286,13 +282,6 @@ def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
             content = (read_file(path) or b"").strip()
             if content.startswith(b"ref: ") or re.fullmatch(_OID, content):
                 yield path[len(top) + 1 :], os.fsdecode(content)
-
-
-def _packed_refs(common_dir: Path) -> Iterator[tuple[str, str]]:
-    for line in (read_file(common_dir / "packed-refs") or b"").splitlines():
-        oid, _, name = line.partition(b" ")
-        if re.fullmatch(_OID, oid):
-            yield os.fsdecode(name), oid.decode()
 
 
 def _resolve(stored: Mapping[str, str], name: str) -> Oid | None:

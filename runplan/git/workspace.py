@@ -276,20 +276,15 @@ def is_partial_clone(pairs: Iterable[tuple[str, str | None]]) -> bool:
     )
 
 
-def config_text(pairs: Sequence[tuple[str, str | None]]) -> str:
-    return "".join(f"{_header(key)}\n\t{key.rpartition('.')[2]}{_assigned(value)}\n" for key, value in pairs)
-
-
-def _header(key: str) -> str:
-    section, _, rest = key.partition(".")
-    subsection = rest.rpartition(".")[0]
-    return f'[{section} "{_escaped(subsection)}"]' if subsection else f"[{section}]"
-
-
-def _assigned(value: str | None) -> str:
-    if value is None:
-        return ""
-    return ' = "' + _escaped(value).replace("\n", "\\n").replace("\t", "\\t") + '"'
+def config_text(pairs: Iterable[tuple[str, str | None]]) -> str:
+    lines = []
+    for key, value in pairs:
+        section, _, rest = key.partition(".")
+        subsection, _, name = rest.rpartition(".")
+        lines.append(f'[{section} "{_escaped(subsection)}"]' if subsection else f"[{section}]")
+        quoted = "" if value is None else _escaped(value).replace("\n", "\\n").replace("\t", "\\t")
+        lines.append(f"\t{name}" if value is None else f'\t{name} = "{quoted}"')
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _escaped(text: str) -> str:

@@ -278,16 +278,9 @@ def read_status(output: bytes, top: Path, *, head: Oid) -> WorktreeState:
     return WorktreeState(
         head=head,
         changed=tuple(sorted(found[b"1"] | found[b"u"])),
-        untracked=tuple(Untracked(path=path, size=_size(top / path)) for path in sorted(found[b"?"])),
+        untracked=tuple(Untracked(path=path, size=(top / path).lstat().st_size) for path in sorted(found[b"?"])),
         ignored=bool(found[b"!"]),
     )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0  # deleted meanwhile
 
 
 class BranchStanding(Struct, frozen=True, kw_only=True):
@@ -524,10 +517,15 @@ class Worktrees:
         Files whose repository is gone are compared with `base`.
         """
         parked = ""
-        for ref, oid in self._unsaved_commits(lane).items():
-            with suppress(ObjectsRefused):  # git cannot keep objects that it cannot read
-                lane.take(oid)
-                parked = self.park(oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}")
+        refs = lane.refs() if lane.has_repository else {}
+        if _is_oid(lane.head):
+            refs["HEAD"] = lane.head
+        for ref, oid in refs.items():
+            if self._workspace.git.object(oid) is None:
+                with suppress(ObjectsRefused):  # git cannot keep objects that it cannot read
+                    lane.take(oid)
+                    suffix = "" if ref.startswith(HEADS) else f"-{ref.rpartition('/')[2]}"
+                    parked = self.park(oid, under=f"{under}{suffix}")
         history: list[str] = []
         if base and lane.is_orphan:
             lane.adopt(base)
@@ -550,13 +548,6 @@ class Worktrees:
         except GitFailed:  # an attribute or filter of the project's fails; the content counts
             made = lane.commit_verbatim(paths, KEEPER, message=message)
         return "" if known and self._workspace.git.commit(made).tree in known else self.park(made, under=under)
-
-    def _unsaved_commits(self, lane: Lane) -> dict[str, Oid]:
-        """Commits that only the agent's repository names, by ref."""
-        refs = lane.refs() if lane.has_repository else {}
-        if lane.has_repository and _is_oid(lane.head):
-            refs["HEAD"] = lane.head
-        return {ref: oid for ref, oid in refs.items() if self._workspace.git.object(oid) is None}
 
 
 def standing(git: Git, branch: str, base: Oid) -> BranchStanding:
