@@ -43,28 +43,36 @@ def read(lines: Lines) -> Iterator[Reading]:
         tasks |= found
         phases |= dict.fromkeys(found, section.name.id)
     if tasks:
-        places = [_with_tasks(lines, place, phases) for place in section_places(lines, sections)]
-        waits = _waits(lines, phases)
-        ordered, first = _in_order(places, waits), min(tasks.values())
-        yield Reading(Format.SPEC_KIT, "spec-kit tasks", ordered, first, aliases=phases)
+        places = _in_order(lines, section_places(lines, sections), phases)
+        yield Reading(Format.SPEC_KIT, "spec-kit tasks", places, min(tasks.values()), aliases=phases)
 
 
-def _with_tasks(lines: Lines, place: Place, phases: Mapping[str, str]) -> Place:
-    """The phase with its tasks as items, their paths, and the phases of tasks that they name: `depends on T012`.
+def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) -> tuple[Place, ...]:
+    """The phases with their tasks as items, in the order of the template.
 
-    The paths limit the phase only when every task names one. A file stands for its directory: an `__init__.py` next to
-    it belongs to the work too.
+    A story waits for the phases before the first story, others for all before them. Paths limit a phase only when every
+    task names one. A file stands for its directory: an `__init__.py` next to it belongs to the work too.
     """
-    boxes = [box for box in within(lines.boxes, place.first, place.end) if not box.optional]
-    named = [task.lower() for box in boxes for after in _AFTER.findall(box.text) for task in re.findall(r"T\w+", after)]
-    paths = [_PATH.findall(box.text) for box in boxes]
-    touches = [f"{path.rpartition('/')[0]}/**" if "/" in path else path for found in paths for path in found]
-    return replace(
-        place,
-        entries=tuple(boxes),
-        depends=tuple(phases[task] for task in named if task in phases),
-        touches=tuple(dict.fromkeys(touches)) if all(paths) else (),
-    )
+    stories = {place.id for place in places if _STORY.search(place.title)}
+    first = next((n for n, place in enumerate(places) if place.id in stories), len(places))
+    waits = _waits(lines, phases)
+    ordered = []
+    for number, place in enumerate(places):
+        boxes = [box for box in within(lines.boxes, place.first, place.end) if not box.optional]
+        before = [other.id for other in places[: first if place.id in stories else number]]
+        after = [phase for box in boxes for tasks in _AFTER.findall(box.text) for phase in _named(tasks, phases)]
+        depends = dict.fromkeys((*before, *waits.get(place.id, ()), *after))
+        paths = [_PATH.findall(box.text) for box in boxes]
+        touches = [f"{path.rpartition('/')[0]}/**" if "/" in path else path for found in paths for path in found]
+        ordered.append(
+            replace(
+                place,
+                entries=tuple(boxes),
+                depends=tuple(id_ for id_ in depends if id_ != place.id),
+                touches=tuple(dict.fromkeys(touches)) if all(paths) else (),
+            )
+        )
+    return tuple(ordered)
 
 
 def _waits(lines: Lines, phases: Mapping[str, str]) -> dict[str, list[str]]:
@@ -84,15 +92,3 @@ def _named(text: str, phases: Mapping[str, str]) -> list[str]:
     """The phases that a text names by their number, story or task."""
     keys = (task.lower() or f"{'us' if story else 'phase'}{number}" for story, number, task in _NAMED.findall(text))
     return [phases[key] for key in keys if key in phases]
-
-
-def _in_order(places: Sequence[Place], waits: Mapping[str, list[str]]) -> tuple[Place, ...]:
-    """The phases in the order of the template: a story waits for the phases before the first story, others for all."""
-    stories = {place.id for place in places if _STORY.search(place.title)}
-    first = next((n for n, place in enumerate(places) if place.id in stories), len(places))
-    ordered = []
-    for number, place in enumerate(places):
-        before = [other.id for other in places[: first if place.id in stories else number]]
-        named = dict.fromkeys((*before, *waits.get(place.id, ()), *place.depends))
-        ordered.append(replace(place, depends=tuple(id_ for id_ in named if id_ != place.id)))
-    return tuple(ordered)
