@@ -41,12 +41,17 @@ CLOUD = Address(host="github.com", owner="o", repository="r")
 SERVER = Address(host="ghe.corp", owner="o", repository="r", password="from-url")
 
 
+APP = {"GITHUB_APP_ID": "7", "GITHUB_APP_PRIVATE_KEY_FILE": "/k.pem"}
+
+
 @pytest.mark.parametrize(
     ("address", "env", "answers", "expected"),
     [
         (CLOUD, {"GH_TOKEN": "a", "GITHUB_TOKEN": "b"}, {}, ("a", "$GH_TOKEN")),
         (CLOUD, {"GITHUB_TOKEN": "b", "GH_ENTERPRISE_TOKEN": "c"}, {}, ("b", "$GITHUB_TOKEN")),
         (SERVER, {"GH_TOKEN": "a", "GITHUB_ENTERPRISE_TOKEN": "d"}, {}, ("d", "$GITHUB_ENTERPRISE_TOKEN")),
+        (CLOUD, {"GITHUB_TOKEN": "b", **APP}, {}, ("b", "$GITHUB_TOKEN")),
+        (SERVER, APP, {"gh": "e\n"}, ("/k.pem", "the GitHub App 7")),
         (CLOUD, {}, {"gh": "e\n", "git": "password=f\n"}, ("e", "gh auth token")),
         (SERVER, {"GH_TOKEN": "a"}, {"git": "password=f\n"}, ("from-url", "the remote's URL")),
         (CLOUD, {}, {"git": "username=u\npassword=f\n"}, ("f", "git credential")),

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.forge.model import Check, PullRequest
 from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
 from runplan.landing.pull_request import BEGIN, END, body_of, next_step, title_of
 from runplan.plan.model import parse
-from tests.support.builders import a_plan
+from runplan.run import events as e
+from runplan.run.decide import decide
+from runplan.run.state import fold
+from tests.support.builders import a_plan, started
 
 PASSED, PENDING, RED = (Check(name="ci", state=state) for state in ("passed", "pending", "failed"))
 
@@ -97,3 +101,35 @@ def test_only_the_marked_block_is_replaced() -> None:
 
 def test_a_title_is_not_too_long() -> None:
     assert len(title_of("x" * 200, PLAN)) == 120
+
+
+# --- review and claims -------------------------------------------------------------------------------------
+
+COMMENT, OTHER = ("review 1", "bob:\n> Rename it."), ("line 2", "bob on a.py:1:\n> Why?")
+RESUMED = e.RunResumed(mode="finish", wanted="", auto=True, review=(COMMENT, OTHER))
+HANDLED = e.PlanRead(tip="t", choice="repair", review=(COMMENT[0],))
+
+
+def steps(*facts: e.Event, **fields: Any) -> tuple[str, ...]:
+    state = fold([replace(started(), landing="pr", concludes=True, **fields), *facts])
+    return tuple(action.step for action in decide(state).actions)
+
+
+def test_comments_of_reviewers_are_handled_once() -> None:
+    over = (e.Landed(id="r.1", phase="", tip="t", code="c", review=HANDLED.review), e.CleanedUp(phase=""))
+    assert steps(review=(COMMENT,)) == ("review",)
+    assert steps(HANDLED, *over, review=(COMMENT,)) == ("read-plan",)
+    left = fold([started(), HANDLED, RESUMED]).review  # asked for again while an agent handles the first
+    assert (left, fold([started(), HANDLED, *over, RESUMED]).review) == ((OTHER,), (OTHER,))
+    assert fold([started(), HANDLED]).repairs == 0
+
+
+def test_issues_are_claimed_before_any_work() -> None:
+    assert steps(issues=(1,), claim="busy") == ("claim-issues",)
+    assert steps(e.IssuesMarked(), issues=(1,), claim="busy") == ("read-plan",)
+    assert steps(issues=(1,)) == steps(claim="busy") == ("read-plan",)
+    assert steps(e.StopRequested(by="a person"), issues=(1,), claim="busy") == ("finish",)
+
+
+def test_a_pull_request_that_was_closed_in_mid_run_ends_the_run() -> None:
+    assert steps(e.Concluded(reason="pr-closed", note="closed")) == ("finish",)
