@@ -59,7 +59,7 @@ def _with_pull_requests(at: RepositoryContext, asked: Options, what: str) -> Rep
 
 
 def watch_issues_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", default=[], metavar="WORD", help="every SCHEDULE; now")
+    parser.add_argument("words", nargs="*", default=[], metavar="WORD", help="every SCHEDULE, which implies auto; now")
     parser.add_argument("--label", required=True, help="of the issues to work on")
 
 
