@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.run.state import PhaseRun, RunState
     from runplan.settings.schema import GateTable
+    from runplan.store.sqlite import Store
 
 SHORT = 12  #: digits of an id
 ENDING_S = 20.0  #: for a foreground run to end its agents
@@ -107,50 +107,39 @@ def stop_arguments(parser: argparse.ArgumentParser) -> None:
 def run_stop(args: argparse.Namespace) -> Exit:
     refuse_under_agent("stop")
     with open_context(warn=progress.warn) as at:
-        plan = plan_or_watch(at, args.plan) if args.plan else ""
-        lines, error = _stop(at, plan, force=args.force)
-    if not lines and error is None:
-        lines = [f"Nothing to stop {f'for {plan}' if plan else 'here'}"]
-    for line in lines:
-        progress.say(line)
-    if error is not None:
-        raise error
+        plan, store = plan_or_watch(at, args.plan) if args.plan else "", at.store()
+        if store is None or not _stop(at, store, plan, force=args.force):
+            progress.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
     return Exit.DONE
 
 
-def _stop(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], Exception | None]:
-    """Cancel schedules and end runs, of one plan or of all; messages, and the error to end with."""
-    store = at.store()
-    if store is None:
-        return [], None
-    lines, still_running = _end_foreground(at, plan, force=force)
-    error = Unreachable("; ".join(still_running.values())) if still_running else None
+def _stop(at: RepositoryContext, store: Store, plan: str, *, force: bool) -> bool:
+    """Cancel schedules and end runs, of one plan or of all; whether there were any."""
+    lines, still_running = _end_foreground(at, store, plan, force=force)
     plans = [one for one in store.active_plans(queued=True) if plan in ("", one) and one not in still_running]
     commands = [Command(plan=one, verb="stop", arguments={}, by="runplan stop", at="") for one in plans]
-    if not commands:
-        return lines, error
+    error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
     try:
-        answers = submit.submit(at, commands, say=progress.say)
+        answers = submit.submit(at, commands, say=progress.say) if commands else []
+        lines += [line for answer in answers if answer is not None for line in answer.lines]
+        lines += [submit.BUSY] if None in answers else []
+        refused = (error_with(answer.error, answer.exit) for answer in answers if answer is not None and answer.error)
+        error = next(refused, error)
     except Unreachable as failed:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
         lines += [f"Ended the agent of {one}; its work is kept" for one in end_recorded_agents(at.state, plan)]
         is_queued = isinstance(failed, submit.Queued)  # the daemon executes it when it can
-        return lines, failed if is_queued else Unreachable(f"{failed}; then stop it again")
-    answered = [answer for answer in answers if answer is not None]
-    lines += [line for answer in answered for line in answer.lines]
-    if None in answers:
-        lines.append(submit.BUSY)
-    refused = next((answer for answer in answered if answer.error), None)
-    return lines, error_with(refused.error, refused.exit) if refused is not None else error
+        error = failed if is_queued else Unreachable(f"{failed}; then stop it again")
+    for line in lines:
+        progress.say(line)
+    if error is not None:
+        raise error
+    return bool(lines)
 
 
-def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], dict[str, str]]:
+def _end_foreground(at: RepositoryContext, store: Store, plan: str, *, force: bool) -> tuple[list[str], dict[str, str]]:
     """End foreground runs in other terminals as Ctrl-C twice does; messages, and errors by plan."""
-    store = at.store()
-    if store is None:
-        return [], {}
-    with closing(store):
-        claims = {key: owner for key, (_, owner, _) in store.claims("plan").items() if plan in ("", key)}
+    claims = {key: owner for key, (_, owner, _) in store.claims("plan").items() if plan in ("", key)}
     daemon = holder(state_directory(at.env))
     others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
     lines, still_running = list[str](), dict[str, str]()
