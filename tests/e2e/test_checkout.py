@@ -184,7 +184,7 @@ def test_a_landing_waits_for_the_checkout_and_lands_once_on_retry(project: Proje
     assert ran.last == "runplan: then continue with: runplan retry plans/X.md"
     status = project.runplan("status").out
     assert obstacle.said.format(root=repo.path) in status
-    assert "Then continue it: runplan retry plans/X.md" in status
+    assert "Continue it: runplan retry plans/X.md" in status
     waiting = theirs(repo)
     assert without_ours(waiting) == before
     assert repo.head("main") == tip
