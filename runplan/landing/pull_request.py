@@ -315,7 +315,7 @@ class PullRequestLander:
         tip, here = self._target.tip(), self._target.local_tip()
         if tip is None or here in (None, tip):
             return ""
-        return self._target.follow(Landing(id="", ref=self._target.ref, old=here or "", new=tip, follows=here or ""))
+        return self._target.follow(Landing(id="", ref=self._target.ref, old="", new=tip, follows=here or ""))
 
     def _park(self, tip: Oid) -> str:
         ref = self._parked(tip)

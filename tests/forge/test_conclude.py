@@ -12,7 +12,7 @@ from runplan.errors import RefusedEarly
 from runplan.forge.github import find_access
 from runplan.git.command import Git
 from runplan.gitfacts import PLAN, RUN, read_trailers
-from runplan.landing.lander import Conclusion, Failed, Landed, Progress, Waiting
+from runplan.landing.lander import Conclusion, Declined, Failed, Landed, Progress, Refused, Waiting
 from runplan.landing.modes import Place, open_lander
 from runplan.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.run.reasons import Reason
@@ -49,27 +49,33 @@ def issues() -> list[int]:
 
 
 @pytest.fixture
-def conclude(clone: Path, stand_in: StandIn, hub: Hub, issues: list[int]) -> Iterator[Conclude]:
-    tip = hub.tip(BRANCH)
+def at(clone: Path, stand_in: StandIn) -> Iterator[Place]:
+    plan = PlanPlace(path="plans/X.md", slug="x", report="reports/plan-x.md", issues=())
     with Git(clone, env=dict(os.environ)) as user:
-        plan = PlanPlace(path="plans/X.md", slug="x", report="reports/plan-x.md", issues=())
-        at = Place(user, clone, clone / ".git", clone / ".git", dict(os.environ) | environment(stand_in), plan)
+        yield Place(user, clone, clone / ".git", clone / ".git", dict(os.environ) | environment(stand_in), plan)
 
-        def call(
-            looks: int = 6, *, now: float = LATE, auto: bool = True, pushed: tuple[str, ...] = (tip,)
-        ) -> Conclusion:
-            # A new lander each time, as after a restart.
-            progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=pushed)
-            for _ in range(looks):
-                there = replace(at, plan=replace(plan, issues=tuple(issues)))
-                lander = open_lander(there, Settings(run=RunSettings(landing="pr")))
-                assert isinstance(lander, PullRequestLander)
-                found = lander.conclude(progress, now=now)
-                if not isinstance(found, Waiting):
-                    break
-            return found
 
-        yield call
+def a_lander(at: Place) -> PullRequestLander:
+    lander = open_lander(at, Settings(run=RunSettings(landing="pr")))
+    assert isinstance(lander, PullRequestLander)
+    return lander
+
+
+@pytest.fixture
+def conclude(at: Place, hub: Hub, issues: list[int]) -> Conclude:
+    tip = hub.tip(BRANCH)
+
+    def call(looks: int = 6, *, now: float = LATE, auto: bool = True, pushed: tuple[str, ...] = (tip,)) -> Conclusion:
+        # A new lander each time, as after a restart.
+        progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=pushed)
+        for _ in range(looks):
+            there = replace(at, plan=replace(at.plan, issues=tuple(issues)))
+            found = a_lander(there).conclude(progress, now=now)
+            if not isinstance(found, Waiting):
+                break
+        return found
+
+    return call
 
 
 def waits(found: Conclusion, kind: str) -> str:
@@ -196,6 +202,27 @@ def test_the_branch_is_deleted_and_the_local_target_follows(
     assert git("rev-parse", "main", cwd=clone) == hub.tip("main")
     assert git("status", "--porcelain", cwd=clone) == ""
     assert git("for-each-ref", "refs/runplan", "refs/remotes/origin/runplan", cwd=clone) == ""
+
+
+def test_a_local_target_with_commits_of_its_own_stays(conclude: Conclude, clone: Path, hub: Hub) -> None:
+    git("commit", "-q", "--allow-empty", "-m", "mine", cwd=clone)
+    before = git("rev-parse", "main", cwd=clone)
+    assert "your local main stays" in merged(conclude(), hub)
+    assert git("rev-parse", "main", cwd=clone) == before
+
+
+def test_a_push_that_the_server_refuses_is_named(at: Place, clone: Path, hub: Hub) -> None:
+    lander = a_lander(at)
+    hook = hub.bare / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    old = lander.tip() or ""
+    new = git("commit-tree", f"{old}^{{tree}}", "-p", old, "-m", "more", cwd=clone)
+    answer = lander.land(lander.prepare(id="r1.2", old=old, new=new), lambda: None)
+    assert isinstance(answer, Refused)
+    assert isinstance(answer.reason, Declined)
+    assert (answer.reason.reason, hub.tip(BRANCH)) == (Reason.PROTECTED, old)
+    assert "GH006" in answer.reason.why
 
 
 def test_a_closed_pull_request_is_a_failure_that_keeps_the_commits(conclude: Conclude, clone: Path, hub: Hub) -> None:
