@@ -46,6 +46,11 @@ def test_a_pull_request_is_created_found_and_merged(forge: GitHub, hub: Hub) -> 
     assert (found.is_merged, found.is_open) == (True, False)
 
 
+def test_a_pull_request_that_another_process_opened_is_adopted(forge: GitHub, hub: Hub) -> None:
+    assert opened(forge).number == opened(forge).number
+    assert list(hub.pulls) == [1]
+
+
 def test_mergeability_is_unknown_at_first(forge: GitHub) -> None:
     number = opened(forge).number
     assert [forge.read(number).mergeable for _ in range(2)] == [None, True]
@@ -142,10 +147,11 @@ def test_checks_are_check_runs_and_statuses_of_the_pushed_commit(forge: GitHub, 
     hub.check(head, "unit", None)
     hub.check(head, "skip", "neutral")
     hub.check(head, "lint", "timed_out", "too slow")
+    hub.check(head, "odd", "a conclusion of tomorrow", "odd")
     hub.statuses[head] = [{"context": "build", "state": "error", "target_url": None, "description": "broken"}]
     found = {check.name: check.state for check in forge.checks(head)}
-    assert found == {"unit": "pending", "skip": "passed", "lint": "failed", "build": "failed"}
-    assert forge.failure_log(head) == "lint: too slow\nbuild: broken"
+    assert found == {"unit": "pending", "skip": "passed", "lint": "failed", "odd": "failed", "build": "failed"}
+    assert forge.failure_log(head) == "lint: too slow\nodd: odd\nbuild: broken"
     hub.logs[head] = "E   assert 1 == 2"
     assert "assert 1 == 2" in forge.failure_log(head)
 
