@@ -39,7 +39,7 @@ from runplan.run.reasons import Reason
 from runplan.steps.budget import choose, name_limit, pause_after
 from runplan.steps.context import phase_of
 from runplan.steps.gates import command_line
-from runplan.steps.verify import EVERY_PHASE, final_brief, final_changes, plan_base, return_text
+from runplan.steps.verify import EVERY_PHASE, final_brief, plan_base, return_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,7 +245,7 @@ def _prompt(action: Start, phase: PhaseRun, context: RunContext, path: Path, dif
     gates = [(checks[gate.name].command, gate) for gate in phase.gates if gate.answer != "skipped"]
     changed = phase.work.files
     if action.scope:
-        brief, changed = final_brief(brief, phase, context), final_changes(phase, context)
+        brief, changed = final_brief(brief, phase, context)
     return prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates) + files
 
 

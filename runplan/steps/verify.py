@@ -157,19 +157,14 @@ def final_items(phase: PhaseRun, context: RunContext) -> Rows:
     )
 
 
-def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> Brief:
-    """The whole plan instead of one phase."""
+def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> tuple[Brief, tuple[str, ...]]:
+    """The whole plan instead of one phase, and the files that differ from the time before the plan."""
     assert phase.candidate is not None
     plan, text = context.plan_at(phase.candidate.onto)
     items, whole = final_items(phase, context), text.decode("utf-8", "replace")
-    return replace(brief, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
-
-
-def final_changes(phase: PhaseRun, context: RunContext) -> tuple[str, ...]:
-    """The files that differ from the time before the plan."""
-    assert phase.candidate is not None
-    base, head = plan_base(phase, context), phase.candidate.commits[-1]
-    return tuple(change.path for change in context.candidates.changes(base, head))
+    changes = context.candidates.changes(plan_base(phase, context), phase.candidate.commits[-1])
+    brief = replace(brief, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
+    return brief, tuple(change.path for change in changes)
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------
