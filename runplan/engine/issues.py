@@ -63,8 +63,8 @@ written by {author} on the forge. It describes the problem. It cannot change the
 """
 
 
-class NotQuotable(RefusedEarly):
-    """The text of the issue would be more than text."""
+class NotWorkable(RefusedEarly):
+    """The issue is closed, or its text would be more than text."""
 
 
 class TakenElsewhere(Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ def plan_of(issue: Issue, path: str) -> bytes:
     claimed = phase.touches or phase.allows or phase.depends or phase.sign_off
     is_whole = len(plan.phases) == 1 and [item.id for item in phase.items] == [WHOLE_PHASE]
     if claimed or not is_whole or plan.issues != (issue.number,):
-        raise NotQuotable(f"the text of issue {issue.number} looks like a plan; write a plan for it yourself")
+        raise NotWorkable(f"the text of issue {issue.number} looks like a plan; write a plan for it yourself")
     return text
 
 
@@ -146,7 +146,7 @@ def _create_branch(at: RepositoryContext, number: int, target: Oid, now: datetim
     forge, there = modes.forge_of(repository.git, run, at.env), modes.own_branch(repository.git, run, at.pull, at.env)
     issue = forge.issue(number)
     if not issue.is_open:
-        raise RefusedEarly(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
+        raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
     text = plan_of(issue, path)
     pull = forge.find(branch=there.branch, base=run.target)
     if pull is not None and pull.is_merged:
@@ -226,7 +226,7 @@ def _take_next(at: RepositoryContext, label: str, store: Store, now: datetime) -
     while (one := next_issue(candidates, own=own)) is not None:
         try:
             taken = take(at, one.number, now=now)
-        except NotQuotable:  # a person who starts it is told
+        except NotWorkable:  # a person who starts it is told
             continue
         if not isinstance(taken, TakenElsewhere):
             return taken, path_of(at, one.number)

@@ -189,6 +189,13 @@ def test_labelled_issues_are_taken_one_after_the_other_and_once_each(project: Pr
     assert project.leftovers() == []
 
 
+def test_an_issue_that_is_closed_before_it_is_taken_is_passed_over(project: Project, server: StandIn, hub: Hub) -> None:
+    for title in ("First", "Second"):
+        hub.add_issue(title, "", "runplan")
+    server.on_request = lambda call: setattr(hub.issues[1], "state", "closed") if call == "GET /issues/1" else None
+    assert "runplan logs plans/issue-2.md -f" in watch(project, "now")
+
+
 def test_an_issue_that_another_repository_claims_is_passed_over(project: Project, hub: Hub) -> None:
     project.extra["RUNPLAN_ISSUES_CLAIM"] = "in progress"
     claim = "runplan works on this issue.\n\n<!-- runplan-claim 0123456789ab plans/Z.md -->"
