@@ -63,11 +63,9 @@ def test_the_filter_by_branch_names_the_owner(forge: GitHub) -> None:
 
 @pytest.mark.parametrize("status", [502, 0], ids=["502", "dropped"])
 @pytest.mark.parametrize("kind", ["before", "after"])
-@pytest.mark.parametrize("call", ["POST /pulls", "PUT /pulls/1/merge", "POST /issues/1/comments", "DELETE .*"])
-def test_a_lost_answer_makes_nothing_twice(
-    forge: GitHub, stand_in: StandIn, hub: Hub, call: str, kind: str, status: int
-) -> None:
-    stand_in.faults.append(Fault(call=call, kind=kind, status=status))
+def test_a_lost_answer_makes_nothing_twice(forge: GitHub, stand_in: StandIn, hub: Hub, kind: str, status: int) -> None:
+    calls = ("POST /pulls", "PUT /pulls/1/merge", "POST /issues/1/comments", "DELETE .*")
+    stand_in.faults += [Fault(call=call, kind=kind, status=status) for call in calls]
     made = opened(forge)
     forge.comment(made.number, marker="runplan done", text="hello")
     answer = merged(forge, made.number, made.head)
@@ -77,6 +75,7 @@ def test_a_lost_answer_makes_nothing_twice(
     assert list(hub.pulls) == [1]
     assert len(hub.pulls[1].comments) == 1
     assert "work" not in hub.branches()
+    assert [fault.call for fault in stand_in.faults if fault.times] == []
 
 
 def test_a_comment_is_made_once_per_marker(forge: GitHub, hub: Hub) -> None:
