@@ -18,7 +18,7 @@ from runplan.git.command import ANY, Git, borrowing, one_line, remedy_for
 from runplan.git.objects import read_loose, small_pack
 from runplan.git.repository import refs_snapshot
 from runplan.names import DIFF_FILE
-from runplan.store.files import file_lock, first_line, make_below, publish
+from runplan.store.files import file_lock, first_line, make_below, publish, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,6 +65,7 @@ class Workspace:
         self.root = (user.cwd / root.expanduser()).resolve()  #: where worktrees are made
         self.path = state / "tool.git"
         self._lock = state / "locks" / "workspace.lock"
+        self._landed = state / "landed-packs"  #: names of the packs that landings have made
         self.env = {**user.env, **_OWN_CONFIG}
         self.git = Git(state, env=self.env, options=(f"--git-dir={self.path}",))
         self._config: Pairs = ()
@@ -171,18 +172,23 @@ class Workspace:
         pack = transfer(self.git, self.user, tip, without=without, read=self.git.known, keep=keep)
         return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
 
-    def merge_landed(self) -> None:
-        """Merge the packs of landings when they are many; a ref names their commits. Other packs are the user's."""
-        objects = self.common_dir / "objects"
-        kept = [file for file in (objects / "pack").glob("*.keep") if first_line(file) == LANDING_KEEP]
-        if len(kept) <= MOST_LANDED:
-            return
-        # A multi-pack index is a sign of `git maintenance`, which merges packs itself, and may name these.
-        if not (objects / "pack" / "multi-pack-index").exists():
-            with suppress(GitFailed):  # another git has removed one
-                merge_packs(self.user, objects, [file.stem for file in kept])
+    def release_landed(self) -> None:
+        """Remove the `.keep` files of landed packs, since a ref names their commits; merge them when they are many.
+
+        Other packs are the user's.
+        """
+        packs = self.common_dir / "objects" / "pack"
+        kept = [file for file in packs.glob("*.keep") if first_line(file) == LANDING_KEEP]
+        listed = dict.fromkeys([*(read_file(self._landed) or b"").decode().split(), *(file.stem for file in kept)])
+        names = [name for name in listed if (packs / f"{name}.pack").exists()]
         for file in kept:
             file.unlink(missing_ok=True)
+        # A multi-pack index is a sign of `git maintenance`, which merges packs itself, and may name these.
+        if len(names) > MOST_LANDED and not (packs / "multi-pack-index").exists():
+            with suppress(GitFailed):  # a `git gc` of the user's was faster
+                merge_packs(self.user, packs.parent, names)
+            names = []
+        publish(self._landed, "\n".join(names).encode(), sync=False)
 
 
 def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequence[Path] = ()) -> None:

@@ -490,7 +490,7 @@ class Worktrees:
         self._workspace.copy_to_user(new, without=[without], keep=LANDING_KEEP)
 
     def end_delivery(self) -> None:
-        self._workspace.merge_landed()
+        self._workspace.release_landed()
 
     # --- parking ------------------------------------------------------------------------------------------
 
