@@ -75,6 +75,7 @@ class Agent:
     prints_json = False  #: each line is a JSON object; else it is a part of the message
     closes = False  #: it has an end event, and without one no run ended well
     codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
+    prints_version = True  #: with --version
     reports_usd = True  #: else a limit in dollars needs a price in the settings
     highest_usd = (0.0, 0.0)  #: per million tokens in and out; charged when it is stopped before it reports dollars
     stop_signal = signal.SIGTERM  #: on which it ends itself and its commands

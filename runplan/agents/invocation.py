@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from runplan.git.repository import Checkouts
     from runplan.settings.schema import AgentsSettings, AgentTable
 
+VERSION_S = 15.0  #: some programs take a second to print their version
+_VERSION = re.compile(r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}")
 _INTERPRETER = re.compile(r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*")
 
 
@@ -128,6 +130,9 @@ class Agents:
             zone=datetime.now(UTC).astimezone().tzinfo,
         )
 
+    def version(self, name: str) -> str:
+        return version_of(self._settings.agent(name), self._caller)
+
     def redacted(self, text: str) -> str:
         return redacted(text, self._secrets)
 
@@ -144,6 +149,29 @@ def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
 def unwatched(table: AgentTable) -> bool:
     """Whether its cost in dollars is unknown: it reports none and has no price."""
     return not (agent_of(table.kind).reports_usd or table.usd_per_mtok_in or table.usd_per_mtok_out)
+
+
+def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
+    """The version of an agent's program; "" when it is unknown. A user's own command is not asked."""
+    agent, env = agent_of(table.kind), agent_environment(caller, keep=(), settings={})
+    program, *rest = agent.command(table) or ("",)
+    path = shutil.which(program, path=env.get("PATH", os.defpath))
+    if not agent.program or not agent.prints_version or path is None:
+        return ""
+    return _version((path, *rest, "--version"), tuple(env.items()), Path(path).stat().st_mtime_ns)
+
+
+@cache
+def _version(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
+    """The version that a program prints, asked once per binary."""
+    try:
+        ran = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, env=dict(env), timeout=VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _VERSION.search(ran.stdout[:1_000].decode(errors="replace")) if ran.returncode == 0 else None
+    return found[0] if found else ""
 
 
 def own_file(table: AgentTable) -> str:

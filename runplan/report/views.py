@@ -109,7 +109,7 @@ def _phase(phase: PhaseSummary, done: set[str], worked: list[str | None]) -> dic
 
 _RUN = ("id", "state", "phase", "step", "since", "attempt", "outcome", "reason", "waiting_for", "about", "wake")
 _WAIT = ("phase", "step", "waiting_for", "about", "wake")
-_WORK = ("agent", "dispatched", "retries", "tokens", "unpriced")
+_WORK = ("agent", "version", "dispatched", "retries", "tokens", "unpriced")
 
 
 def _run(run: RunRow, seen: Seen, now: datetime) -> dict[str, Any]:

@@ -215,6 +215,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     role: str
     agent: str
     cycle: int
+    version: str = ""  #: of the agent's program
     tree: str = ""  #: the tree that a gate or verifier judges
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again

@@ -76,7 +76,14 @@ def _work(state: RunState) -> Work:
     )
     if (now := phase.dispatch) is None:
         return work
-    return replace(work, dispatch=now.id, agent=now.agent or None, dispatched=now.at or None, gates=now.gates)
+    return replace(
+        work,
+        dispatch=now.id,
+        agent=now.agent or None,
+        version=now.version or None,
+        dispatched=now.at or None,
+        gates=now.gates,
+    )
 
 
 def _lane(lane: Lane) -> Work:

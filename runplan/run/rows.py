@@ -45,6 +45,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     dispatch: str | None = None  #: the running process
     agent: str | None = None  #: its agent; None for a command of the project
+    version: str | None = None  #: of the agent's program
     dispatched: str | None = None
     gates: tuple[str, ...] = ()  #: names of the checks that it runs
     phase: str | None = None
@@ -63,7 +64,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     def at_rest(self) -> Work:
         """The same without a running process."""
-        return replace(self, dispatch=None, agent=None, dispatched=None, gates=())
+        return replace(self, dispatch=None, agent=None, version=None, dispatched=None, gates=())
 
 
 class EventRow(Struct, frozen=True, kw_only=True):

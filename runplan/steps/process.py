@@ -75,6 +75,7 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[Event
         id=name,
         role=action.role,
         agent=agent,
+        version=context.agents.version(agent) if agent else "",
         cycle=action.cycle,
         tree=action.tree,
         complaint=action.complaint,

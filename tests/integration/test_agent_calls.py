@@ -378,3 +378,39 @@ def test_a_profile_has_the_facts_for_the_judgement(tmp_path: Path) -> None:
     assert writer.zone is not None
     plain = agents.profile("own", Role.IMPLEMENT)
     assert (plain.closes, plain.answers, plain.codes) == (False, False, {})
+
+
+# --- versions -----------------------------------------------------------------------------------------
+
+
+def test_a_version_is_asked_once_per_binary_and_again_when_it_changes(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    a_program(tmp_path / "bin/claude", f'echo "$*" >> {asked}; echo "2.1.197 (Claude Code)"')
+    agents = Agents(
+        settings(deep={"kind": "claude"}),
+        root=tmp_path,
+        plan="p",
+        run="r",
+        caller={"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"},
+    )
+    assert [agents.version("claude"), agents.version("deep")] == ["2.1.197", "2.1.197"]
+    assert asked.read_text(encoding="utf-8") == "--version\n"
+    a_program(tmp_path / "bin/claude", 'echo "claude 3.0"')
+    os.utime(tmp_path / "bin/claude", (1, 1))
+    assert agents.version("claude") == "3.0"
+
+
+@pytest.mark.parametrize("text", ["exit 3", "echo no number", "echo 1.2 >&2"])
+def test_a_program_without_version_output_has_no_version(tmp_path: Path, text: str) -> None:
+    a_program(tmp_path / "bin/codex", text)
+    caller = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller)
+    assert agents.version("codex") == agents.version("gemini") == ""
+
+
+def test_a_custom_command_is_not_asked_for_its_version(tmp_path: Path) -> None:
+    a_program(tmp_path / "bin/own", f"touch {tmp_path / 'ran'}")
+    own = {"kind": "command", "argv": [str(tmp_path / "bin/own")]}
+    agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={"PATH": "/usr/bin:/bin"})
+    assert agents.version("own") == ""
+    assert not (tmp_path / "ran").exists()

@@ -31,6 +31,7 @@ class Mini(ProviderAgent):
     rank = 7
     keys = provider_keys()
     models = ("MSWEA_MODEL_NAME",)
+    prints_version = False
     fixed: ClassVar = {
         "MSWEA_CONFIGURED": "true",
         "MSWEA_COST_TRACKING": "ignore_errors",

@@ -132,8 +132,10 @@ def _agent(at: RepositoryContext, role: str, name: str) -> str:
     program = invocation.program_of(table)
     if lacks := invocation.lacks_login(table, at.env):
         raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
-    agent = agent_of(table.kind)
-    return f"{name} ({program})" + (f"; {redacted(agent.account(table, at.env))}" if agent.program else "")
+    agent, version = agent_of(table.kind), invocation.version_of(table, at.env)
+    return f"{name} ({f'{program} {version}'.rstrip()})" + (
+        f"; {redacted(agent.account(table, at.env))}" if agent.program else ""
+    )
 
 
 def sandbox(mode: str, obstacle: str) -> str:

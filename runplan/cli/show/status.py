@@ -335,7 +335,9 @@ class Page:
             more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != "done" else ""
             ago = f"{self._age(run['since'])} ago"
             return [f"Last run {run['id']}: {run['state']}{why} {', '.join([ago, *self._used(view)])}{more}"]
-        used = ", ".join([*([run["agent"]] if run["agent"] else []), *self._used(view)])
+        used = ", ".join(
+            [*([f"{run['agent']} {run['version'] or ''}".rstrip()] if run["agent"] else []), *self._used(view)]
+        )
         lines = [run["stuck"]["sentence"]]
         lines += [f"  phase {lane['phase']}: {self._lane(lane)}" for lane in run["lanes"]]
         lines.append(f"Run {run['id']}" + (f": {used}" if used else ""))
