@@ -116,6 +116,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "tokens": 0,
         "usd": 0.0,
         "unpriced": False,
+        "version": None,
         "lanes": [],
     }
     assert stuck["level"] == "look"
