@@ -188,7 +188,8 @@ def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
         return
     kept = evidence.project.repo.git("for-each-ref", "--format=%(objectname)", PARKED, "refs/heads/runplan/").split()
     kept += git("for-each-ref", "--format=%(objectname)", "refs/heads/runplan/").split()
-    safe = set(_patches(evidence.target.git, [MAIN])) | set(_patches(git, kept))
+    landed = evidence.target.git("for-each-ref", "--format=%(objectname)", MAIN, "refs/heads/runplan/*/pr").split()
+    safe = set(_patches(evidence.target.git, landed)) | set(_patches(git, kept))
     for patch, oid in _patches(git, list(work), walk=False).items():
         if patch not in safe:
             yield f"{oid} ({work.get(oid, '')}) is reachable from nothing and its change is nowhere"
