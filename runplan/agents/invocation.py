@@ -154,19 +154,23 @@ def unwatched(table: AgentTable) -> bool:
 def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
     """The version of an agent's program; "" when it is unknown. A user's own command is not asked."""
     agent, env = agent_of(table.kind), agent_environment(caller, keep=(), settings={})
-    program, *rest = agent.command(table) or ("",)
-    path = shutil.which(program, path=env.get("PATH", os.defpath))
-    if not agent.program or not agent.prints_version or path is None:
+    path = shutil.which(agent.program, path=env.get("PATH", os.defpath)) if not table.argv else None
+    if not agent.prints_version or path is None:
         return ""
-    return _version((path, *rest, "--version"), tuple(env.items()), Path(path).stat().st_mtime_ns)
+    return _version(path, tuple(env.items()), Path(path).stat().st_mtime_ns)
 
 
 @cache
-def _version(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
+def _version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
     """The version that a program prints, asked once per binary."""
     try:
         ran = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, env=dict(env), timeout=VERSION_S, check=False
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=dict(env),
+            timeout=VERSION_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -80,7 +80,7 @@ def test_a_new_agent_module_implements_and_verifies_a_phase(project: Project) ->
     assert ran.code == 0, ran.err
     assert project.show("main:1.txt") == "--write with key-"
     ended = [body for kind, body in project.events() if kind == "DispatchEnded" and body.get("agent")]
-    assert [(each["agent"], each["kind"], each["session"]) for each in ended] == [("acme", "success", "s-1")] * 2
+    assert [(each["agent"], each["kind"]) for each in ended] == [("acme", "success")] * 2
     assert [(each["input_tokens"], each["output_tokens"]) for each in ended] == [(1200, 34)] * 2
 
 
