@@ -165,7 +165,7 @@ def reach(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready
     except NotRunning:
         client = Client(socket_path(env)) if service.start(env) else _spawn(env, argv, ready_s)
     hello = client.hello
-    if hello.version != __version__:
+    if hello.version != __version__ and not hello.draining:  # the command, given twice, would end its agents
         client.close()
         raise RefusedEarly(
             f"the daemon is runplan {hello.version}, this is {__version__}; end it, its agents survive: "

@@ -97,6 +97,12 @@ def test_a_daemon_of_another_version_is_refused_with_the_command_that_ends_it(en
     assert reach(env).version == __version__
 
 
+def test_a_daemon_of_another_version_that_shuts_down_is_not_to_be_ended_again(env: Env) -> None:
+    """A second signal would end its agents."""
+    with launching.reach(env, argv=argv("0.0.1", "draining"), ready_s=60) as client:
+        assert client.hello.draining
+
+
 def test_a_daemon_that_fails_is_reported_with_its_last_output(env: Env) -> None:
     with pytest.raises(Unreachable, match="ended with code 1; last output: ModuleNotFoundError: no module named eng"):
         reach(env, "fails")

@@ -14,6 +14,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan.daemon import protocol, state
 from runplan.daemon.protocol import Done, Hello, MetricsText
 from runplan.daemon.server import ControlServer
@@ -86,6 +88,8 @@ def main(version: str, *words: str) -> int:
         sys.stderr.write("thinking\n")
         time.sleep(60)
     echo = Echo(version)
+    if "draining" in words:
+        echo.hello = replace(echo.hello, draining="the daemon is shutting down")
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
