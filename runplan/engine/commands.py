@@ -73,8 +73,8 @@ class Executor:
     def execute_queued(self, *, begins: bool) -> Iterator[tuple[Command, Answer]]:
         """Execute the queued commands in order; each with its answer.
 
-        Unless `begins`, commands that begin something stay queued for the next worker. A command that has to wait for
-        the end of a run stays queued, and so do later commands of its plan except a stop.
+        Unless `begins`, commands that begin something stay queued for the next worker, as does a command that has to
+        wait for the end of a run. So do later commands of the same plan except a stop.
         """
         if not self._repository.store.commands.queued():
             return
@@ -94,6 +94,7 @@ class Executor:
         for command in self._repository.store.commands.queued():
             is_late = command.plan in deferred and command.verb != "stop"
             if is_late or (command.verb in BEGINNING and not self._begins):
+                deferred.add(command.plan)
                 continue
             refused_starts = self._refuse_starts_before(command) if command.verb == "stop" else []
             yield from refused_starts

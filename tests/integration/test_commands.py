@@ -206,11 +206,11 @@ def test_commands_stay_queued_while_another_process_holds_their_lock(bench: Benc
     assert bench.execute() == [(pause, "")]
 
 
-def test_a_draining_worker_leaves_starts_to_the_next_one(bench: Bench) -> None:
-    start, pause = bench.queue("start"), bench.queue("pause")
-    assert bench.execute(begins=False) == [(pause, "")]
-    assert bench.queued == [start]
-    assert bench.execute() == [(start, "")]
+def test_a_draining_worker_leaves_starts_and_what_follows_them_to_the_next_one(bench: Bench) -> None:
+    start, pause, other = bench.queue("start"), bench.queue("pause"), bench.queue("pause", B)
+    assert bench.execute(begins=False) == [(other, "")]
+    assert bench.queued == [start, pause]
+    assert bench.execute() == [(start, ""), (pause, "")]
 
 
 # --- a stop that cannot be recorded -----------------------------------------------------------------------
