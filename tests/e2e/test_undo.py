@@ -49,6 +49,13 @@ def test_an_undone_phase_can_land_and_be_undone_again(landed: Project) -> None:
     assert landed.repo.git("log", "--format=%s", "main").count("Undo phase 1") == 2
 
 
+def test_an_undone_phase_is_retried_as_it_was_first_worked(landed: Project) -> None:
+    assert landed.runplan("undo", "X", "1").code == 0
+    again = landed.runplan("retry", "X", "1")
+    assert again.code == 0, again.err
+    assert again.last.startswith("runplan: Done: 1 phase landed (1)."), "as auto as the run before the undo"
+
+
 def test_an_undo_of_a_phase_that_is_not_done_is_refused(landed: Project) -> None:
     before = landed.repo.head("main")
     assert landed.runplan("undo", "X", "9").code == 3

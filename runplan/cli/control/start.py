@@ -183,8 +183,15 @@ def run_retry(args: argparse.Namespace) -> Exit:
             return _undo(at, path, state.started.wanted)
         asked = state.started
         if args.phase:
-            asked = replace(asked, mode="phase", wanted=args.phase, auto=asked.auto and asked.mode != "undo")
+            asked = replace(_last_work(store, state.started), mode="phase", wanted=args.phase)
         return _start(at, path, words_of(asked), foreground=not asked.daemon, again=not args.phase, like=asked)
+
+
+def _last_work(store: Store, last: RunStarted) -> RunStarted:
+    """The plan's last run that was no undo, which runs in this process and asks for no approval."""
+    found = (runs.state_of(store, row).started for row in store.runs(last.plan))
+    worked = next((one for one in found if one is not None and one.mode != "undo"), None)
+    return worked or replace(last, daemon=True, auto=False)
 
 
 def _review(at: RepositoryContext, last: RunStarted, store: Store) -> Exit:
