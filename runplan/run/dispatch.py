@@ -97,7 +97,6 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    session: str = ""
     model: str = ""
     version: str = ""
 
@@ -165,9 +164,7 @@ AgentEvent: TypeAlias = Started | Message | ToolUsed | Spent | Context | Trouble
 class Tally(Struct, frozen=True, kw_only=True):
     """The sum of one dispatch's events, without its message and its tools."""
 
-    session: str = ""
     model: str = ""
-    version: str = ""
     usage: Usage = Usage()
     context: int = 0  #: tokens in the main conversation
     window: int = 0  #: 0 when unknown
@@ -206,9 +203,8 @@ class Folding:
                 self._spend(event)
             case Context():
                 self._fill(event)
-            case Started():
-                names = {name: text[:NAME] for name in Started.__struct_fields__ if (text := getattr(event, name))}
-                self._set(**names)
+            case Started(model=model) if model:
+                self._set(model=model[:NAME])
             case Trouble():
                 self._meet(event)
             case Retrying(words=words):
@@ -328,7 +324,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
     code: int | None  #: exit code; None after a signal or a loss
     signal: int | None
     message: str  #: the end of the agent's message, bounded
-    output_bytes: int = 0
     leftovers: int = 0  #: descendants that had to be ended after it
     tally: Tally = Tally()
     error: str = ""  #: the end of its standard error

@@ -96,10 +96,8 @@ class CappedLog:
         self._overlap = overlap(secrets)
         self._tail = bytearray()
         self._dropped = 0
-        self.size = 0  #: bytes taken in
 
     def write(self, chunk: bytes) -> None:
-        self.size += len(chunk)
         if self._head_left:
             self._fill_head(self._redactor.feed(chunk))
         else:
@@ -227,10 +225,6 @@ class AgentOutput:
             file.seek(-min(ERROR_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
             return file.read().decode(errors="replace")
         return ""
-
-    @property
-    def size(self) -> int:
-        return self._out.size + self.err.size
 
 
 # --- records -----------------------------------------------------------------------------------------------------

@@ -379,7 +379,6 @@ class _Supervision:
             code=None if by_signal else exit_code,
             signal=-exit_code if by_signal else None,
             message=self._output.events.message,
-            output_bytes=self._output.size,
             leftovers=leftovers,
             tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
             error=self._output.error,

@@ -36,7 +36,6 @@ def test_exit_code_and_message_come_back_and_stderr_is_kept_apart(on: Stage) -> 
     assert (outcome.ending, outcome.code, outcome.signal) == (Ending.EXITED, 7, None)
     assert outcome.message == "one\nthree\n"
     assert (on.out(dispatch), on.err(dispatch)) == (b"one\nthree\n", b"two\n")
-    assert outcome.output_bytes == 14
     assert outcome.leftovers == 0
 
 
@@ -96,7 +95,6 @@ def test_a_long_log_keeps_its_head_and_its_tail_and_says_what_was_left_out(on: S
 
     log = on.out(dispatch)
     total = 64 * 1024 * 1024 + len("first\nlast\n")
-    assert outcome.output_bytes == total
     assert log.startswith(b"first\n")
     assert log.endswith(b"x\nlast\n")
     assert f"\n[runplan: {total - cap} bytes left out]\n".encode() in log
@@ -137,7 +135,7 @@ def test_a_line_of_12_megabytes_is_logged_whole_and_what_follows_is_read(on: Sta
 
     outcome = on.outcome(dispatch)
 
-    assert outcome.output_bytes == len(on.out(dispatch)) == 12_000_006
+    assert len(on.out(dispatch)) == 12_000_006
     assert outcome.message.endswith("xxx\nafter\n")
 
 

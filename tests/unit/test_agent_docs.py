@@ -91,7 +91,7 @@ def test_the_example_of_a_new_agent_is_one() -> None:
     assert acme.argv(writing) == ("acme", "run", "--json", "--write", "-x")
     assert acme.argv(reading) == ("acme", "run", "--json", "--read-only", "-x")
     assert (acme.environment(writing), acme.names(writing.table, {})) == ({}, ("ACME_API_KEY", "ACME_HOME"))
-    assert acme.read(b'{"type":"start","id":"s"}') == (Started(session="s"),)
+    assert acme.read(b'{"type":"start","model":"m"}') == (Started(model="m"),)
     assert acme.read(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
     assert acme.read(b'{"type":"done"}') == (Finished(ok=True),)
     assert acme.read(b"what?") == acme.read(b'{"type":"x"}') == (Unread(),)

@@ -81,9 +81,9 @@ def test_a_wait_lasts_until_the_next_event() -> None:
     assert folded(Retrying(words="busy"), Retrying(words="")).tally.retries == 2
 
 
-def test_start_events_are_merged() -> None:
-    tally = folded(Started(version="1"), Started(session="s"), Started(model="m"), Started(model="n")).tally
-    assert (tally.session, tally.model, tally.version) == ("s", "n", "1")
+def test_the_model_is_the_last_one_named() -> None:
+    tally = folded(Started(model="m"), Started(version="1"), Started(model="n"), Started(version="2")).tally
+    assert tally.model == "n"
 
 
 def test_a_denied_tool_is_distinguished_from_a_used_one() -> None:
@@ -97,7 +97,7 @@ def test_the_tally_is_bounded() -> None:
     for number in range(1_000):
         folding.take(ToolUsed(tool=str(number), denied=True))
         folding.take(Trouble(kind=EndingKind.AUTH, words=f"{number} {long}"))
-        folding.take(Started(session=long, model=long, version=long))
+        folding.take(Started(model=long))
         folding.take(Finished(ok=False, words=long))
     folding.take(Retrying(words=long))
     tally = folding.tally
@@ -112,9 +112,7 @@ def test_the_tally_is_bounded() -> None:
     [
         Tally(),
         Tally(
-            session="s",
             model="m",
-            version="1",
             usage=Usage(input_tokens=1, output_tokens=2, usd=0.5, cached_tokens=1),
             context=3,
             window=4,
@@ -172,7 +170,7 @@ def test_messages_of_the_program_itself_do_not_move_the_gauge() -> None:
     assert (found.message, found.tally.context) == ("said\n", 1_000)
 
 
-MORE = [Message(text="more"), Started(session="s"), Context(tokens=9)]
+MORE = [Message(text="more"), Started(model="m"), Context(tokens=9)]
 UNSURE = [ToolUsed(tool="Bash"), Spent(usage=Usage(input_tokens=1))]
 
 

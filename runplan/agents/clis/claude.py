@@ -146,7 +146,7 @@ def _system(event: dict[str, Any]) -> Iterable[AgentEvent]:
         case "init":
             # Qwen Code has the same events and its own name for the version.
             version = text(event, "claude_code_version") or text(event, "qwen_code_version")
-            return (Started(session=text(event, "session_id"), model=text(event, "model"), version=version),)
+            return (Started(model=text(event, "model"), version=version),)
         case "api_retry":
             return (Retrying(words=f"error {count(event, 'error_status')} {text(event, 'error')}"),)
         case "compact_boundary":
@@ -172,7 +172,6 @@ def _result(event: dict[str, Any]) -> Iterator[AgentEvent]:
     words = text(event, "result") or errors or text(event, "error", "message")
     is_refused = text(event, "stop_reason") == "refusal"  # which it does not always call an error
     failed = is_refused or at(event, "is_error") is not False or text(event, "subtype") != "success"
-    yield Started(session=text(event, "session_id"))
     yield from _totals(event)
     for denial in objects(event, "permission_denials"):
         yield tool(text(denial, "tool_name"), at(denial, "tool_input"), denied=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.agents.adapter import Agent, account, at, estimate, first_set, objects, read_json, text, under_home, usage
 from runplan.agents.endings import trouble
-from runplan.run.dispatch import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread
+from runplan.run.dispatch import Finished, Message, Retrying, Spent, ToolUsed, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -82,9 +82,7 @@ class Codex(Agent):
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match text(event, "type"):
-            case "thread.started":
-                return (Started(session=text(event, "thread_id")),)
-            case "turn.started" | "item.started" | "item.updated":
+            case "thread.started" | "turn.started" | "item.started" | "item.updated":
                 return ()
             case "item.completed":
                 return _item(at(event, "item"))

@@ -61,7 +61,7 @@ class Gemini(Agent):
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match text(event, "type"):
             case "init":
-                return (Started(session=text(event, "session_id"), model=text(event, "model")),)
+                return (Started(model=text(event, "model")),)
             case "message":
                 return _message(event)
             case "tool_use":

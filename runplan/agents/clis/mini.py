@@ -103,7 +103,7 @@ def _events(trajectory: dict[str, object]) -> Iterator[AgentEvent]:
             used = used.plus(Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached))
             model = text(answer, "model") or model
         error = text(message, "extra", "exception_str") or error
-    yield Started(model=model, version=text(info, "mini_version"))
+    yield Started(model=model)
     yield Spent(usage=used, total=True)
     yield Context(tokens=sent)
     status = text(info, "exit_status")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import ProviderAgent, at, count, first_set, money, provider_keys, text, tool, under_home
 from runplan.agents.endings import reset_header, trouble
-from runplan.run.dispatch import Context, EndingKind, Finished, Message, Spent, Started, Trouble, Unread, Usage
+from runplan.run.dispatch import Context, EndingKind, Finished, Message, Spent, Trouble, Unread, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,10 +58,9 @@ class OpenCode(ProviderAgent):
         return any(file.is_file() for file in (data / "auth.json", *(config / name for name in names)))
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
-        started = Started(session=text(event, "sessionID"))
         match text(event, "type"):
             case "step_start":
-                return (started, Message(text="", final=True))
+                return (Message(text="", final=True),)
             case "text":
                 return (Message(text=text(event, "part", "text") + "\n"),)
             case "tool_use":
@@ -70,7 +69,7 @@ class OpenCode(ProviderAgent):
                 return _step(at(event, "part"))
             case "error":
                 error = _trouble(event)
-                return (started, error, Finished(ok=False, words=error.words))
+                return (error, Finished(ok=False, words=error.words))
             case "reasoning":
                 return ()
             case _:
