@@ -154,7 +154,7 @@ class ActiveRuns:
             # A process that left its run waiting for a person did not die.
             waited = row is not None and row.state == "waiting"
             dead = claim.took_over if isinstance(claim, Acquired) and not waited else ""
-            taken = e.ClaimTaken(owner=claims.me, fence=claim.fence, took_over=dead)
+            taken = e.ClaimTaken(owner=claims.me, took_over=dead)
             journal.append(*([started] if row is None else []), taken)
         self._runs[plan] = active = ActiveRun(context=context, journal=journal)
         if row is not None:

@@ -79,7 +79,6 @@ class GitHub:
             }
             return m.Repository(
                 name=repo.full_name,
-                default_branch=repo.default_branch,
                 can_push=bool(repo.permissions and repo.permissions.push),
                 methods=tuple(name for name, is_allowed in allowed.items() if is_allowed),
                 auto_merge=bool(repo.allow_auto_merge),

@@ -25,7 +25,6 @@ class Repository(Struct, frozen=True, kw_only=True):
     """The facts about a repository that decide how a pull request can be merged."""
 
     name: str  #: owner/name as the forge spells it; differs from the remote after a rename
-    default_branch: str
     can_push: bool
     methods: tuple[str, ...]  #: of merge, squash, rebase: those the repository allows
     auto_merge: bool

@@ -43,7 +43,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     setup: str = ""
     clean: str = "ignored"
     remote: str = ""  #: of the target, for landings that push
-    daemon: bool = False  #: worked by the daemon, which resumes it after a restart
+    daemon: bool = False  #: in the daemon, which resumes it after a restart
     needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
     parallel: int = 1  #: how many phases may run side by side
     gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
@@ -61,7 +61,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
 
 class ClaimTaken(Event, frozen=True, kw_only=True):
     owner: str
-    fence: int
     took_over: str = ""  #: the dead owner, if there was one
 
 

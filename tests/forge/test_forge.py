@@ -166,7 +166,7 @@ def test_rules_and_repository_say_how_a_merge_is_possible(forge: GitHub, hub: Hu
     hub.required, hub.strict, hub.reviews, hub.methods = ["ci"], True, 2, {"squash"}
     rules, repository = forge.rules("main"), forge.repository()
     assert (rules.checks, rules.strict, rules.reviews, rules.queue) == (("ci",), True, 2, False)
-    assert (repository.methods, repository.can_push, repository.default_branch) == (("squash",), True, "main")
+    assert (repository.methods, repository.can_push) == (("squash",), True)
 
 
 def test_issues_with_a_label_are_listed_closed_and_labelled(forge: GitHub, hub: Hub) -> None:

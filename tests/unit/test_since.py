@@ -15,7 +15,7 @@ READ = e.PlanRead(tip="c1", choice="next", phase="1", items=(("W1", "x"),))
 LEASED = e.Leased(phase="1", worktree="w", branch="b", base="c1", base_tree="t1", fresh=True, attempt=1)
 SENT = e.DispatchStarted(id="d1", role="implement", agent="robot", cycle=1)
 LIMITED = e.DispatchEnded(id="d1", role="implement", ending="exited", code=1, agent="robot", kind="limit")
-TAKEN = e.ClaimTaken(owner="me", fence=2, took_over="")
+TAKEN = e.ClaimTaken(owner="me", took_over="")
 WORKING = [BEGUN, TAKEN, READ, LEASED, SENT]  # from 3 on it implements
 
 

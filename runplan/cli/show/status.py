@@ -387,7 +387,7 @@ def _help(view: dict[str, Any]) -> list[str]:
     if waiting in ("key", "paused"):
         why = f"{run['about']}. From a shell that has it: " if waiting == "key" else "Resume it: "
         return [f"{why}{command('runplan', 'resume', plan)}"]
-    if waiting in ("claim", "dependency"):
+    if waiting == "claim":
         return [f"The daemon waits: {run['about']}"]
     is_left = waiting is None and not (view["claim"] and view["claim"]["alive"])
     is_held = waiting == "checkout" and run["wake"] is None
