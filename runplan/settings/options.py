@@ -79,13 +79,13 @@ def resolve(words: Options, settings: Settings) -> Options:
 
 def _refuse_contradictions(flags: set[str], landings: tuple[str, ...], named: list[str], every: str | None) -> None:
     if "finish" in flags and every is not None:
-        raise UsageError("finish with every: a schedule works one phase at a time; leave out one of them")
+        raise UsageError("finish with every: a schedule works on one phase at a time; leave out one of them")
     if len(landings) > 1:
         raise UsageError(f"{' and '.join(landings)}: a run lands one way; leave out one of them")
     if len(set(named)) > 1:
         raise UsageError(f"{' and '.join(named)}: name one phase, or say finish")
     if named and "finish" in flags:
-        raise UsageError(f"{named[0]} with finish: finish works all phases; leave out one of them")
+        raise UsageError(f"{named[0]} with finish: finish works on all phases; leave out one of them")
 
 
 def _phase(token: str, phases: Sequence[str] | None) -> str:

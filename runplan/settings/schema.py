@@ -94,7 +94,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     author: Annotated[str, "author of landed commits: user or agent", one_of("user", "agent")] = "user"
     worktrees: Annotated[str, "directory in which agents work", plain_path] = "~/.cache/runplan/worktrees"
     max_fix_cycles: Annotated[int, "how often a phase that failed its checks may be fixed"] = 2
-    parallel: Annotated[int, "phases worked at once, if their `Touches:` do not overlap", not_zero] = 1
+    parallel: Annotated[int, "phases worked on at once, if their `Touches:` do not overlap", not_zero] = 1
     setup: Annotated[str, "command that prepares a fresh worktree, e.g. npm ci"] = ""
     copy: Annotated[Texts, 'files copied to a fresh worktree, e.g. [".env"]', path_inside] = ()
     clean: Annotated[
@@ -129,7 +129,7 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
     implementer: Annotated[str, "does the work: a built-in kind or an [agents.<name>]", not_empty] = "claude"
     verifier: Annotated[str, "judges the work, preferably another agent", not_empty] = "codex"
     verifiers: Annotated[Texts, "several verifiers instead; all of them must pass"] = ()
-    planner: Annotated[str, "writes plans", not_empty] = "claude"
+    planner: Annotated[str, "reserved: no command writes plans yet", not_empty] = "claude"
     fallback: Annotated[str, "replaces an agent during its usage limit; empty: wait for the reset"] = ""
     sandbox: Annotated[str, "bubblewrap for agents and checks: auto, bwrap or none", one_of(*SANDBOXES)] = "auto"
     tables: dict[str, AgentTable] = {}
@@ -183,9 +183,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     fix_wall_s: Annotated[float, "the same of a fixer; 0s: as limits.wall"] = 0.0
     verify_wall_s: Annotated[float, "the same of a verifier; 0s: as limits.wall"] = 0.0
     silence_s: Annotated[float, "longest time without output or activity; 0s for no limit"] = 900.0
-    context_critical: Annotated[int, "percentage of context for a hand-over to a fresh agent; 0: never", percentage] = (
-        60
-    )
+    context_critical: Annotated[int, "per cent of context at which a fresh agent continues; 0: never", percentage] = 60
     tokens: Annotated[int, "tokens per dispatch, sent and received; 0 for no limit"] = 0
     usd: Annotated[float, "dollars per dispatch, as reported or by its price; 0 for no limit"] = 0.0
     phase_tokens: Annotated[int, "tokens per phase, over all its attempts; 0 for no limit"] = 0
@@ -209,7 +207,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
 
 class PullRequestSettings(Struct, frozen=True, kw_only=True):
-    method: Annotated[str, "how a pull request is merged, if allowed", one_of("merge", "rebase", "squash")] = "merge"
+    method: Annotated[str, "merge, rebase or squash, if allowed", one_of("merge", "rebase", "squash")] = "merge"
     poll_s: Annotated[float, "first interval between two looks at checks and reviews; it grows", not_zero] = 15.0
     checks_wait_s: Annotated[float, "how long to wait for a first check"] = 60.0
 
@@ -236,7 +234,7 @@ class NotifySettings(Struct, frozen=True, kw_only=True):
     webhook: Annotated[str, "address to which the same JSON is posted", web_address] = ""
     desktop: Annotated[bool, "show notifications on the desktop of this machine"] = False
     morning: Annotated[str, "time of the daily report, e.g. 08:00; empty: none", time_of_day] = ""
-    on: Annotated[Texts, "notify about these runs", one_of(*NOTICES)] = NOTICES
+    on: Annotated[Texts, "the notices that are sent", one_of(*NOTICES)] = NOTICES
 
 
 class Settings(Struct, frozen=True, kw_only=True):
