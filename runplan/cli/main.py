@@ -160,7 +160,7 @@ def _run(words: list[str]) -> int:
     if verb not in VERBS:
         import difflib
 
-        near = difflib.get_close_matches(verb, VERBS, n=1, cutoff=0.7)
+        near = [one for one in VERBS if one.startswith(verb)] or difflib.get_close_matches(verb, VERBS, cutoff=0.7)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
     run = getattr(module_of(verb), f"run_{verb.replace('-', '_')}")

@@ -83,9 +83,7 @@ def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *,
     if blob is None:
         raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} is not committed on {target}; run: {commit}")
     if in_checkout == "differs":
-        raise RefusedEarly(
-            f"{Reason.PLAN_NOT_COMMITTED}: {path} in the checkout differs from {target}; commit it there, run: {commit}"
-        )
+        raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} in the checkout differs from {target}; run: {commit}")
     return blob
 
 

@@ -344,7 +344,7 @@ class Store:
         return next((str(run) for (run,) in self.query(query, command)), "")
 
     def is_daemons(self, plan: str) -> bool:
-        """Whether the daemon works the newest run of the plan."""
+        """Whether the daemon works on the newest run of the plan."""
         row = self.newest(plan)
         query = (
             "SELECT max(coalesce(json_extract(body, '$.daemon'), 0)) FROM events"

@@ -149,7 +149,7 @@ PLANS = {
     ),
     "edited": Bad(
         make=lambda project: project.repo.write("plans/X.md", a_plan("1", "2")),
-        says="plan-not-committed: plans/X.md in the checkout differs from main; commit it there, run: git add",
+        says="plan-not-committed: plans/X.md in the checkout differs from main; run: git add",
     ),
 }
 

@@ -87,10 +87,10 @@ def run_now(args: argparse.Namespace) -> Exit:
         plans = scheduled(at)
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
-        plan = plan_or_watch(at, args.plan) if args.plan else plans[0] if plans else "PLAN"
+        plan = plan_or_watch(at, args.plan) if args.plan else plans[0] if plans else ""
         if plan not in plans:
-            make = command("runplan", "start", plan, "auto", "every", "4h")
-            raise NotFound(f"{plan} has no schedule; make one: {make}")
+            make = command("runplan", "start", plan or "PLAN", "auto", "every", "4h")
+            raise NotFound(f"{plan or 'this repository'} has no schedule; make one: {make}")
         answer = runs.submit(at, plan, "now")
     assert answer is not None
     return runs.print_answer(plan, answer)

@@ -45,7 +45,7 @@ EXAMPLES = {
   runplan retry plans/X.md        again, with the options of the last run
   runplan retry plans/X.md 4b     only this phase, landing the same way
   runplan retry X --review        have an agent handle the review of the pull request""",
-    "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again",
+    "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",
 }
 
 

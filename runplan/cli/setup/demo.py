@@ -1,4 +1,4 @@
-"""runplan demo: work a whole plan in a temporary repository, with the real command and a scripted agent."""
+"""runplan demo: work on a whole plan in a temporary repository, with the real command and a scripted agent."""
 
 from __future__ import annotations
 

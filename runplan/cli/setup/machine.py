@@ -41,7 +41,7 @@ def run_daemon(_args: argparse.Namespace) -> Exit:
 
 
 def service_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("install", "uninstall", "status"))
+    parser.add_argument("action", choices=("install", "uninstall", "status"))
     parser.add_argument("--dry-run", action="store_true", help="only show the file and the commands")
     json_argument(parser)
 
@@ -53,14 +53,14 @@ def run_service(args: argparse.Namespace) -> Exit:
 
     env = environment()
     manager = service.manager(env)
-    if args.what == "status":
+    if args.action == "status":
         standing = service.standing(manager, env)
         print(as_json(standing) if args.json else _describe(standing))
         return Exit.DONE
-    refuse_under_agent(f"service {args.what}")
+    refuse_under_agent(f"service {args.action}")
     if args.dry_run:
-        _show(manager, args.what)
-    elif args.what == "install":
+        _show(manager, args.action)
+    elif args.action == "install":
         enabled = service.install(manager, env)
         print(f"wrote {manager.file}")
         by_hand = " && ".join(" ".join(command) for command in manager.enables)
