@@ -253,7 +253,7 @@ def test_a_slot_that_takes_no_issue_says_why_in_status(project: Project, server:
 
 
 def due_without_daemon(project: Project) -> None:
-    past = iso(datetime.now(UTC) - timedelta(minutes=20, seconds=2))
+    past = iso(datetime.now(UTC) - timedelta(minutes=20, seconds=1))  # another slot than that of `due`
     change_schedule(project, WATCH, anchor=past, made=past)
 
 
