@@ -17,7 +17,7 @@ MODULES = {
 }
 #: The packages from top to bottom: each may import those below it, and the top-level modules.
 ORDER = (
-    *("cli", "daemon", "engine", "steps", "report", "landing", "supervise", "agents", "git", "store"),
+    *("cli", "daemon", "engine", "steps", "report", "landing", "forge", "supervise", "agents", "git", "store"),
     *("settings", "checks", "run", "plan"),
 )
 #: Packages, and modules of others, whose functions take values and return values.
