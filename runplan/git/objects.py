@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import struct
 import zlib
@@ -19,6 +18,7 @@ from runplan.git.command import Stored
 from runplan.gitfacts import LANDING, Change, Commit, Identity
 
 if TYPE_CHECKING:
+    import hashlib
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -190,6 +190,8 @@ def _packed(one: Stored) -> bytes:
 
 def digest_like(oid: Oid, content: bytes) -> hashlib._Hash:
     """The hash of the content in the repository of the object."""
+    import hashlib  # slow to import, and reading needs no hash
+
     return hashlib.sha1(content, usedforsecurity=False) if len(oid) == 40 else hashlib.sha256(content)
 
 
@@ -481,6 +483,8 @@ def patch_of(found: Iterable[Change]) -> str:
 
     Unlike git's patch id it changes with moved lines, and it costs no process.
     """
+    import hashlib
+
     digest = hashlib.sha256()
     for change in found:
         digest.update(f"{change.old_mode} {change.new_mode} {change.old} {change.new} ".encode())
