@@ -38,7 +38,7 @@ class Seen(Struct, frozen=True, kw_only=True):
         return self.run is not None and self.run.state in UNFINISHED
 
 
-class PhaseSummary(Struct, frozen=True):
+class PhaseOutline(Struct, frozen=True):
     """A phase without its text."""
 
     id: str
@@ -48,18 +48,18 @@ class PhaseSummary(Struct, frozen=True):
     depends: tuple[str, ...]
 
 
-class PlanSummary(Struct, frozen=True, kw_only=True):
+class PlanOutline(Struct, frozen=True, kw_only=True):
     """A plan without its texts; one that cannot be parsed has an error and no phases."""
 
     title: str = ""
     status: str = ""
     complete: bool = False
-    phases: tuple[PhaseSummary, ...] = ()
+    phases: tuple[PhaseOutline, ...] = ()
     error: str = ""
 
 
-def summary_of(plan: Plan) -> PlanSummary:
-    return convert(plan, PlanSummary, from_attributes=True)
+def outline_of(plan: Plan) -> PlanOutline:
+    return convert(plan, PlanOutline, from_attributes=True)
 
 
 def to_json(value: Struct) -> str:
@@ -68,7 +68,7 @@ def to_json(value: Struct) -> str:
     return json.dumps(to_builtins(value))
 
 
-def status_view(path: str, plan: PlanSummary, seen: Seen, *, landing: str, now: datetime) -> dict[str, Any]:
+def status_view(path: str, plan: PlanOutline, seen: Seen, *, landing: str, now: datetime) -> dict[str, Any]:
     """One plan as `status --json` prints it; one that cannot be parsed, or is gone, has an error and no phases."""
     done = {phase.id for phase in plan.phases if phase.status == "done"}
     is_free = (p.id for p in plan.phases if p.status not in ("done", "blocked") and all(d in done for d in p.depends))
@@ -91,7 +91,7 @@ def status_view(path: str, plan: PlanSummary, seen: Seen, *, landing: str, now: 
     }
 
 
-def _phase(phase: PhaseSummary, done: set[str], worked: list[str | None]) -> dict[str, Any]:
+def _phase(phase: PhaseOutline, done: set[str], worked: list[str | None]) -> dict[str, Any]:
     status = phase.status
     if phase.id in worked and status != "done":
         status = "in-progress"

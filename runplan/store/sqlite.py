@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     R = TypeVar("R", bound=Struct)
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
@@ -69,9 +69,7 @@ CREATE TABLE waits (
     kind TEXT NOT NULL, plan TEXT PRIMARY KEY, about TEXT NOT NULL, since TEXT NOT NULL, wake TEXT,
     times INTEGER NOT NULL
 );
-CREATE TABLE summaries (
-    kind TEXT NOT NULL, plan TEXT NOT NULL, stamp TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, plan)
-);
+CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
 """
 RUN_COLUMNS = RunRow.__struct_fields__
 _SAVE_RUN = (
@@ -394,10 +392,9 @@ class Store:
 # --- for `status`: one query per kind of fact, however many plans there are ---
 
 
-class Summary(Struct, frozen=True):
-    """The JSON of a value that is slow to compute, and the stamp it is valid for."""
+class StoredOutline(Struct, frozen=True):
+    """The JSON of a parsed plan, and the version and blob it is valid for."""
 
-    kind: str
     plan: str
     stamp: str
     value: str
@@ -413,7 +410,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     queued: dict[str, str] = field(default_factory=dict)  #: the verb of the newest queued command
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)  #: time and error of a refused newest start
     waits: dict[str, WaitRow] = field(default_factory=dict)  #: of the daemon
-    summaries: dict[tuple[str, str], Summary] = field(default_factory=dict)  #: by kind and plan
+    outlines: dict[str, StoredOutline] = field(default_factory=dict)
 
 
 def read_overview(store: Store, plan: str = "") -> Overview:
@@ -426,12 +423,12 @@ def read_overview(store: Store, plan: str = "") -> Overview:
         queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
         refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},
         waits={row.plan: row for row in store.waits.all()},
-        summaries={(row.kind, row.plan): row for row in store.rows(Summary, "summaries WHERE ? IN ('', plan)", plan)},
+        outlines={row.plan: row for row in store.rows(StoredOutline, "outlines WHERE ? IN ('', plan)", plan)},
     )
 
 
-def keep_summaries(directory: Path, summaries: Sequence[Summary]) -> None:
-    """Store the summaries for the next reader; one that cannot be stored is computed again."""
+def keep_outlines(directory: Path, outlines: Sequence[StoredOutline]) -> None:
+    """Store the outlines for the next reader; a plan whose outline cannot be stored is parsed again."""
     with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(directory)) as store, store.transaction():
-        for one in summaries:
-            store.put("summaries", one)
+        for one in outlines:
+            store.put("outlines", one)

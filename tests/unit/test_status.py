@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from runplan.cli.show.status import WATCH_S, Page, scheduled, short, watch
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse
-from runplan.report.views import Seen, status_view, summary_of
+from runplan.report.views import Seen, outline_of, status_view
 from runplan.run.rows import RunRow, ScheduleRow, Work
 from runplan.times import iso, zone
 from tests.support.cli import a_plan
@@ -46,7 +46,7 @@ def some_work(minutes: float = 12, retries: int = 1) -> Work:
 
 def view(seen: Seen) -> dict[str, Any]:
     plan = parse(a_plan("1", "2").encode(), path="plans/x.md")
-    return status_view(plan.path, summary_of(plan), seen, landing="cherry-pick", now=NOW)
+    return status_view(plan.path, outline_of(plan), seen, landing="cherry-pick", now=NOW)
 
 
 def lines(seen: Seen, style: Style | None = None) -> list[str]:

@@ -15,9 +15,9 @@ from runplan.cli.terminal import Style, as_json, json_argument, optional_plan_ar
 from runplan.engine.context import known_plans, open_context, plan_or_watch, plans_on_target
 from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
 from runplan.names import WATCH
-from runplan.report.views import PlanSummary, Seen, schedule_view, status_view, summary_of, to_json
+from runplan.report.views import PlanOutline, Seen, outline_of, schedule_view, status_view, to_json
 from runplan.run.rows import UNFINISHED, Work
-from runplan.store.sqlite import Overview, Summary, keep_summaries, read_overview
+from runplan.store.sqlite import Overview, StoredOutline, keep_outlines, read_overview
 from runplan.text import clock, command, in_words, plain
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Reader:
         self._store = at.store()
         self._overview = read_overview(self._store, plan) if self._store is not None else Overview()
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
-        self._new: list[Summary] = []  #: what was computed here
+        self._new: list[StoredOutline] = []  #: of plans that were parsed here
 
     def views(self) -> list[dict[str, Any]]:
         if self._plan.startswith(WATCH):
@@ -156,22 +156,22 @@ class Reader:
         if not self._plan:
             views += [self._watch(name) for name in self._overview.schedules if name.startswith(WATCH)]
         if self._new and self._store is not None:
-            keep_summaries(self._at.state, self._new)
+            keep_outlines(self._at.state, self._new)
         return views
 
     def _view(self, path: str) -> dict[str, Any]:
         landing = self._at.settings.run.landing
-        return status_view(path, self._summary(path), self._seen(path), landing=landing, now=self._now)
+        return status_view(path, self._outline(path), self._seen(path), landing=landing, now=self._now)
 
     def _watch(self, name: str) -> dict[str, Any]:
         """A watch of issues in the form of a plan, with the answer to its last slot."""
-        watch = PlanSummary(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
+        watch = PlanOutline(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
         seen = Seen(schedule=self._overview.schedules[name])
         last = self._store.schedules.firings(name, limit=1) if self._store else []
         answered = {"at": last[0].at, "answer": last[0].answer, "why": last[0].why} if last else None
         return {**status_view(name, watch, seen, landing="pr", now=self._now), "answered": answered}
 
-    def _summary(self, path: str) -> PlanSummary:
+    def _outline(self, path: str) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
         at, git = self._at, self._at.repository.git
         if place := self._overview.places.get(path):
@@ -185,7 +185,7 @@ class Reader:
         try:
             return _parsed((at.repository.root / path).read_bytes(), path)
         except FileNotFoundError:
-            return PlanSummary(error=f"{path}: the plan is gone, from {self._at.target_name} and from the checkout")
+            return PlanOutline(error=f"{path}: the plan is gone, from {self._at.target_name} and from the checkout")
 
     def _blob(self, at: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""
@@ -197,18 +197,18 @@ class Reader:
         found = at.repository.git.object(f"{at.target}:{path}")  # outside the directory of plans
         return found.oid if found is not None and found.kind == "blob" else ""
 
-    def _known(self, blob: str, path: str) -> PlanSummary:
-        """The summary that was stored for this blob, or a new one."""
-        stamp, found = f"{__version__} {blob}", self._overview.summaries.get(("plan", path))
+    def _known(self, blob: str, path: str) -> PlanOutline:
+        """The outline that was stored for this blob, or a new one."""
+        stamp, found = f"{__version__} {blob}", self._overview.outlines.get(path)
         if found is not None and found.stamp == stamp:
             with suppress(msgspec.DecodeError):  # text that is not valid Unicode
-                return msgspec.json.decode(found.value, type=PlanSummary)
+                return msgspec.json.decode(found.value, type=PlanOutline)
         stored = self._at.repository.git.known(blob)
         if stored is None:
             raise Unreachable(f"{path} cannot be read; see: git fsck")
-        summary = _parsed(stored.content, path)
-        self._new.append(Summary("plan", path, stamp, to_json(summary)))
-        return summary
+        outline = _parsed(stored.content, path)
+        self._new.append(StoredOutline(path, stamp, to_json(outline)))
+        return outline
 
     def _seen(self, path: str) -> Seen:
         newest, owner = self._overview.newest.get(path), self._overview.owners.get(path, "")
@@ -251,13 +251,13 @@ class Reader:
         return work if seen.runs else work.at_rest()
 
 
-def _parsed(text: bytes, path: str) -> PlanSummary:
+def _parsed(text: bytes, path: str) -> PlanOutline:
     from runplan.plan.model import parse  # slow to import, and most plans are known
 
     try:
-        return summary_of(parse(text, path=path))
+        return outline_of(parse(text, path=path))
     except PlanUnreadable as error:
-        return PlanSummary(error=str(error))
+        return PlanOutline(error=str(error))
 
 
 # --- text ---------------------------------------------------------------------------------------------
