@@ -167,6 +167,8 @@ class Executor:
             return begun
         if begun.fresh:
             self.halt_without_keys(request.started)
+        else:
+            self._revoke_pause(plan, command)
         if request.answer is None:
             self._schedules.pause(plan, None)
         return begun
@@ -261,6 +263,15 @@ class Executor:
         """Pause a run whose keys are lost, until a caller sends them."""
         if names := self._repository.missing(started):
             self._runs.record(started.plan, e.Halted(by="a restart", missing=names))
+
+    def _revoke_pause(self, plan: str, command: Command) -> None:
+        """Have a run continue that pauses when its agent has ended, unless it still lacks keys."""
+        state = self._runs.state(plan)
+        if state is None or state.started is None or not state.halted:
+            return
+        self._environments.use(plan, command, anew=False)
+        if not self._repository.missing(state.started):
+            self._runs.record(plan, e.Continued())
 
     def _require_keys(self, plan: str) -> None:
         """Refuse to resume a run or a watch whose keys are lost."""

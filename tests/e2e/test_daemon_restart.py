@@ -208,6 +208,19 @@ def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
     assert found_in_files(project.home, project.path) == []
 
 
+def test_a_retry_brings_the_lost_key_while_the_agent_still_runs(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    with_key(project, tmp_path)
+    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    assert project.runplan("retry", "X", ROBOT_KEY=KEY).code == 0
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+
+
 VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon", "gc", "init")
 
 
