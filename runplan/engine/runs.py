@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from runplan.run.reasons import Reason, step_of
 from runplan.run.requests import Answer
 from runplan.run.rows import Acquired, HeldByOther
 from runplan.run.state import RunState, fold, open_lanes, open_states, running
+from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, recorded
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
@@ -425,6 +426,9 @@ def _record_crash(active: ActiveRun, detail: str) -> None:
     """End the run as failed: its agents end, the report names the error, and the claim is free."""
     journal = active.journal
     active.context.dispatches.end(running(journal.state), grace_s=GRACE_S)
+    if journal.state.claimed:
+        with suppress(Exception):  # the end of the run is recorded in any case
+            detail = "; ".join((detail, *release_issues("failed", journal.state, active.context)))
     over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=detail)
     for lane, state in open_states(journal.state):
         phase = state.phase
