@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from github.CheckRun import CheckRun
     from github.Issue import Issue
     from github.IssueComment import IssueComment
+    from github.NamedUser import NamedUser
     from github.PullRequest import PullRequest
+    from github.PullRequestComment import PullRequestComment
 
     from runplan.forge.address import Address
     from runplan.git.command import Git
@@ -190,29 +192,21 @@ class GitHub:
                     texts = {"commit_headline": how.title, "commit_body": how.message}
                     pull.enable_automerge(how.method.upper(), expected_head_oid=how.head, **texts)
             except GithubException as error:  # an error of GraphQL has status 400
-                if error.status != 400 or "already" in describe(error):
+                if error.status != 400:
                     raise
-                return m.NotMerged(hindrance="refused", said=describe(error))
+                is_asked = "already" in describe(error)  # it is in the queue
+                return None if is_asked else m.NotMerged(hindrance="refused", said=describe(error))
             return None
 
         return self._calls.read("ask for a later merge", call)
 
+    def cancel_merge(self, number: int) -> None:
+        what = f"cancel the merge of pull request {number}"
+        self._calls.read(what, lambda: self._get(number).disable_automerge())
+
     def close(self, number: int) -> None:
         pull = self._repo.get_pull(number)
         self._calls.read(f"close pull request {number}", lambda: pull.edit(state="closed"))
-
-    def delete_branch(self, branch: str) -> None:
-        from github import GithubException
-
-        def call() -> None:
-            try:
-                # A GitRef would be read first, only for its address.
-                self._repo.requester.requestJsonAndCheck("DELETE", f"{self._repo.url}/git/refs/heads/{branch}")
-            except GithubException as error:
-                if error.status not in (404, 422):  # else it is gone already
-                    raise
-
-        self._calls.read(f"delete the branch {branch}", call)
 
     def open_files(self, base: str) -> dict[int, tuple[str, ...]]:
         def files() -> dict[int, tuple[str, ...]]:
@@ -225,14 +219,12 @@ class GitHub:
         def comments() -> tuple[m.ReviewComment, ...]:
             pull = self._repo.get_pull(number)
             reviews = [
-                m.ReviewComment(id=f"review {one.id}", author=one.user.login, text=one.body)
+                m.ReviewComment(id=f"review {one.id}", author=_login(one.user), text=one.body)
                 for one in pull.get_reviews()
                 if one.body
             ]
             lines = [
-                m.ReviewComment(
-                    id=f"line {one.id}", author=one.user.login, text=one.body, place=f"{one.path}:{one.line}"
-                )
+                m.ReviewComment(id=f"line {one.id}", author=_login(one.user), text=one.body, place=_place(one))
                 for one in pull.get_review_comments()
             ]
             return (*reviews, *lines)
@@ -287,6 +279,8 @@ class GitHub:
         def call() -> m.Issue:
             found = self._repo.get_issue(number)
             found.complete()
+            if found.pull_request is not None:
+                raise RefusedEarly(f"#{number} is a pull request, no issue: {found.html_url}")
             return _issue(found)
 
         return self._calls.read(f"read issue {number}", call)
@@ -364,7 +358,16 @@ def _pull_request(pull: PullRequest) -> m.PullRequest:
         state=pull.raw_data.get("mergeable_state") or "unknown",
         merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
         auto_merge=pull.raw_data.get("auto_merge") is not None,
+        merge_message=(pull.raw_data.get("auto_merge") or {}).get("commit_message") or "",
     )
+
+
+def _login(user: NamedUser | None) -> str:
+    return user.login if user else "ghost"  # as GitHub shows an account that was deleted
+
+
+def _place(comment: PullRequestComment) -> str:
+    return f"{comment.path}:{comment.line}" if comment.line else comment.path  # a line that has changed since has none
 
 
 def _check(run: CheckRun) -> m.Check:
@@ -380,7 +383,7 @@ def _issue(issue: Issue) -> m.Issue:
         body=issue.body or "",
         is_open=issue.state == "open",
         url=issue.html_url,
-        author=issue.user.login,
+        author=_login(issue.user),
         labels=tuple(label.name for label in issue.labels),
     )
 

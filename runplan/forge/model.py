@@ -55,6 +55,7 @@ class PullRequest(Struct, frozen=True, kw_only=True):
     state: str  #: clean, unstable, behind, blocked, dirty, draft, has_hooks or unknown
     merge_commit: Oid  #: "" unless merged
     auto_merge: bool
+    merge_message: str = ""  #: of the commit that auto-merge will make
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -108,7 +109,7 @@ class ForgeBusy(Unreachable):
 
 
 class ForgeDenied(Unreachable):
-    """The forge does not accept the token, or the token may not do this."""
+    """The forge does not accept the token, the token may not do this, or it is not possible."""
 
 
 class Forge(Protocol):
@@ -135,8 +136,11 @@ class Forge(Protocol):
         """Ask the forge to merge as soon as its rules allow: auto-merge, or its merge queue."""
         ...
 
+    def cancel_merge(self, number: int) -> None:
+        """Take back the request for auto-merge."""
+        ...
+
     def close(self, number: int) -> None: ...
-    def delete_branch(self, branch: str) -> None: ...
 
     def comment(self, number: int, *, marker: str, text: str) -> None:
         """Comment on a pull request or issue, once per marker; a later text replaces it."""

@@ -7,7 +7,7 @@ faults are retried here. Longer ones are raised as Unreachable or ForgeBusy, so 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from runplan.errors import Unreachable
 from runplan.forge.model import ForgeBusy, ForgeDenied
@@ -59,17 +59,15 @@ class Calls:
             self._sleep(delay_s)
         raise AssertionError
 
-    def _raise_known(self, what: str, error: GithubException) -> None:
-        """Raise the error of ours for a refused token or a rate limit, else the error itself."""
+    def _raise_known(self, what: str, error: GithubException) -> NoReturn:
+        """Raise the error of ours for a rate limit or a refusal."""
         headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
         said = describe(error)
         if error.status in (403, 429):
             wait_s = self._limited_s(headers, said, error.status)
             if wait_s is not None:
                 raise ForgeBusy(f"cannot {what}: rate limit of the forge", wait_s) from error
-        if error.status == 401 or (error.status in (403, 404) and "merge" not in said.lower()):
-            raise ForgeDenied(f"cannot {what}: {error.status} {said}") from error
-        raise error
+        raise ForgeDenied(f"cannot {what}: {error.status} {said}") from error
 
     def _limited_s(self, headers: dict[str, str], said: str, status: int) -> float | None:
         """Seconds until the rate limit ends; None for a refusal that is no limit."""

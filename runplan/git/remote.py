@@ -115,7 +115,7 @@ class Remote:
         return {ref.removeprefix(HEADS): oid for oid, ref in rows}
 
     def push(self, new: Oid, *, old: Oid, source: Path) -> PushAnswer:
-        """Move the branch from `old` to its descendant `new`; rejected when it stands elsewhere.
+        """Move the branch from `old` to its descendant `new`, or delete it for ""; rejected when it stands elsewhere.
 
         The repository `source` holds `new`. The user's own configuration says how the remote is reached.
         """
@@ -202,7 +202,7 @@ def read_push(*, ref: str, code: int, out: str, err: str) -> PushAnswer:
     """The result of a push to `ref`; with several push addresses, the answer on which all of them agree."""
     fields = (line.split("\t") for line in out.splitlines())
     statuses = [(one[0], one[2]) for one in fields if len(one) == 3 and one[1].rpartition(":")[2] == ref]
-    if code == 0 and statuses and all(flag in " *=" for flag, _ in statuses):
+    if code == 0 and statuses and all(flag in " *=-" for flag, _ in statuses):
         return Taken()
     said = words(err)
     reasons = dict.fromkeys(_reason(summary) for flag, summary in statuses if flag == "!")

@@ -173,7 +173,12 @@ class PullRequestLander:
             return self._close_up(pull, pull.merge_commit)
         if self.closed is not None:
             return self.closed
+        if pull.base != self._target.branch:
+            why = f"{_name(pull)} leads to {pull.base} instead of {self._target.branch}; change it back: {pull.url}"
+            return Waiting(kind="review", why=why)
         if not self._is_ours(pull.head, progress):
+            if f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
+                forge.cancel_merge(pull.number)
             what = "has commits that runplan did not push, or lacks some that it did"
             why = f"{_name(pull)} {what}; review and merge it: {pull.url}"
             return Waiting(kind="review", why=why)
@@ -296,10 +301,22 @@ class PullRequestLander:
         """
         notes = [f"{_name(pull)} is merged: {pull.url}", self._follow()]
         notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
-        self._forge().delete_branch(self._remote.branch)
+        notes.append(self._delete_branch(pull.head))
         self._forget()
         self._git.run("update-ref", "-d", self._parked(pull.head))
         return Landed(tip=merged, note="; ".join(filter(None, notes)))
+
+    def _delete_branch(self, merged: Oid) -> str:
+        """Delete the branch, unless somebody pushed to it after the merge; a note when it stays."""
+        if self._git.tip(self.ref) is None:
+            return ""
+        answer = self._remote.push("", old=merged, source=self._tool)
+        if isinstance(answer, push.Taken) or (tip := self._remote.fetch()) is None:
+            return ""
+        if tip == merged and isinstance(answer, push.Uncertain):
+            raise Unreachable(f"the branch {self._remote.branch} was not deleted: {answer.said}")
+        said = answer.said if tip == merged else f"it has commits that were pushed after the merge, up to {tip:.12}"
+        return f"the branch {self._remote.branch} stays on {self._remote.name}: {said}"
 
     def _close_issue(self, issue: int, pull: PullRequest) -> str:
         """Close the issue with one comment; a note when it is not there, or the token may not."""

@@ -101,6 +101,7 @@ def test_a_start_from_an_issue_leaves_the_checkout_alone_and_is_resumed(project:
     [
         (("9",), 5, "cannot read issue 9: 404"),
         (("1",), 2, "issue 1 is closed"),
+        (("2",), 2, "#2 is a pull request, no issue"),
         (("1", "direct"), 2, "the plan of an issue lands by pr"),
         (("1", "every", "4h"), 2, "an issue is worked on once"),
     ],
@@ -109,6 +110,7 @@ def test_an_issue_that_cannot_be_worked_on_is_refused(
     project: Project, hub: Hub, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     hub.add_issue("Done").state = "closed"
+    hub.add_issue("Theirs").is_pull = True
     ran = project.runplan("start", "--issue", *words)
     assert (ran.code, hub.pulls) == (code, {}), ran.err
     assert expected in ran.err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
@@ -234,7 +236,6 @@ CALLS = (
     "GET /commits/.*/check-runs",
     "GET /commits/.*/status",
     "PUT /pulls/1/merge",
-    "DELETE .*",
 )
 
 
@@ -393,6 +394,27 @@ def test_a_claim_of_an_issue_is_shown_during_the_run(
     assert [text.partition(":")[0] for text in own] == ["runplan ended its work on this issue (plan `plans/X.md`)"]
     warned = re.findall("issue #1 is claimed by another repository, for plans/(.).md", ran.err)
     assert warned == ["Y"]
+
+
+CRASH = """
+from runplan.engine import advance
+from runplan.cli.main import entry
+def fail(*_): raise ZeroDivisionError
+advance.STEPS["take-work"] = advance.Step(act=fail)
+entry()
+"""
+
+
+def test_a_claim_is_taken_back_when_runplan_itself_fails(project: Project, hub: Hub) -> None:
+    issue = hub.add_issue("Bug")
+    plan = project.show("main:plans/X.md").replace("---\n", "---\nissue: 1\n", 1)
+    set_up(project, plan=plan, settings='[issues]\nclaim = "busy"\n')
+    hub.mirror(project.path)
+    command = [sys.executable, "-P", "-c", CRASH, "start", "X", "auto", "--foreground"]
+    ran = subprocess.run(command, cwd=project.path, env=project.env, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "failed: crashed" in ran.stderr) == (1, True), ran.stderr
+    assert issue.labels == []
+    assert [one["body"].startswith("runplan ended its work") for one in issue.comments] == [True]
 
 
 def test_a_claim_that_the_forge_does_not_take_is_a_note(project: Project, hub: Hub) -> None:

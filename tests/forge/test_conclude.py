@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from runplan.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.run.reasons import Reason
 from runplan.settings.schema import RunSettings, Settings
 from tests.forge.conftest import BRANCH, git
-from tests.support.github.server import an_app, environment
+from tests.support.github.server import Fault, an_app, environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,6 +189,48 @@ def test_commits_of_a_person_are_not_merged_by_runplan(
     assert "PUT /pulls/1/merge" not in stand_in.requests
 
 
+@pytest.mark.parametrize("by_person", [False, True], ids=["asked for by runplan", "by a person"])
+def test_auto_merge_does_not_merge_commits_that_come_later(conclude: Conclude, hub: Hub, by_person: bool) -> None:
+    hub.required = ["ci", "slow"]
+    hub.check(hub.tip(BRANCH))
+    waits(conclude(4), "merge")
+    new = hub.commit(BRANCH, {"theirs.txt": "theirs\n"})
+    if by_person:
+        hub.pulls[1].later = "Merge it"
+    waits(conclude(2), "review")
+    for name in hub.required:
+        hub.check(new, name)
+    assert hub.merges == int(by_person)
+
+
+def test_a_pull_request_that_leads_elsewhere_is_not_merged(at: Place, hub: Hub) -> None:
+    hub.git("branch", "release", "main")
+    hub.nulls = 0
+    lander = a_lander(at)
+    progress = Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, pushed=(hub.tip(BRANCH),))
+    waits(lander.conclude(progress, now=0), "checks")
+    hub.pulls[1].base = "release"
+    assert "leads to release instead of main" in waits(lander.conclude(progress, now=LATE), "review")
+    assert hub.merges == 0
+
+
+def test_commits_that_are_pushed_after_the_merge_stay(
+    conclude: Conclude, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = hub.do_merge
+
+    def and_push(*args: Any) -> str:
+        made = merge(*args)
+        hub.commit(BRANCH, {"late.txt": "late\n"})
+        return made
+
+    monkeypatch.setattr(hub, "do_merge", and_push)
+    found = conclude()
+    assert isinstance(found, Landed)
+    assert f"the branch {BRANCH} stays on origin: it has commits that were pushed after the merge" in found.note
+    assert "late.txt" in hub.git("ls-tree", "--name-only", BRANCH)
+
+
 @pytest.mark.parametrize("deletes", [False, True], ids=["runplan", "the server"])
 @pytest.mark.parametrize("by_person", [False, True], ids=["merged by runplan", "by a person"])
 def test_the_branch_is_deleted_and_the_local_target_follows(
@@ -244,6 +286,15 @@ def test_issues_of_the_plan_are_closed_with_one_comment(
     issues += [issue.number, 99]
     assert "issue #99 is not closed" in merged(conclude(), hub)
     assert (issue.state, len(issue.comments)) == ("closed", 1)
+
+
+def test_an_issue_that_was_deleted_does_not_keep_the_run(
+    conclude: Conclude, stand_in: StandIn, hub: Hub, issues: list[int]
+) -> None:
+    issues.append(99)
+    said = "This issue was deleted"
+    stand_in.faults.append(Fault(call="GET /issues/99.*", kind="before", status=410, message=said))
+    assert f"issue #99 is not closed: cannot comment on #99: 410 {said}" in merged(conclude(), hub)
 
 
 def test_a_renamed_repository_is_followed(conclude: Conclude, hub: Hub) -> None:

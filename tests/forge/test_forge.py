@@ -64,17 +64,15 @@ def test_the_filter_by_branch_names_the_owner(forge: GitHub) -> None:
 @pytest.mark.parametrize("status", [502, 0], ids=["502", "dropped"])
 @pytest.mark.parametrize("kind", ["before", "after"])
 def test_a_lost_answer_makes_nothing_twice(forge: GitHub, stand_in: StandIn, hub: Hub, kind: str, status: int) -> None:
-    calls = ("POST /pulls", "PUT /pulls/1/merge", "POST /issues/1/comments", "DELETE .*")
+    calls = ("POST /pulls", "PUT /pulls/1/merge", "POST /issues/1/comments")
     stand_in.faults += [Fault(call=call, kind=kind, status=status) for call in calls]
     made = opened(forge)
     forge.comment(made.number, marker="runplan done", text="hello")
     answer = merged(forge, made.number, made.head)
-    forge.delete_branch("work")
     assert answer == hub.tip("main")
     assert hub.merges == 1
     assert list(hub.pulls) == [1]
     assert len(hub.pulls[1].comments) == 1
-    assert "work" not in hub.branches()
     assert [fault.call for fault in stand_in.faults if fault.times] == []
 
 
@@ -140,6 +138,13 @@ def test_a_merge_queue_takes_the_pull_request(forge: GitHub, hub: Hub) -> None:
     assert forge.read(made.number).is_merged
 
 
+def test_a_pull_request_that_waits_in_the_queue_is_not_queued_again(forge: GitHub, hub: Hub) -> None:
+    hub.merge_queue, hub.reviews = True, 1
+    made = opened(forge)
+    answers = [forge.merge_later(made.number, by_squash(made.head), queue=True) for _ in range(2)]
+    assert (answers, hub.pulls[1].queued, hub.merges) == ([None, None], True, 0)
+
+
 def test_checks_are_check_runs_and_statuses_of_the_pushed_commit(forge: GitHub, hub: Hub) -> None:
     head = hub.tip("work")
     assert forge.checks(head) == ()
@@ -184,8 +189,14 @@ def test_the_review_is_read(forge: GitHub, hub: Hub) -> None:
     hub.review(1, "Please rename it.")
     hub.review(1, "")
     hub.review(1, "Why?", path="b.txt", line=1)
+    hub.review(1, "Old.", path="b.txt")
+    hub.pulls[1].comments[-1] |= {"user": None, "line": None}  # of an account that was deleted, on a line that changed
     found = [(one.author, one.place, one.text) for one in forge.review_comments(1)]
-    assert found == [("reviewer", "", "Please rename it."), ("reviewer", "b.txt:1", "Why?")]
+    assert found == [
+        ("reviewer", "", "Please rename it."),
+        ("reviewer", "b.txt:1", "Why?"),
+        ("ghost", "b.txt", "Old."),
+    ]
 
 
 def test_the_files_of_open_pull_requests_are_read(forge: GitHub) -> None:
@@ -297,4 +308,3 @@ def every_call(forge: GitHub, hub: Hub) -> None:
     forge.close_issue(issue.number)
     hub.required, hub.reviews, hub.strict = [], 0, False
     merged(forge, made.number, head)
-    forge.delete_branch("work")

@@ -14,7 +14,6 @@ from typing import Any
 EXCERPT = Path(__file__).parent / "openapi.json"
 #: Paths of the stand-in that GitHub's description spells otherwise.
 SPELLED = {
-    "/git/refs/heads/{ref+}": "/git/refs/{ref}",
     "/rules/branches/{branch+}": "/rules/branches/{branch}",
 }
 KINDS: dict[str, Any] = {

@@ -57,6 +57,7 @@ class Issue:
     number: int
     title: str
     body: str
+    is_pull: bool = False  #: a pull request is an issue too
     state: str = "open"
     labels: list[str] = field(default_factory=list)
     assignees: list[str] = field(default_factory=list)
@@ -291,6 +292,12 @@ class Hub:
         if self.delete_branch_on_merge:
             self.git("update-ref", "-d", f"refs/heads/{pull.head}")
         return new
+
+    def enqueue(self, pull: Pull) -> None:
+        if pull.queued:
+            raise Answer(422, "Pull request is already in the queue")
+        pull.queued = True
+        self.auto_merge_all()
 
     def enable_auto_merge(self, pull: Pull, method: str, sha: str, message: str) -> None:
         if not self.allow_auto_merge:

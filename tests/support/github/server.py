@@ -114,7 +114,7 @@ def _pull(r: Request, pull: Pull, *, full: bool) -> dict[str, Any]:
     }
     if pull.auto_merge:
         user = _user("octocat")
-        method = {"enabled_by": user, "merge_method": pull.auto_merge, "commit_title": "", "commit_message": ""}
+        method = {"enabled_by": user, "merge_method": pull.auto_merge, "commit_title": "", "commit_message": pull.later}
         shown["auto_merge"] = method
     if full:
         mergeable, state = hub.merge_state(pull)
@@ -140,6 +140,7 @@ def _issue(r: Request, issue: Issue) -> dict[str, Any]:
         "user": _user("reporter"),
         "labels": [{"name": label, "color": "ededed", "default": False} for label in issue.labels],
         "assignees": [_user(name) for name in issue.assignees],
+        **({"pull_request": {"url": url}} if issue.is_pull else {}),
     }
 
 
@@ -246,15 +247,6 @@ def job_logs(r: Request) -> tuple[int, Any]:
     raise Answer(302, "", Location=f"{r.root.removesuffix('/api/v3')}/logs/{next(iter(r.hub.logs))}")
 
 
-def delete_ref(r: Request) -> tuple[int, Any]:
-    before = r.hub.branches()
-    if r.words[0] not in before:
-        raise Answer(422, "Reference does not exist")
-    r.hub.git("update-ref", "-d", f"refs/heads/{r.words[0]}")
-    r.hub.pushed(before)
-    return 204, None
-
-
 def rules(r: Request) -> tuple[int, Any]:
     hub, found = r.hub, list[dict[str, Any]]()
     if hub.required:
@@ -343,9 +335,11 @@ def graphql(r: Request) -> tuple[int, Any]:
     wanted = r.body["variables"]["input"]
     pull = r.hub.pulls[int(wanted["pullRequestId"].removeprefix("PR_"))]
     try:
+        if "disablePullRequestAutoMerge" in r.body["query"]:
+            pull.auto_merge = ""
+            return 200, {"data": {"disablePullRequestAutoMerge": {"actor": {"login": "octocat"}}}}
         if "enqueuePullRequest" in r.body["query"]:
-            pull.queued = True
-            r.hub.auto_merge_all()
+            r.hub.enqueue(pull)
             return 200, {"data": {"enqueuePullRequest": {"mergeQueueEntry": {"position": 1}}}}
         message = f"{wanted.get('commitHeadline', '')}\n\n{wanted.get('commitBody', '')}"
         r.hub.enable_auto_merge(pull, wanted.get("mergeMethod", "MERGE"), wanted.get("expectedHeadOid", ""), message)
@@ -372,7 +366,6 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("GET", "/actions/runs", workflow_runs),
     ("GET", "/actions/runs/{run_id}/jobs", jobs),
     ("GET", "/actions/jobs/{job_id}/logs", job_logs),
-    ("DELETE", "/git/refs/heads/{ref+}", delete_ref),
     ("GET", "/rules/branches/{branch+}", rules),
     ("GET", "/branches/{branch}/protection", no_protection),
     ("GET", "/issues", list_issues),
