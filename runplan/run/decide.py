@@ -141,7 +141,7 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
     if state.concluded is not None and state.concluded.reason:
         return _conclude(state)
     if started.claim and started.issues and not state.claimed and not state.is_lane:
-        return _wait(state) or _do(a.CLAIM_ISSUES, "the forge is told which issues the run works on")
+        return _wait(state) or _do(a.CLAIM_ISSUES, "show on the forge which issues the run works on")
     if state.review and not state.is_lane:
         return _wait(state) or _do(a.REVIEW, "comments of reviewers are to be handled")
     if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:

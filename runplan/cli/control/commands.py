@@ -288,8 +288,8 @@ def _answer(verb: str, args: argparse.Namespace, answer: Approved | Rejected) ->
         if phase.candidate is not None:
             tree, commit = phase.candidate.tree, phase.candidate.commits[-1]
             answer = replace(answer, tree=tree)
-            doing = "approving" if verb == "approve" else "rejecting"
-            progress.say(f"{doing} phase {phase.read.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
+            action = "approving" if verb == "approve" else "rejecting"
+            progress.say(f"{action} phase {phase.read.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
         at = at.for_run(state.started)
         request = RunRequest(started=state.started, answer=answer)
         return runs.submit_run(at, request) if state.started.daemon else runs.run_here(at, request)
