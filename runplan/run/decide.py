@@ -189,7 +189,7 @@ def _work(started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.read.merge and phase.lease is not None and phase.work is None and not phase.rebuilt:
         return _do(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
     if phase.lost >= MAX_LOST:
-        return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace")
+        return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row were gone and left no result")
     if phase.lease is None:
         return _do(a.LEASE, "the phase needs a worktree and a branch")
     if phase.ended is not None:

@@ -149,7 +149,7 @@ def sentence(event: e.Event) -> str:
             named = "" if gates == (e.TESTS,) else ", ".join(gates)
             return f"  {role:<10} {agent or named or 'runs'} …{notes}"
         case e.DispatchEnded(ending="lost", role=role):
-            return f"  {role:<10} vanished without a trace"
+            return f"  {role:<10} is gone and left no result"
         case e.Paused(until=until):
             moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
             return f"  waiting    until {moment} ({describe_pause(event)})"
@@ -195,8 +195,8 @@ def _outcome(event: e.Event) -> str:
             return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
         case e.IssuesMarked(notes=notes) if notes:
             return "\n".join(f"  note       {note}" for note in notes)
-        case e.Concluded(note=note):
-            return f"  merged     {note}" if note else ""
+        case e.Concluded(reason="", note=note) if note:
+            return f"  merged     {note}"
         case e.PhaseFailed(reason=reason, detail=detail):
             return f"  failed     {reason}: {detail}"
         case _:
