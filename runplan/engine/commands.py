@@ -250,7 +250,7 @@ class Executor:
         plan = command.plan
         row = self._schedules.get(plan)
         if row is None:
-            raise NotFound(f"{plan} has no schedule; make one: runplan start PLAN auto every 4h")
+            raise NotFound(f"{plan} has no schedule; see: runplan next")
         self._environments.use(plan, command, anew=False)
         fired = schedules.fire_early(row, self._runs, self._environments, self._repository.clock.now())
         if not isinstance(fired, Deferred) and not fired.declined:

@@ -414,7 +414,8 @@ def _land(started: RunStarted, phase: PhaseRun) -> Decision:
     signed = needs_sign_off(started, phase)
     is_free = started.auto or started.concludes  # a pull request is approved as a whole
     if (is_free and not signed) or not tree or phase.approved == tree:
-        return _do(a.LAND, "all checks passed; code, tracker and report land together")
+        proof = "an undo needs no checks" if phase.read.choice == "undo" else "all checks passed"
+        return _do(a.LAND, f"{proof}; code, tracker and report land together")
     if phase.asked != tree:
         asks = "a person signs the phase off" if signed else "without `auto` a person approves each landing"
         return _do(a.ASK, asks)

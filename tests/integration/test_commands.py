@@ -137,7 +137,7 @@ def test_commands_are_executed_in_order_and_leave_the_queue(bench: Bench) -> Non
 
 def test_a_command_that_is_refused_is_answered_and_the_next_one_is_executed(bench: Bench) -> None:
     now, pause = bench.queue("now"), bench.queue("pause")
-    refused = f"{A} has no schedule; make one: runplan start PLAN auto every 4h"
+    refused = f"{A} has no schedule; see: runplan next"
     assert bench.execute() == [(now, refused), (pause, "")]
     assert bench.commands.answer(now) == Answer(error=refused, exit=3)
 
