@@ -112,6 +112,7 @@ def moved(before: Since, state: RunState, at: str) -> Since:
     states = [one for _, one in open_states(state)]
     steps = tuple(step_of(one.phase) if one.phase is not None else "" for one in states)
     now = Since(at=before.at or at, ended=state.ended is not None, steps=steps, waiting=decide(state).waiting)
-    is_look = before.waiting and not now.waiting and steps == before.steps and any(one.waits for one in states)
+    works = not now.waiting and not now.ended
+    is_look = before.waiting and works and steps == before.steps and any(one.waits for one in states)
     # A look in between two waits for the same thing changes nothing.
     return before if is_look or now == replace(before, at=now.at) else replace(now, at=at)

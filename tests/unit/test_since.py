@@ -41,6 +41,7 @@ def away(until: str) -> e.Paused:
         ([*WORKING[:-1], e.Halted(by="a person"), e.Continued()], "5"),
         ([*WORKING[:-1], e.Queued(), TAKEN], "4"),
         ([*WORKING, e.StopRequested(by="a person"), e.RunEnded(outcome="stopped", reason="stopped")], "6"),
+        ([*WORKING, away("9"), e.StopRequested(by="a person"), e.RunEnded(outcome="stopped", reason="stopped")], "7"),
     ],
     ids=[
         "begun",
@@ -54,6 +55,7 @@ def away(until: str) -> e.Paused:
         "goes on after a pause",
         "queued",
         "ended",
+        "ended during a wait",
     ],
 )
 def test_the_shown_state_has_the_time_of_its_last_change(facts: list[e.Event], since: str) -> None:
