@@ -147,6 +147,8 @@ def test_an_interrupted_run_says_how_to_continue() -> None:
     shown = lines(at_work(alive=False, work=Work()))
     assert "interrupted; no process is working on it" in shown[3]
     assert shown[-1] == "  Continue it: runplan retry plans/x.md"
+    limited = a_run(state="waiting", waiting_for="limit", wake=iso(NOW + timedelta(hours=1)))
+    assert lines(at_work(run=limited, alive=False, work=Work()))[-1] == shown[-1]
 
 
 def test_a_pending_request_is_shown() -> None:

@@ -389,7 +389,7 @@ def _help(view: dict[str, Any]) -> list[str]:
         return [f"{why}{command('runplan', 'resume', plan)}"]
     if waiting == "claim":
         return [f"The daemon waits: {run['about']}"]
-    is_left = waiting is None and not (view["claim"] and view["claim"]["alive"])
+    is_left = not (view["claim"] and view["claim"]["alive"]) and (waiting is None or run["wake"] is not None)
     is_held = waiting == "checkout" and run["wake"] is None
     return [f"Continue it: {command('runplan', 'retry', plan)}"] if is_left or is_held else []
 
