@@ -312,7 +312,7 @@ def _probe(bwrap: str) -> str:
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
     """Whether a dispatch with this setting runs in the sandbox."""
-    return mode == "bwrap" or (mode == "auto" and obstacle(env) is None)
+    return mode == "bwrap" or (mode == "auto" and not obstacle(env))
 
 
 def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> str:

@@ -61,7 +61,7 @@ def shut(tmp_path: Path) -> Shut:
 def boxed(shut: Shut) -> Shut:
     if why := obstacle():
         pytest.skip(why)
-    shut.project.extra["RUNPLAN_AGENTS_SANDBOX"] = "bwrap"
+    shut.project.extra["RUNPLAN_AGENTS_SANDBOX"] = "auto"  # the default
     return shut
 
 

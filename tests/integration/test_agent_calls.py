@@ -12,7 +12,7 @@ import pytest
 
 from runplan.agents.clis import agent_of
 from runplan.agents.clis.mini import LONGEST_ARGUMENT
-from runplan.agents.invocation import Agents, require_agents
+from runplan.agents.invocation import Agents, is_used, require_agents
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
 from runplan.settings.load import Layer
@@ -414,3 +414,12 @@ def test_a_custom_command_is_not_asked_for_its_version(tmp_path: Path) -> None:
     agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={"PATH": "/usr/bin:/bin"})
     assert agents.version("own") == ""
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("code", "used"), [(0, True), (1, False)])
+def test_sandbox_auto_is_used_where_bwrap_works(tmp_path: Path, code: int, used: bool) -> None:
+    bwrap = tmp_path / "bwrap"
+    bwrap.write_text(f"#!/bin/sh\nexit {code}\n")
+    bwrap.chmod(0o755)
+    env = {"PATH": str(tmp_path)}
+    assert [is_used(mode, env) for mode in ("auto", "bwrap", "none")] == [used, True, False]
