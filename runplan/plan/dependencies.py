@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan.errors import PlanUnreadable
 from runplan.plan.ids import key
 from runplan.plan.reading import Remark
 from runplan.plan.scan import within
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.plan.body import Body
+
+
+MOST = 20_000  #: characters of the dependencies of one phase
 
 
 class Depends(Struct):
@@ -87,6 +91,10 @@ _IN_TITLE = _words(r"\(((?:depends on|after|requires|needs) [^()]{1,80})\)")
 def read_depends(body: Body, phases: Phases) -> Depends:
     found = Depends()
     line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
+    paragraphs = [line] if line is not None else list(_paragraphs(body))
+    if (size := sum(len(text) for _, text in paragraphs)) > MOST:
+        what = f"the dependencies of phase {phases.own} have {size:,} characters, and at most {MOST:,} are read"
+        raise PlanUnreadable(f"{body.lines.path}:{paragraphs[0][0] + 1}: {what}; use a short line 'Depends: …'")
     if line is not None:
         _read_line(line[1], line[0] + 1, phases, found)
     else:
@@ -95,7 +103,7 @@ def read_depends(body: Body, phases: Phases) -> Depends:
             _read_prose(in_title[1], body.whole.start, phases, titled)
             found.hard += titled.hard
             found.unread += [Remark(body.whole.start, in_title[1])] if titled.unknown else []
-        for index, text in _paragraphs(body):
+        for index, text in paragraphs:
             if _NONE.match(text):
                 if not found.hard and not found.unread:
                     break

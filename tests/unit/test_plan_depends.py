@@ -224,3 +224,9 @@ def test_a_line_of_its_own_wins_over_prose(line: str, hard: tuple[str, ...]) -> 
 
 def test_a_fenced_line_says_nothing() -> None:
     assert last(a_plan({"1": "⬚", "2": "⬚"}, {"2": "```\nDepends: 1\n```"})).depends == ()
+
+
+@pytest.mark.parametrize("text", ["Depends: " + "1, " * 7000, "### Dependencies\n\n" + "Phase 1 " * 3000])
+def test_dependencies_of_endless_length_are_refused(text: str) -> None:
+    with pytest.raises(PlanUnreadable, match=r"the dependencies of phase 2 have 2.,... characters"):
+        last(a_plan({"1": "⬚", "2": "⬚"}, {"2": text}))
