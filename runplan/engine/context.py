@@ -245,8 +245,7 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     plans = known_plans(at, store)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
-    specs = [file for folder in FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}"))]
-    plans = list(dict.fromkeys([*plans, *(file.relative_to(root).as_posix() for file in specs)]))
+    plans = list(dict.fromkeys([*plans, *_spec_plans(root)]))
     gone = [plan for plan in (store.plans() if store else []) if plan not in plans]
     if (path := _on_own_branch(at, word)) and path not in (*plans, *gone):
         return path
@@ -287,6 +286,11 @@ def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
     found = found.union(plans_on_target(at), store.active_plans() if store else ())
     return sorted(path for path in found if names.is_plain(path) and not path.startswith(names.WATCH))
+
+
+def _spec_plans(root: Path) -> list[str]:
+    found = (file for folder in FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}")))
+    return [file.relative_to(root).as_posix() for file in found]
 
 
 def scheduled(at: RepositoryContext) -> list[str]:
@@ -337,7 +341,7 @@ def slug_of(at: RepositoryContext, plan: str) -> str:
     newest = store.newest(plan) if store else None
     if store is not None and newest is not None:
         return str(store.started(newest.id)["slug"])
-    return names.plan_key(plan, known_plans(at, store))
+    return names.plan_key(plan, [*known_plans(at, store), *_spec_plans(at.repository.root)])
 
 
 def in_checkout(at: RepositoryContext, path: str, blob: bytes | None) -> str:

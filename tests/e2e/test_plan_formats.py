@@ -50,6 +50,15 @@ def test_a_plan_of_every_format_is_worked_to_its_end(name: str, tmp_path: Path) 
 SPEC = "# Tasks: Login\n\n## Phase 1: Setup\n\n- [ ] T001 Create the form\n"
 
 
+def test_specs_of_two_tools_with_one_name_have_branches_of_their_own(tmp_path: Path) -> None:
+    project = a_project(tmp_path)
+    places = ("specs/login", "specs/Login", ".kiro/specs/login")
+    for place in places:
+        project.commit_file(f"{place}/tasks.md", SPEC)
+    shown = [project.runplan("start", place, "--dry-run").out for place in places]
+    assert len({text.partition("  branch ")[2].partition(";")[0] for text in shown}) == 3
+
+
 def test_a_spec_folder_is_a_plan_and_its_files_are_context(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.commit_file("specs/001-login/tasks.md", SPEC)
