@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from base64 import b64encode
 from functools import cache
@@ -63,6 +64,7 @@ class GitHub:
     def __init__(self, address: Address, auth: Auth.Auth, *, api: str, calls: Calls | None = None) -> None:
         from github import Github
 
+        logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
         self._calls = calls or Calls()
         self._client = Github(auth=auth, base_url=api, **CLIENT)
         self._owner = address.owner

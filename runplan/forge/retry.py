@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from runplan.errors import Unreachable
 from runplan.forge.model import ForgeBusy, ForgeDenied
+from runplan.text import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DELAYS_S = (0.5, 2.0, 5.0)  #: between the attempts of one call
+PATIENCE_S = 20.0  #: with one call; a forge that answers slowly is not asked again
 SECONDARY_S = 60.0  #: the pause that GitHub asks for when it names none
 RECHECK_S = 300.0  #: until a token that was refused is tried again
 
@@ -42,6 +44,7 @@ class Calls:
         from github import GithubException
         from requests import RequestException
 
+        began = self._now()
         for delay_s in (*DELAYS_S, None):
             try:
                 return call()
@@ -54,7 +57,7 @@ class Calls:
                 fault, cause = Unreachable(f"cannot {what}: the forge answers {error.status}"), error
             if (found := happened()) is not None:
                 return found
-            if delay_s is None:
+            if delay_s is None or self._now() - began > PATIENCE_S:
                 raise fault from cause
             self._sleep(delay_s)
         raise AssertionError
@@ -66,7 +69,7 @@ class Calls:
         if error.status in (403, 429):
             wait_s = self._limited_s(headers, said, error.status)
             if wait_s is not None:
-                raise ForgeBusy(f"cannot {what}: rate limit of the forge", wait_s) from error
+                raise ForgeBusy(f"cannot {what}: rate limit of the forge for {in_words(wait_s)}", wait_s) from error
         raise ForgeDenied(f"cannot {what}: {error.status} {said}") from error
 
     def _limited_s(self, headers: dict[str, str], said: str, status: int) -> float | None:

@@ -161,6 +161,12 @@ def watch(project: Project, *words: str) -> str:
     return ran.err
 
 
+def test_a_watch_has_one_label(project: Project, hub: Hub) -> None:
+    for label in ("", " ", "a,b", "a\nb"):
+        ran = project.runplan("watch-issues", f"--label={label}", "every", "10m")
+        assert (ran.code, "a watch has one label" in ran.err) == (2, True), label
+
+
 def due(project: Project) -> None:
     """The daemon is gone, and a slot of the watch has come."""
     kill_daemon(project)

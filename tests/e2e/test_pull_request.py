@@ -284,6 +284,11 @@ def test_a_github_app_signs_in_with_tokens_that_expire(project: Project, hub: Hu
     assert rows(project, 0)["github"] == "acme/app; token from the GitHub App 77 may push"
 
 
+def test_a_repository_that_was_renamed_is_followed(project: Project, hub: Hub) -> None:
+    hub.renamed_from, hub.name = hub.name, "product"
+    assert "redirection" not in finished(project, hub).err
+
+
 # --- together with other commands --------------------------------------------------------------------------
 
 

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from github import Auth, GithubIntegration
+from requests import ReadTimeout
 
 from runplan.errors import Unreachable
+from runplan.forge.github import TIMEOUT_S
 from runplan.forge.model import ForgeBusy, ForgeDenied, Merge, NotMerged, PullRequest
+from runplan.forge.retry import Calls
 from tests.support.github.described import EXCERPT, described, faults
 from tests.support.github.server import Fault, an_app
 
@@ -254,6 +257,19 @@ def test_a_refusal_or_an_outage_is_a_named_error(
     with pytest.raises(error) as caught:
         read(forge)
     assert "t0ken" not in str(caught.value)
+
+
+def test_a_forge_that_hangs_is_asked_once(slept: list[float]) -> None:
+    times = iter((0.0, TIMEOUT_S + 15.0))
+    asked: list[str] = []
+
+    def hang() -> None:
+        asked.append("x")
+        raise ReadTimeout
+
+    with pytest.raises(Unreachable, match="the forge does not answer"):
+        Calls(sleep=slept.append, now=lambda: next(times)).read("read it", hang)
+    assert (asked, slept) == (["x"], [])
 
 
 def test_a_renamed_repository_is_followed(forge: GitHub, hub: Hub) -> None:

@@ -68,8 +68,8 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
     asked = options.parse_words(args.words, phases=())
     if asked.every is None:
         raise UsageError("watch-issues needs a schedule, such as: every 10m")
-    if not args.label.strip() or not names.is_plain(args.label):
-        raise RefusedEarly("the label is empty, or has control characters")
+    if not args.label.strip() or "," in args.label or not names.is_plain(args.label):
+        raise RefusedEarly("the label is empty, or has a comma or control characters; a watch has one label")
     with open_context() as at:
         at = _with_pull_requests(at, asked, "watch-issues")
         require_test_command(at)
