@@ -141,7 +141,7 @@ def fill(root: Path, plans: Iterable[str]) -> None:
         for number, name in enumerate(plans):
             run = f"{first.id}x{number}"
             with store.transaction():
-                fence = store.set_claim("plan", name, run=run, owner="1:1:1", at=first.started)
+                fence = store.set_claim("plan", name, run=run, owner="1:1:1")
             journal = Journal(store, SystemClock(), run=run, plan=name, fence=fence, on_event=lambda *_: None)
             journal.append(*renamed_events(rows, (first.id, run), (first.plan, name)))
             for log in logs:

@@ -138,7 +138,7 @@ class ActiveRuns:
             run, started = f"r{os.urandom(4).hex()}", repository.with_settings(request.started)
         plan = started.plan
         context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
-        claim = claims.take_plan(plan, run=run, at=context.iso())
+        claim = claims.take_plan(plan, run=run)
         if isinstance(claim, HeldByOther):
             return Answer(declined=True, owner=claim.owner)
         now = self._store.interrupted(plan)
@@ -176,7 +176,7 @@ class ActiveRuns:
     def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> None:
         """Claim the issues for the run; warn once about those of another unfinished run."""
         for number in issues:
-            other = self.repository.claims.take_issue(number, run=active.context.run, at=active.context.iso())
+            other = self.repository.claims.take_issue(number, run=active.context.run)
             if other is None:
                 continue
             shared = e.IssueShared(number=number, run=other.id, plan=other.plan)

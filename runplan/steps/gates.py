@@ -108,7 +108,7 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
 def _remember(context: RunContext, key: str, found: results.Results) -> None:
     """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
     if not found.red and not found.unfinished:
-        context.store.keep_baseline(key, results.to_text(found), at=context.iso())
+        context.store.keep_baseline(key, results.to_text(found))
 
 
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001

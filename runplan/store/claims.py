@@ -36,7 +36,7 @@ class Claims:
         self._held: dict[str, FileLock] = {}
         self.me = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
 
-    def take_plan(self, plan: str, *, run: str, at: str) -> ClaimResult:
+    def take_plan(self, plan: str, *, run: str) -> ClaimResult:
         """Claim the plan for this process; re-entry keeps the fence."""
         mine = self._store.claim("plan", plan)
         if plan in self._held and mine is not None and mine[1] == self.me:
@@ -49,13 +49,13 @@ class Claims:
             return HeldByOther(owner=holder[1] if holder else "a process that is just starting")
         with contextlib.ExitStack() as stack:
             stack.callback(lock.release)  # unless the row is ours
-            result = self._take_row(plan, run=run, at=at)
+            result = self._take_row(plan, run=run)
             if not isinstance(result, HeldByOther):
                 self._held[plan] = lock
                 stack.pop_all()
         return result
 
-    def _take_row(self, plan: str, *, run: str, at: str) -> ClaimResult:
+    def _take_row(self, plan: str, *, run: str) -> ClaimResult:
         with self._store.transaction():
             found = self._store.claim("plan", plan)
             if found is not None:
@@ -64,10 +64,10 @@ class Claims:
                     return Reentered(fence=fence)
                 if processes.alive(owner):  # it keeps its claim while its repository is closed
                     return HeldByOther(owner=owner)
-            fence = self._store.set_claim("plan", plan, run=run, owner=self.me, at=at)
+            fence = self._store.set_claim("plan", plan, run=run, owner=self.me)
         return Acquired(fence=fence, took_over=found[1] if found else "")
 
-    def take_issue(self, number: int, *, run: str, at: str) -> RunRow | None:
+    def take_issue(self, number: int, *, run: str) -> RunRow | None:
         """Claim an issue for the run; another unfinished run that has it."""
         with self._store.transaction():
             found = self._store.claim("issue", str(number))
@@ -76,7 +76,7 @@ class Claims:
             other = self._store.row(found[0]) if found is not None else None
             if other is not None and other.state in UNFINISHED:
                 return other
-            self._store.set_claim("issue", str(number), run=run, owner=self.me, at=at)
+            self._store.set_claim("issue", str(number), run=run, owner=self.me)
         return None
 
     def release(self, plan: str, *, run: str) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     R = TypeVar("R", bound=Struct)
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
@@ -47,10 +47,10 @@ CREATE INDEX events_by_time ON events (type, at);
 CREATE INDEX leases_by_branch ON events (plan, json_extract(body, '$.branch')) WHERE type='Leased';
 CREATE TABLE claims (
     kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
-    fence INTEGER NOT NULL, taken TEXT NOT NULL, PRIMARY KEY (kind, key)
+    fence INTEGER NOT NULL, PRIMARY KEY (kind, key)
 );
 CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
-CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL, at TEXT NOT NULL);
+CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL);
 CREATE TABLE commands (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, plan TEXT NOT NULL, verb TEXT NOT NULL, arguments TEXT NOT NULL,
     by TEXT NOT NULL, at TEXT NOT NULL, answer TEXT
@@ -357,11 +357,11 @@ class Store:
         query = "SELECT run, owner, fence FROM claims WHERE kind=? AND key=?"
         return next(((run, owner, fence) for run, owner, fence in self._read(query, kind, key)), None)
 
-    def set_claim(self, kind: str, key: str, *, run: str, owner: str, at: str) -> int:
+    def set_claim(self, kind: str, key: str, *, run: str, owner: str) -> int:
         """Write the claim with a higher fence than any before; inside a transaction."""
         self.run("INSERT INTO fences VALUES (?,?,1) ON CONFLICT (kind, key) DO UPDATE SET fence=fence+1", kind, key)
         ((fence,),) = self._db.execute("SELECT fence FROM fences WHERE kind=? AND key=?", (kind, key))
-        self.run("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?,?)", kind, key, run, owner, fence, at)
+        self.run("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?)", kind, key, run, owner, fence)
         return int(fence)
 
     def drop_claim(self, plan: str, *, run: str, owner: str) -> None:
@@ -369,10 +369,9 @@ class Store:
         with self.transaction():
             self.run("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
 
-    def claims(self, kind: str) -> dict[str, tuple[str, str, int]]:
-        """All claims of a kind by key, each as (run, owner, fence)."""
-        found = self._read("SELECT key, run, owner, fence FROM claims WHERE kind=? ORDER BY key", kind)
-        return {key: (run, owner, fence) for key, run, owner, fence in found}
+    def owners(self) -> dict[str, str]:
+        """The owner of each claimed plan."""
+        return dict(self._read("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
 
     def is_first_notice(self, run: str, about: str) -> bool:
         """Record that a person is notified; False when that was recorded before."""
@@ -384,9 +383,9 @@ class Store:
     def baseline(self, key: str) -> str | None:
         return next((str(results) for (results,) in self._read("SELECT results FROM baselines WHERE key=?", key)), None)
 
-    def keep_baseline(self, key: str, results: str, *, at: str) -> None:
+    def keep_baseline(self, key: str, results: str) -> None:
         with self.transaction():
-            self.run("INSERT OR REPLACE INTO baselines VALUES (?,?,?)", key, results, at)
+            self.run("INSERT OR REPLACE INTO baselines VALUES (?,?)", key, results)
 
 
 # --- for `status`: one query per kind of fact, however many plans there are ---
@@ -418,7 +417,7 @@ def read_overview(store: Store, plan: str = "") -> Overview:
     return Overview(
         newest={row.plan: row for row in store.rows(RunRow, f"runs WHERE number IN ({_NEWEST})", plan)},
         places={plan: tuple(place) for plan, *place in store.query(_PLACES, plan)},
-        owners={plan: owner for plan, (_, owner, _) in store.claims("plan").items()},
+        owners=store.owners(),
         schedules={row.plan: row for row in store.schedules.all()},
         queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
         refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},

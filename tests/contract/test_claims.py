@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PLAN = "plans/X.md"
 OTHER = "plans/Y.md"
 NOW = "2026-03-01T12:00:00Z"
-LONG_AGO = "2019-03-01T12:00:00Z"
 ROOT = Path(__file__).parents[2]
 
 
@@ -47,7 +46,7 @@ from runplan.store.claims import Claims
 from runplan.store.sqlite import Store
 directory, plan, run = sys.argv[1:]
 claims = Claims(Store(Path(directory)), Path(directory) / "locks")
-standing = claims.take_plan(plan, run=run, at="2026-01-01T00:00:00Z")
+standing = claims.take_plan(plan, run=run)
 print(type(standing).__name__, claims.me, flush=True)
 sys.stdin.read()
 """
@@ -70,9 +69,9 @@ def holder(place: Path, plan: str = PLAN) -> Iterator[tuple[subprocess.Popen[byt
         process.communicate()
 
 
-def put(store: Store, owner: str, *, kind: str = "plan", key: str = PLAN, run: str = "r-theirs", at: str = NOW) -> int:
+def put(store: Store, owner: str, *, kind: str = "plan", key: str = PLAN, run: str = "r-theirs") -> int:
     with store.transaction():
-        return store.set_claim(kind, key, run=run, owner=owner, at=at)
+        return store.set_claim(kind, key, run=run, owner=owner)
 
 
 def row(run: str, *, outcome: str | None = None) -> RunRow:
@@ -99,26 +98,26 @@ def test_a_claim_that_a_full_disk_refuses_leaves_the_plan_free(store: Store, cla
     pages = store.query("PRAGMA page_count")[0][0]
     store.query(f"PRAGMA max_page_count={pages}")
     with pytest.raises(Unreachable, match="database or disk is full") as raised:  # which keeps what it has seen
-        claims.take_plan(PLAN, run="r" * 10_000, at=NOW)
+        claims.take_plan(PLAN, run="r" * 10_000)
     store.query("PRAGMA max_page_count=1000000")
-    assert isinstance(claims.take_plan(PLAN, run="r-mine", at=NOW), Acquired), raised
+    assert isinstance(claims.take_plan(PLAN, run="r-mine"), Acquired), raised
 
 
 def test_a_free_plan_is_taken_and_taken_again_by_the_same_process(claims: Claims) -> None:
     """M1: fresh, then own re-entry with the same fence."""
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == Acquired(fence=1)
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == Reentered(fence=1)
-    assert claims.take_plan(OTHER, run="r2", at=NOW) == Acquired(fence=1)
+    assert claims.take_plan(PLAN, run="r1") == Acquired(fence=1)
+    assert claims.take_plan(PLAN, run="r1") == Reentered(fence=1)
+    assert claims.take_plan(OTHER, run="r2") == Acquired(fence=1)
 
 
 def test_a_living_owner_keeps_the_plan_and_a_dead_one_is_taken_over_by_name(claims: Claims, tmp_path: Path) -> None:
     """M1: other id. The fence grows at the take-over."""
     with holder(tmp_path) as (process, got, owner):
         assert got == "Acquired"
-        assert claims.take_plan(PLAN, run="r1", at=NOW) == HeldByOther(owner=owner)
+        assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner=owner)
         process.kill()
         process.wait()
-        assert claims.take_plan(PLAN, run="r1", at=NOW) == Acquired(fence=2, took_over=owner)
+        assert claims.take_plan(PLAN, run="r1") == Acquired(fence=2, took_over=owner)
 
 
 def test_a_lock_that_is_held_speaks_for_an_owner_whose_row_says_nothing(
@@ -126,27 +125,21 @@ def test_a_lock_that_is_held_speaks_for_an_owner_whose_row_says_nothing(
 ) -> None:
     with holder(tmp_path) as (_, _, owner):
         store.drop_claim(PLAN, run="r-theirs", owner=owner)
-        assert claims.take_plan(PLAN, run="r1", at=NOW) == HeldByOther(owner="a process that is just starting")
+        assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner="a process that is just starting")
 
 
 def test_a_row_of_a_living_process_is_respected_without_a_lock(store: Store, claims: Claims) -> None:
     owner = identity(os.getppid()) or ""
     put(store, owner)
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == HeldByOther(owner=owner)
-    assert claims.take_plan(OTHER, run="r1", at=NOW) == Acquired(fence=1)
-
-
-def test_a_claim_does_not_grow_old(store: Store, claims: Claims) -> None:
-    """M7: no time to live."""
-    put(store, identity(os.getppid()) or "", at=LONG_AGO)
-    assert isinstance(claims.take_plan(PLAN, run="r1", at=NOW), HeldByOther)
+    assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner=owner)
+    assert claims.take_plan(OTHER, run="r1") == Acquired(fence=1)
 
 
 def test_a_number_that_another_process_was_given_later_is_not_the_owner(store: Store, claims: Claims) -> None:
     pid, started, boot = (identity(os.getppid()) or "").split(":")
     gone = f"{pid}:{int(started) - 1}:{boot}"
     put(store, gone)
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == Acquired(fence=2, took_over=gone)
+    assert claims.take_plan(PLAN, run="r1") == Acquired(fence=2, took_over=gone)
 
 
 # --- giving back ----------------------------------------------------------------------------------------
@@ -154,28 +147,28 @@ def test_a_number_that_another_process_was_given_later_is_not_the_owner(store: S
 
 def test_a_process_gives_back_its_plan_and_no_other_and_no_issue_of_the_run(store: Store, claims: Claims) -> None:
     """M4, M13: own, absent, and foreign."""
-    claims.take_plan(PLAN, run="r1", at=NOW)
-    claims.take_issue(7, run="r1", at=NOW)
+    claims.take_plan(PLAN, run="r1")
+    claims.take_issue(7, run="r1")
     put(store, identity(os.getppid()) or "", key=OTHER)
     claims.release(PLAN, run="r1")
     claims.release(PLAN, run="r1")
     assert store.claim("plan", PLAN) is None
     assert store.claim("plan", OTHER) is not None
     assert store.claim("issue", "7") is not None, "it ends with its run"
-    assert claims.take_plan(PLAN, run="r2", at=NOW) == Acquired(fence=2)
+    assert claims.take_plan(PLAN, run="r2") == Acquired(fence=2)
 
 
 def test_claims_go_with_the_event_that_ends_the_run(store: Store, claims: Claims) -> None:
-    taken = claims.take_plan(PLAN, run="r1", at=NOW)
+    taken = claims.take_plan(PLAN, run="r1")
     assert isinstance(taken, Acquired)
-    claims.take_issue(7, run="r1", at=NOW)
+    claims.take_issue(7, run="r1")
     store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="done"), fence=taken.fence)
     assert (store.claim("plan", PLAN), store.claim("issue", "7")) == (None, None)
 
 
 def test_a_process_whose_plan_was_taken_over_can_record_nothing_any_more(store: Store, claims: Claims) -> None:
     """M5: only the owner moves a claim on."""
-    taken = claims.take_plan(PLAN, run="r1", at=NOW)
+    taken = claims.take_plan(PLAN, run="r1")
     assert isinstance(taken, Acquired)
     store.append([(NOW, "RunStarted", "{}")], row("r1"), fence=taken.fence)
     put(store, identity(os.getppid()) or "", run="r1")
@@ -191,14 +184,14 @@ def test_a_process_whose_plan_was_taken_over_can_record_nothing_any_more(store: 
 
 def test_an_issue_belongs_to_the_run_until_that_has_ended(store: Store, claims: Claims) -> None:
     """M8."""
-    taken = claims.take_plan(PLAN, run="r1", at=NOW)
+    taken = claims.take_plan(PLAN, run="r1")
     assert isinstance(taken, Acquired)
     store.append([(NOW, "RunStarted", "{}")], row("r1"), fence=taken.fence)
-    assert claims.take_issue(7, run="r1", at=NOW) is None
-    assert claims.take_issue(7, run="r1", at=NOW) is None
-    assert claims.take_issue(7, run="r2", at=NOW) == row("r1"), "although the process is the same"
+    assert claims.take_issue(7, run="r1") is None
+    assert claims.take_issue(7, run="r1") is None
+    assert claims.take_issue(7, run="r2") == row("r1"), "although the process is the same"
     put(store, "1:1:long-gone", kind="issue", key="7", run="r1")
-    assert claims.take_issue(7, run="r2", at=NOW) == row("r1"), "although its process is gone"
+    assert claims.take_issue(7, run="r2") == row("r1"), "although its process is gone"
     store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="done"), fence=taken.fence)
-    assert claims.take_issue(7, run="r2", at=NOW) is None
-    assert store.claims("issue") == {"7": ("r2", claims.me, 3)}
+    assert claims.take_issue(7, run="r2") is None
+    assert store.claim("issue", "7") == ("r2", claims.me, 3)

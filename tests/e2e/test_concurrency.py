@@ -142,8 +142,8 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     assert count.read_text() == "x"
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]
-    fences = [body["fence"] for kind, body in project.events() if kind == "ClaimTaken"]
-    assert fences == [1, 2]
+    taken = [bool(body["took_over"]) for kind, body in project.events() if kind == "ClaimTaken"]
+    assert taken == [False, True]
     assert project.leftovers() == []
 
 
@@ -165,7 +165,7 @@ def test_processes_left_by_agents_are_ended_with_the_run(tmp_path: Path) -> None
 def claim(project: Project, owner: str, *, kind: str = "plan", key: str = "plans/X.md") -> None:
     """A claim as another process, or something worse, would have left it."""
     with contextlib.closing(Store(project.path / ".git/runplan")) as store, store.transaction():
-        store.set_claim(kind, key, run="r-theirs", owner=owner, at="2026-01-01T00:00:00Z")
+        store.set_claim(kind, key, run="r-theirs", owner=owner)
 
 
 def test_a_phase_in_progress_is_declined_while_its_claim_is_alive(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_failed_run_pauses_its_schedule_in_the_same_transaction(tmp_path: Path
         store.schedules.put(ROW)
         store.schedules.put(replace(ROW, plan="plans/Y.md"))
         with store.transaction():
-            fence = store.set_claim("plan", ROW.plan, run="r1", owner="me", at=NOW)
+            fence = store.set_claim("plan", ROW.plan, run="r1", owner="me")
         run = RunRow(
             id="r1", plan=ROW.plan, started=NOW, state="failed", phase="1", step=None, since=NOW, attempt=1,
             outcome="failed", reason="timeout", waiting_for=None, landing="cherry-pick",

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 def store(tmp_path: Path) -> Iterator[Store]:
     store = Store(tmp_path)
     with store.transaction():
-        store.set_claim("plan", PLAN, run="r1", owner="me", at=NOW)
+        store.set_claim("plan", PLAN, run="r1", owner="me")
     yield store
     store.close()
 
@@ -132,7 +132,7 @@ def test_waiting_events_stay_when_a_write_fails(store: Store) -> None:
 def test_waiting_events_are_dropped_when_the_plan_was_taken_over(store: Store) -> None:
     store.append(facts("First"), row(), fence=1, waits=True)
     with store.transaction():
-        store.set_claim("plan", PLAN, run="r2", owner="2:2:b", at=NOW)
+        store.set_claim("plan", PLAN, run="r2", owner="2:2:b")
     store.append(facts("Second"), row(), fence=1, waits=True)
     with pytest.raises(Fenced):
         store.flush()
@@ -221,7 +221,7 @@ def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) ->
     with closing(Store(tmp_path, writable=False)) as reading:
         assert reading.runs() == []
         with pytest.raises(Unreachable, match="readonly"):
-            reading.keep_baseline("key", "{}", at=NOW)
+            reading.keep_baseline("key", "{}")
     assert (tmp_path / "journal.db").read_bytes() == before
 
 
@@ -270,7 +270,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             "INSERT INTO commands (plan, verb, arguments, by, at, answer) VALUES ('p','stop','{}','me',?,'{}')",
             [(NOW,) for _ in count],
         )
-        store.set_claim("plan", PLAN, run="r1", owner="me", at=NOW)
+        store.set_claim("plan", PLAN, run="r1", owner="me")
     yield store
     store.close()
 

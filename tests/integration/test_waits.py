@@ -107,7 +107,7 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
             worker.repository = cast("Any", SimpleNamespace(store=store))
             on_event = functools.partial(worker.recorded, PLAN, RUN)
             with store.transaction():
-                fence = store.set_claim("plan", PLAN, run=RUN, owner=me, at="2026-01-01T00:00:00Z")
+                fence = store.set_claim("plan", PLAN, run=RUN, owner=me)
             journal = Journal(store, SystemClock(), run=RUN, plan=PLAN, fence=fence, on_event=on_event)
             if journal.state.started is None:
                 events = BEGUN if isinstance(happened, WaitRow) else happened

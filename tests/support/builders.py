@@ -59,7 +59,7 @@ def record(
 ) -> None:
     """A run with these events, one a minute, the last a minute ago."""
     with store.transaction():
-        fence = store.set_claim("plan", plan, run=run, owner=owner, at=iso(now))
+        fence = store.set_claim("plan", plan, run=run, owner=owner)
     shown = RunRow(
         **{
             "id": run,

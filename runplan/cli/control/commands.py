@@ -139,11 +139,11 @@ def _stop(at: RepositoryContext, store: Store, plan: str, *, force: bool) -> boo
 
 def _end_foreground(at: RepositoryContext, store: Store, plan: str, *, force: bool) -> tuple[list[str], dict[str, str]]:
     """End foreground runs in other terminals as Ctrl-C twice does; messages, and errors by plan."""
-    claims = {key: owner for key, (_, owner, _) in store.claims("plan").items() if plan in ("", key)}
+    owners = {key: owner for key, owner in store.owners().items() if plan in ("", key)}
     daemon = holder(state_directory(at.env))
     others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
     lines, still_running = list[str](), dict[str, str]()
-    for key, owner in claims.items():
+    for key, owner in owners.items():
         process = processes.living(owner) if owner not in others else None
         if process is None:
             continue
