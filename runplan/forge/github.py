@@ -241,6 +241,7 @@ class GitHub:
         def both() -> tuple[m.Check, ...]:
             commit = self._repo.get_commit(head)
             runs = [_check(run) for run in commit.get_check_runs()]
+            combined = commit.get_combined_status()
             states: Mapping[str, m.CheckState] = {"success": "passed", "pending": "pending"}
             statuses = [
                 m.Check(
@@ -249,8 +250,10 @@ class GitHub:
                     url=one.target_url or "",
                     summary=one.description or "",
                 )
-                for one in commit.get_combined_status().statuses
+                for one in combined.statuses
             ]
+            if combined.total_count > len(statuses):  # it lists a page of them, and sums up all
+                statuses.append(m.Check(name="all statuses", state=states.get(combined.state, "failed")))
             return (*runs, *statuses)
 
         return self._calls.read("read the checks", both)

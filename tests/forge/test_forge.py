@@ -170,6 +170,14 @@ def test_more_check_runs_than_a_page_are_read(forge: GitHub, hub: Hub) -> None:
     assert len(forge.checks(head)) == 40
 
 
+@pytest.mark.parametrize(("last", "state"), [("success", "passed"), ("failure", "failed"), ("pending", "pending")])
+def test_a_status_beyond_the_first_page_counts(forge: GitHub, hub: Hub, last: str, state: str) -> None:
+    usual = {"target_url": None, "description": "ok"}
+    states = [*["success"] * 40, last]
+    hub.statuses[hub.tip("work")] = [usual | {"context": f"{n}", "state": one} for n, one in enumerate(states)]
+    assert [check.state for check in forge.checks(hub.tip("work"))] == [*["passed"] * 30, state]
+
+
 def test_rules_and_repository_say_how_a_merge_is_possible(forge: GitHub, hub: Hub) -> None:
     hub.required, hub.strict, hub.reviews, hub.methods = ["ci"], True, 2, {"squash"}
     rules, repository = forge.rules("main"), forge.repository()

@@ -218,7 +218,7 @@ def combined_status(r: Request) -> tuple[int, Any]:
     statuses = r.hub.statuses.get(r.words[0], [])
     states = {one["state"] for one in statuses}
     state = "failure" if states & {"failure", "error"} else "success" if states == {"success"} else "pending"
-    return 200, {"state": state, "sha": r.words[0], "total_count": len(statuses), "statuses": statuses}
+    return 200, {"state": state, "sha": r.words[0], "total_count": len(statuses), "statuses": statuses[:30]}
 
 
 def workflow_runs(r: Request) -> tuple[int, Any]:
