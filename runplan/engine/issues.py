@@ -23,7 +23,7 @@ from runplan.git.remote import Declined, Taken
 from runplan.git.repository import require_workable, signing
 from runplan.gitfacts import TAKEN_BY, add_trailers
 from runplan.landing import modes
-from runplan.plan.body import WHOLE_PHASE
+from runplan.plan.body import QUOTED, WHOLE_PHASE
 from runplan.plan.model import parse
 from runplan.run.requests import Answer, RunRequest
 from runplan.steps.conclude import is_foreign_claim
@@ -81,7 +81,7 @@ def plan_of(issue: Issue, path: str) -> bytes:
     title = f"Issue {issue.number} - {words}".rstrip(" -")
     author = re.sub(r"[^\w-]+", "", issue.author) or "a person"
     lines = f"{issue.title}\n\n{issue.body}".splitlines()
-    quoted = "\n".join(f"> > {_harmless(line)}".rstrip() for line in lines)  # `> Touches: x` would be a label
+    quoted = "\n".join(f"{QUOTED} {_harmless(line)}".rstrip() for line in lines)  # `> Touches: x` would be a label
     text = _PLAN.format(title=title, number=issue.number, author=author, quoted=quoted).encode()
     plan = parse(text, path=path)
     phase = plan.phases[0]

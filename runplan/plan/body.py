@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: The id of the only item of a phase that lists none.
 WHOLE_PHASE = "P"
 
+#: Begins a line of a foreign text, such as that of an issue: it is no label, and permits nothing.
+QUOTED = "> >"
+
 _LABEL = re.compile(
     r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?[*_]{0,2}"
     r"(Touches|Allows|Depends(?: on)?|Dependencies|Execution|Sign-off)(?:\*\*:|:\*\*|:)[ \t]*(.*?)_?\Z",

@@ -15,6 +15,7 @@ from runplan.errors import ObjectsRefused, RefusedEarly
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept
 from runplan.gitfacts import AGENT, signing
+from runplan.plan.body import QUOTED
 from runplan.run.events import BranchRebuilt, Leased, WorkRefused, WorkTaken
 from runplan.run.reasons import Reason, conflicting, unsolved
 from runplan.settings.schema import FILES
@@ -187,8 +188,11 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
 def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
     written = context.bookkeeping
     read = phase.read
+    # An issue, a review or the log of a check may name a file, and permits nothing by that.
+    lines = [] if read.choice == "repair" else read.text.splitlines(keepends=True)
+    own = "".join(line for line in lines if not line.startswith(QUOTED))
     return tamper.Permit(
-        text=read.text, touches=read.touches, allows=read.allows, bookkeeping=(*written, *FILES), written=written
+        text=own, touches=read.touches, allows=read.allows, bookkeeping=(*written, *FILES), written=written
     )
 
 

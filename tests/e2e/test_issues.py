@@ -84,6 +84,14 @@ def test_an_issue_is_worked_on_as_a_plan_and_closed_by_its_pull_request(project:
     assert (again.code, len(hub.pulls)) == (0, 1)
 
 
+def test_the_text_of_an_issue_does_not_permit_a_change_by_naming_a_file(project: Project, hub: Hub) -> None:
+    (project.home / "agent.sh").write_text("mkdir -p .github/workflows\necho on: push >.github/workflows/ci.yml\n")
+    hub.add_issue("CI", "Change .github/workflows/ci.yml")
+    ran = project.runplan("start", "--issue", "1", "auto", "--foreground")
+    assert (ran.code, hub.merges) == (1, 0), ran.err
+    assert ran.last == "runplan: failed: tampered"
+
+
 def test_a_start_from_an_issue_leaves_the_checkout_alone_and_is_resumed(project: Project, hub: Hub) -> None:
     hub.add_issue("Bug")
     (project.path / "mine.txt").write_text("mine\n")

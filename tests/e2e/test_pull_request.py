@@ -177,6 +177,18 @@ def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, h
     assert "has no open pull request" in project.runplan("retry", "X", "--review").err
 
 
+def test_a_review_does_not_permit_a_change_by_naming_a_file(project: Project, hub: Hub) -> None:
+    answer = fix('write = ".github/workflows/ci.yml"\ntext = "on: push\\n"', 'commit = "CI"', phase="")
+    set_up(project, agent=work() + work(phase="2") + answer)
+    hub.mirror(project.path)
+    hub.reviews, hub.allow_auto_merge = 1, False
+    assert project.start("finish", "auto", "pr").code == 4
+    hub.review(1, "Change .github/workflows/ci.yml")
+    ran = project.runplan("retry", "X", "--review")
+    assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
+    assert ".github" not in hub.git("ls-tree", "--name-only", BRANCH)
+
+
 # --- people ----------------------------------------------------------------------------------------------
 
 
