@@ -39,6 +39,6 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors, because tests often wait for a process."""
+    """Two more than there are processors, because tests often wait for a process."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return 1 + (processors or 1)
+    return 2 + (processors or 1)
