@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
 MOST_LANDED = 10  #: packs of landings in the user's repository
+LARGEST_LANDED = 1024 * 1024  #: bytes of a pack that is merged with others
 KEEP = "runplan"  #: the content of our `.keep` files begins so
 LANDING_KEEP = f"{KEEP} landing"
 #: The user's values were copied already; an agent can write the user's files.
@@ -180,19 +181,24 @@ class Workspace:
         packs = self.common_dir / "objects" / "pack"
         kept = [file for file in packs.glob("*.keep") if first_line(file) == LANDING_KEEP]
         listed = dict.fromkeys([*(read_file(self._landed) or b"").decode().split(), *(file.stem for file in kept)])
-        names = [name for name in listed if (packs / f"{name}.pack").exists()]
+        names = [name for name in listed if _is_small(packs / f"{name}.pack")]
         for file in kept:
             file.unlink(missing_ok=True)
         # A multi-pack index is a sign of `git maintenance`, which merges packs itself, and may name these.
         if len(names) > MOST_LANDED and not (packs / "multi-pack-index").exists():
             with suppress(GitFailed):  # a `git gc` of the user's was faster
-                merge_packs(self.user, packs.parent, names)
-            names = []
+                names = [merge_packs(self.user, packs.parent, names)]
         publish(self._landed, "\n".join(names).encode(), sync=False)
 
 
-def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequence[Path] = ()) -> None:
-    """Put all objects of these packs and the loose ones into one pack."""
+def _is_small(pack: Path) -> bool:
+    with suppress(FileNotFoundError):  # a `git gc` of the user's may have removed it
+        return pack.stat().st_size < LARGEST_LANDED
+    return False
+
+
+def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequence[Path] = ()) -> str:
+    """Put all objects of these packs and the loose ones into one pack; its name."""
     asked = ("pack-objects", "-q", "--stdin-packs", *(["--unpacked"] if loose else []))
     listed = "".join(f"{name}.pack\n" for name in names).encode()
     made = f"pack-{git.run(*asked, str(objects / 'pack' / 'pack'), stdin=listed).text}"
@@ -200,6 +206,7 @@ def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequenc
     ends = (".idx", ".rev", ".pack")
     for file in (*(objects / "pack" / f"{name}{end}" for name in names if name != made for end in ends), *loose):
         file.unlink(missing_ok=True)
+    return made
 
 
 def transfer(

@@ -263,9 +263,12 @@ def _diff(action: Start, phase: PhaseRun, context: RunContext) -> str:
 def _rejections(phase: str, context: RunContext) -> list[str]:
     """The reasons of rejected attempts at the phase since it last landed; oldest first."""
     failures = [one for one in context.store.facts(PhaseFailed, plan=context.plan) if one.event.phase == phase]
+    rejected = [one for one in failures if one.event.rejected]
+    if not rejected:  # usual; the landings of a long plan are many
+        return []
     landings = context.store.facts(Landed, plan=context.plan)
     landed = max((one.seq for one in landings if one.event.phase == phase), default=0)
-    return [one.event.rejected for one in failures if one.event.rejected and one.seq > landed]
+    return [one.event.rejected for one in rejected if one.seq > landed]
 
 
 # --- its end --------------------------------------------------------------------------------------------
