@@ -23,6 +23,8 @@ SECTION = read("CONTRIBUTING.md").partition("\n## Add an agent\n")[2]
 PROGRAM = f"""\
 #!{sys.executable}
 import json, os, pathlib, sys
+if sys.argv[1:] == ["--version"]:
+    sys.exit(print("acme 4.2"))
 assert sys.argv[1:3] == ["run", "--json"], sys.argv
 assert "phase" in sys.stdin.read()
 if os.environ["RUNPLAN_ROLE"] == "verify":
@@ -82,6 +84,8 @@ def test_a_new_agent_module_implements_and_verifies_a_phase(project: Project) ->
     ended = [body for kind, body in project.events() if kind == "DispatchEnded" and body.get("agent")]
     assert [(each["agent"], each["kind"]) for each in ended] == [("acme", "success")] * 2
     assert [(each["input_tokens"], each["output_tokens"]) for each in ended] == [(1200, 34)] * 2
+    started = [body for kind, body in project.events() if kind == "DispatchStarted" and body["agent"]]
+    assert [each["version"] for each in started] == ["4.2"] * 2
 
 
 def test_a_new_agent_module_is_known_to_init_doctor_and_config(project: Project) -> None:
@@ -90,7 +94,7 @@ def test_a_new_agent_module_is_known_to_init_doctor_and_config(project: Project)
     assert project.runplan("init", PATH=only).code == 0
     assert 'implementer = "acme"' in (project.path / "runplan.toml").read_text(encoding="utf-8")
     project.repo.commit("Set up")
-    assert "acme (acme)" in project.runplan("doctor", PATH=only).out
+    assert "acme (acme 4.2)" in project.runplan("doctor", PATH=only).out
 
     limited = project.runplan("doctor", PATH=only, RUNPLAN_LIMITS_USD="1").out
     assert "acme reports no dollars" in limited
