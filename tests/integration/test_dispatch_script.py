@@ -253,13 +253,13 @@ def test_a_verifier_answers_for_every_item_of_the_prompt(
         pytest.param('run = "kill -KILL $$"', Ending.SIGNALLED, None, signal.SIGKILL, id="signal"),
         pytest.param('delete = "absent"', Ending.EXITED, 70, None, id="a step that cannot be played"),
         pytest.param("sleep = 30", Ending.SILENT, None, signal.SIGTERM, id="silence"),
-        pytest.param("run = 'timeout 1 sh -c \"while :; do :; done\"; true'", Ending.EXITED, 0, None, id="silent work"),
+        pytest.param("run = 'timeout 2 sh -c \"while :; do :; done\"; true'", Ending.EXITED, 0, None, id="silent work"),
     ],
 )
 def test_it_ends_in_every_way(
     theatre: Theatre, step: str, ending: Ending, code: int | None, number: int | None
 ) -> None:
-    _, outcome = theatre.play(step, silence_s=0.6)
+    _, outcome = theatre.play(step, silence_s=1.2)
 
     assert (outcome.ending, outcome.code, outcome.signal) == (ending, code, number)
 
