@@ -29,7 +29,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     alive: bool = False
     stopped: bool = False  #: the owner is suspended, as by Ctrl-Z
     queued: str = ""  #: the verb of the newest command that is not executed yet
-    refused: str = ""  #: why the newest start was refused
+    refused: str = ""  #: why the newest start, `now` or `resume` was refused
+    refused_verb: str = ""
     schedule: ScheduleRow | None = None
     wait: WaitRow | None = None  #: of the daemon, for this plan
 
@@ -87,6 +88,7 @@ def status_view(path: str, plan: PlanOutline, seen: Seen, *, landing: str, now: 
         "schedule": None if seen.schedule is None else schedule_view(seen.schedule, now),
         "queued": seen.queued or None,
         "refused": seen.refused or None,
+        "refused_verb": seen.refused_verb or None,
         **({"error": plan.error} if plan.error else {}),
     }
 

@@ -92,7 +92,7 @@ _PLACES = (
     f" FROM runs JOIN events ON events.run=runs.id AND events.type='RunStarted' WHERE number IN ({_NEWEST})"
 )
 _REFUSED = (
-    "SELECT plan, at, json_extract(answer, '$.error') FROM commands WHERE seq IN"
+    "SELECT plan, at, verb, json_extract(answer, '$.error') FROM commands WHERE seq IN"
     " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') AND ?1 IN ('', plan) GROUP BY plan)"
 )
 
@@ -407,7 +407,8 @@ class Overview(Struct, frozen=True, kw_only=True):
     owners: dict[str, str] = field(default_factory=dict)
     schedules: dict[str, ScheduleRow] = field(default_factory=dict)
     queued: dict[str, str] = field(default_factory=dict)  #: the verb of the newest queued command
-    refused: dict[str, tuple[str, str]] = field(default_factory=dict)  #: time and error of a refused newest start
+    #: time, verb and error of a refused newest start, `now` or `resume`
+    refused: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     waits: dict[str, WaitRow] = field(default_factory=dict)  #: of the daemon
     outlines: dict[str, StoredOutline] = field(default_factory=dict)
 
@@ -420,7 +421,7 @@ def read_overview(store: Store, plan: str = "") -> Overview:
         owners=store.owners(),
         schedules={row.plan: row for row in store.schedules.all()},
         queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
-        refused={plan: (at, error) for plan, at, error in store.query(_REFUSED, plan) if error},
+        refused={plan: (at, verb, error) for plan, at, verb, error in store.query(_REFUSED, plan) if error},
         waits={row.plan: row for row in store.waits.all()},
         outlines={row.plan: row for row in store.rows(StoredOutline, "outlines WHERE ? IN ('', plan)", plan)},
     )

@@ -14,7 +14,9 @@ import pytest
 
 from runplan import processes
 from runplan.daemon.client import reach
+from runplan.run.requests import Answer
 from runplan.settings.places import state_directory
+from runplan.store.sqlite import Store
 from tests.support.cli import RUNPLAN, Meanwhile, a_plan, processes_of, until, with_remote, work
 from tests.support.daemons import (
     answering,
@@ -426,6 +428,14 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
     assert (stopped.code, "Cancelled the queued start of plans/X.md" in stopped.err) == (0, True), stopped.err
     seen = project.runplan("status", "X", "--json").json
     assert (seen["queued"], seen["refused"]) == (None, "plans/X.md was stopped before it began")
+
+
+def test_status_names_the_verb_that_was_refused(project: Project) -> None:
+    with closing(Store(project.path / ".git/runplan")) as store:
+        seq = store.commands.add("plans/X.md", "now", {}, by="a person", at="2026-01-01T00:00:00Z")
+        store.commands.finish(seq, Answer(error="origin does not answer", exit=5))
+    assert "The last now was refused: origin does not answer" in project.runplan("status", "X").out
+    assert project.runplan("status", "X", "--json").json["refused_verb"] == "now"
 
 
 # --- the socket ---------------------------------------------------------------------------------------

@@ -213,7 +213,8 @@ class Reader:
     def _seen(self, path: str) -> Seen:
         newest, owner = self._overview.newest.get(path), self._overview.owners.get(path, "")
         work, outputs = self._work(newest) if newest else (Work(), {})
-        refused_at, refused = self._overview.refused.get(path, ("", ""))
+        refused_at, verb, refused = self._overview.refused.get(path, ("", "", ""))
+        is_refused = newest is None or refused_at > newest.started
         alive = stopped = False
         if owner:
             from runplan import processes  # slow to import, and most plans have no owner
@@ -227,7 +228,8 @@ class Reader:
             alive=alive,
             stopped=stopped,
             queued=self._overview.queued.get(path, ""),
-            refused=refused if newest is None or refused_at > newest.started else "",
+            refused=refused if is_refused else "",
+            refused_verb=verb if is_refused else "",
             schedule=self._overview.schedules.get(path),
             wait=self._overview.waits.get(path),
         )
@@ -291,7 +293,7 @@ class Page:
         if view["queued"] not in (None, "stop", "pause"):
             lines.append(f"  Queued: {view['queued']}; the daemon executes it when it responds")
         if view["refused"]:
-            lines.append(wrap(f"  The last start was refused: {plain(view['refused'])}", "    "))
+            lines.append(wrap(f"  The last {view['refused_verb']} was refused: {plain(view['refused'])}", "    "))
         if view["schedule"] is not None:
             lines.append(wrap(f"  {plain(scheduled(view['schedule'], now=self._now, zone=None))}", "    "))
         return "\n".join(lines)
