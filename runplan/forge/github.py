@@ -10,22 +10,21 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.errors import RefusedEarly
+from runplan.errors import NotFound, RefusedEarly
 from runplan.forge import model as m
 from runplan.forge.address import APP_KEY, Access, find_token, parse_remote
-from runplan.forge.retry import Calls, describe
+from runplan.forge.retry import Calls, describe, repeatable
 from runplan.git.command import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from github import Auth, GithubException
-    from github.CheckRun import CheckRun
+    from github import Auth
+    from github.BranchProtection import BranchProtection
     from github.Issue import Issue
     from github.IssueComment import IssueComment
     from github.NamedUser import NamedUser
     from github.PullRequest import PullRequest
-    from github.PullRequestComment import PullRequestComment
 
     from runplan.forge.address import Address
     from runplan.git.command import Git
@@ -59,43 +58,44 @@ HINDRANCES: tuple[tuple[str, m.MergeHindrance], ...] = (
 
 
 class GitHub:
-    """One repository on GitHub or GitHub Enterprise."""
+    """One repository on GitHub or GitHub Enterprise.
+
+    Every write may be repeated after a lost answer: it reads first what has happened.
+    """
 
     def __init__(self, address: Address, auth: Auth.Auth, *, api: str, calls: Calls | None = None) -> None:
         from github import Github
 
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
-        self._calls = calls or Calls()
+        self.calls = calls or Calls()
         self._client = Github(auth=auth, base_url=api, **CLIENT)
-        self._owner = address.owner
+        self._address = address
         self._repo = self._client.get_repo(address.full_name)
 
     # --- the repository -----------------------------------------------------------------------------------
 
+    @repeatable("read the repository")
     def repository(self) -> m.Repository:
-        def facts() -> m.Repository:
-            repo = self._repo
-            repo.update() if repo.completed else repo.complete()
-            allowed = {
-                "merge": repo.allow_merge_commit,
-                "squash": repo.allow_squash_merge,
-                "rebase": repo.allow_rebase_merge,
-            }
-            return m.Repository(
-                name=repo.full_name,
-                can_push=bool(repo.permissions and repo.permissions.push),
-                methods=tuple(name for name, is_allowed in allowed.items() if is_allowed),
-                auto_merge=bool(repo.allow_auto_merge),
-                scopes=tuple(filter(None, self._client.oauth_scopes or ())),
-            )
-
-        return self._calls.read("read the repository", facts)
+        repo = self._repo
+        repo.update() if repo.completed else repo.complete()
+        allowed = {
+            "merge": repo.allow_merge_commit,
+            "squash": repo.allow_squash_merge,
+            "rebase": repo.allow_rebase_merge,
+        }
+        return m.Repository(
+            name=repo.full_name,
+            can_push=bool(repo.permissions and repo.permissions.push),
+            methods=tuple(name for name, is_allowed in allowed.items() if is_allowed),
+            auto_merge=bool(repo.allow_auto_merge),
+            scopes=tuple(filter(None, self._client.oauth_scopes or ())),
+        )
 
     def rules(self, branch: str) -> m.Rules:
         """The rules of rulesets and of classic protection; the latter only an administrator may read."""
-        found = self._calls.read("read the rules of a branch", lambda: self._rulesets(branch))
+        found = self._rulesets(branch)
         try:
-            classic = self._calls.read("read the protection", lambda: self._repo.get_branch(branch).get_protection())
+            classic = self._protection(branch)
         except m.ForgeDenied:
             return found
         required, reviews = classic.required_status_checks, classic.required_pull_request_reviews
@@ -106,6 +106,11 @@ class GitHub:
             queue=found.queue,
         )
 
+    @repeatable("read the protection of {0}")
+    def _protection(self, branch: str) -> BranchProtection:
+        return self._repo.get_branch(branch).get_protection()
+
+    @repeatable("read the rules of {0}")
     def _rulesets(self, branch: str) -> m.Rules:
         _, rules = self._repo.requester.requestJsonAndCheck("GET", f"{self._repo.url}/rules/branches/{branch}")
         by_type: dict[str, dict[str, Any]] = {rule["type"]: rule.get("parameters") or {} for rule in rules}
@@ -119,153 +124,146 @@ class GitHub:
 
     # --- pull requests --------------------------------------------------------------------------------------
 
+    @repeatable("look for the pull request of {branch}")
     def find(self, *, branch: str, base: str) -> m.PullRequest | None:
-        return self._calls.read("look for the pull request", lambda: self._find(branch, base))
-
-    def _find(self, branch: str, base: str) -> m.PullRequest | None:
+        """The newest pull request of this branch, open or not."""
         # Without the owner GitHub ignores the filter and lists every pull request.
-        head = f"{self._owner}:{branch}"
+        head = f"{self._address.owner}:{branch}"
         found = self._repo.get_pulls(state="all", head=head, base=base, sort="created", direction="desc")
         return next((_pull_request(one) for one in islice(found, 1)), None)
 
-    def _find_open(self, branch: str, base: str) -> m.PullRequest | None:
-        found = self._find(branch, base)
-        return found if found is not None and found.is_open else None
-
     def create(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
+        from github import GithubException
+
+        def happened() -> m.PullRequest | None:
+            found = self.find(branch=branch, base=base)
+            return found if found is not None and found.is_open else None
+
         def call() -> m.PullRequest:
-            from github import GithubException
-
             try:
-                made = self._repo.create_pull(base=base, head=branch, title=title, body=body)
+                return _pull_request(self._repo.create_pull(base=base, head=branch, title=title, body=body))
             except GithubException as error:
-                if error.status == 422 and "already exists" in describe(error):
-                    found = self._find_open(branch, base)
-                    if found is not None:
-                        return found
+                if error.status == 422 and "already exists" in describe(error) and (found := happened()) is not None:
+                    return found
                 raise
-            return _pull_request(made)
 
-        return self._calls.write("open a pull request", call, lambda: self._find_open(branch, base))
+        return self.calls.attempt("open a pull request", call, happened)
 
+    @repeatable("read pull request {0}")
     def read(self, number: int) -> m.PullRequest:
-        return self._calls.read(f"read pull request {number}", lambda: _pull_request(self._get(number)))
+        return _pull_request(self._get(number))
 
     def _get(self, number: int) -> PullRequest:
         pull = self._repo.get_pull(number)
         pull.complete()
         return pull
 
+    @repeatable("edit pull request {0}")
     def edit(self, number: int, *, body: str) -> None:
-        pull = self._repo.get_pull(number)
-        self._calls.read(f"edit pull request {number}", lambda: pull.edit(body=body))  # an edit may be repeated
+        self._repo.get_pull(number).edit(body=body)
 
     def merge(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
+        """The merge commit, or why there is none."""
         from github import GithubException
 
-        def merged() -> Oid | None:
-            now = _pull_request(self._get(number))
+        def happened() -> Oid | None:
+            now = self.read(number)
             return now.merge_commit if now.is_merged else None
 
         def call() -> Oid | m.NotMerged:
             try:
-                done = self._repo.get_pull(number).merge(how.message, how.title, how.method, sha=how.head)
+                return self._repo.get_pull(number).merge(how.message, how.title, how.method, sha=how.head).sha
             except GithubException as error:
                 if error.status not in (405, 409, 422):
                     raise
-                return merged() or _not_merged(error)
-            return done.sha
+                said = describe(error)
+                found = (hindrance for words, hindrance in HINDRANCES if words in said.lower())
+                return happened() or m.NotMerged(hindrance=next(found, "refused"), said=said)
 
-        return self._calls.write(f"merge pull request {number}", call, merged)
+        return self.calls.attempt(f"merge pull request {number}", call, happened)
 
+    @repeatable("ask for a later merge of pull request {0}")
     def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
+        """Ask the forge to merge as soon as its rules allow: auto-merge, or its merge queue."""
         from github import GithubException
 
-        pull = self._calls.read(f"read pull request {number}", lambda: self._get(number))
+        pull = self._get(number)
         if pull.merged or pull.raw_data.get("auto_merge"):
             return None
+        try:
+            if queue:
+                wanted = {"pullRequestId": pull.node_id, "expectedHeadOid": how.head}
+                pull.requester.graphql_named_mutation("enqueuePullRequest", wanted, "mergeQueueEntry { position }")
+            else:
+                texts = {"commit_headline": how.title, "commit_body": how.message}
+                pull.enable_automerge(how.method.upper(), expected_head_oid=how.head, **texts)
+        except GithubException as error:  # an error of GraphQL has status 400
+            if error.status != 400:
+                raise
+            said = describe(error)
+            return None if "already" in said else m.NotMerged(hindrance="refused", said=said)  # in the queue
+        return None
 
-        def call() -> m.NotMerged | None:
-            try:
-                if queue:
-                    wanted = {"pullRequestId": pull.node_id, "expectedHeadOid": how.head}
-                    pull.requester.graphql_named_mutation("enqueuePullRequest", wanted, "mergeQueueEntry { position }")
-                else:
-                    texts = {"commit_headline": how.title, "commit_body": how.message}
-                    pull.enable_automerge(how.method.upper(), expected_head_oid=how.head, **texts)
-            except GithubException as error:  # an error of GraphQL has status 400
-                if error.status != 400:
-                    raise
-                is_asked = "already" in describe(error)  # it is in the queue
-                return None if is_asked else m.NotMerged(hindrance="refused", said=describe(error))
-            return None
-
-        return self._calls.read("ask for a later merge", call)
-
+    @repeatable("cancel the merge of pull request {0}")
     def cancel_merge(self, number: int) -> None:
-        what = f"cancel the merge of pull request {number}"
-        self._calls.read(what, lambda: self._get(number).disable_automerge())
+        """Take back the request for auto-merge."""
+        self._get(number).disable_automerge()
 
-    def close(self, number: int) -> None:
-        pull = self._repo.get_pull(number)
-        self._calls.read(f"close pull request {number}", lambda: pull.edit(state="closed"))
-
+    @repeatable("read the open pull requests")
     def open_files(self, base: str) -> dict[int, tuple[str, ...]]:
-        def files() -> dict[int, tuple[str, ...]]:
-            pulls = islice(self._repo.get_pulls(state="open", base=base), MOST_OPEN)  # newest first
-            return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
+        """The files that each open pull request changes; of the newest ones, where there are very many."""
+        pulls = islice(self._repo.get_pulls(state="open", base=base), MOST_OPEN)
+        return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
 
-        return self._calls.read("read the open pull requests", files)
-
+    @repeatable("read the review of pull request {0}")
     def review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
-        def comments() -> tuple[m.ReviewComment, ...]:
-            pull = self._repo.get_pull(number)
-            reviews = [
-                m.ReviewComment(id=f"review {one.id}", author=_login(one.user), text=one.body)
-                for one in pull.get_reviews()
-                if one.body
-            ]
-            lines = [
-                m.ReviewComment(id=f"line {one.id}", author=_login(one.user), text=one.body, place=_place(one))
-                for one in pull.get_review_comments()
-            ]
-            return (*reviews, *lines)
-
-        return self._calls.read(f"read the review of pull request {number}", comments)
+        pull = self._repo.get_pull(number)
+        reviews = [
+            m.ReviewComment(id=f"review {one.id}", author=_login(one.user), text=one.body)
+            for one in pull.get_reviews()
+            if one.body
+        ]
+        lines = [  # a line that has changed since has no number
+            m.ReviewComment(
+                id=f"line {one.id}",
+                author=_login(one.user),
+                text=one.body,
+                place=f"{one.path}:{one.line}" if one.line else one.path,
+            )
+            for one in pull.get_review_comments()
+        ]
+        return (*reviews, *lines)
 
     # --- checks -----------------------------------------------------------------------------------------------
 
+    @repeatable("read the checks")
     def checks(self, head: Oid) -> tuple[m.Check, ...]:
         """Check runs and commit statuses; a repository may use either."""
-
-        def both() -> tuple[m.Check, ...]:
-            commit = self._repo.get_commit(head)
-            runs = [_check(run) for run in commit.get_check_runs()]
-            combined = commit.get_combined_status()
-            states: Mapping[str, m.CheckState] = {"success": "passed", "pending": "pending"}
-            statuses = [
-                m.Check(
-                    name=one.context,
-                    state=states.get(one.state, "failed"),
-                    url=one.target_url or "",
-                    summary=one.description or "",
-                )
-                for one in combined.statuses
-            ]
-            if combined.total_count > len(statuses):  # it lists a page of them, and sums up all
-                statuses.append(m.Check(name="all statuses", state=states.get(combined.state, "failed")))
-            return (*runs, *statuses)
-
-        return self._calls.read("read the checks", both)
+        commit, found = self._repo.get_commit(head), []
+        for run in commit.get_check_runs():
+            conclusion = "success" if run.conclusion in GOOD else "failure"
+            state = conclusion if run.status == "completed" else "pending"
+            found.append((run.name, state, run.html_url, run.output.summary))
+        combined = commit.get_combined_status()
+        found += [(one.context, one.state, one.target_url, one.description) for one in combined.statuses]
+        if combined.total_count > len(combined.statuses):  # it lists a page of them, and sums up all
+            found.append(("all statuses", combined.state, "", ""))
+        states: Mapping[str, m.CheckState] = {"success": "passed", "pending": "pending"}
+        return tuple(
+            m.Check(name=name, state=states.get(state, "failed"), url=url or "", summary=summary or "")
+            for name, state, url, summary in found
+        )
 
     def failure_log(self, head: Oid) -> str:
+        """The end of the logs of failed checks, bounded."""
         try:
-            text = self._calls.read("read the logs of failed jobs", lambda: self._job_logs(head))
+            text = self._job_logs(head)
         except m.ForgeDenied:  # the token may not read workflow runs
             text = ""
         failed = [check for check in self.checks(head) if check.state == "failed"]
         return text or "\n".join(f"{check.name}: {check.summary or check.url}" for check in failed)
 
+    @repeatable("read the logs of failed jobs")
     def _job_logs(self, head: Oid) -> str:
         import requests
 
@@ -280,71 +278,70 @@ class GitHub:
 
     # --- issues -----------------------------------------------------------------------------------------------
 
+    @repeatable("read issue {0}")
     def issue(self, number: int) -> m.Issue:
-        def call() -> m.Issue:
-            found = self._repo.get_issue(number)
+        from github import GithubException
+
+        found = self._repo.get_issue(number)
+        try:
             found.complete()
-            if found.pull_request is not None:
-                raise RefusedEarly(f"#{number} is a pull request, no issue: {found.html_url}")
-            return _issue(found)
+        except GithubException as error:
+            if error.status not in (404, 410):  # never made, deleted
+                raise
+            raise NotFound(f"{self._address.full_name} has no issue {number}, or the token may not read it") from None
+        if found.pull_request is not None:
+            raise RefusedEarly(f"#{number} is a pull request, no issue: {found.html_url}")
+        return _issue(found)
 
-        return self._calls.read(f"read issue {number}", call)
-
+    @repeatable("list the issues with the label {0}")
     def issues(self, label: str) -> tuple[m.Issue, ...]:
-        def call() -> tuple[m.Issue, ...]:
-            found = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
-            return tuple(_issue(one) for one in found if one.pull_request is None)
+        """The open issues with this label, oldest first."""
+        found = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
+        return tuple(_issue(one) for one in found if one.pull_request is None)
 
-        return self._calls.read(f"list the issues with the label {label}", call)
-
+    @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
-        issue = self._repo.get_issue(number)
-        self._calls.read(f"close issue {number}", lambda: issue.edit(state="closed", state_reason="completed"))
+        self._repo.get_issue(number).edit(state="closed", state_reason="completed")
 
+    @repeatable("label issue {0}")
     def label(self, number: int, *, add: str = "", remove: str = "") -> None:
         from github import GithubException
 
         issue = self._repo.get_issue(number)
+        if add:
+            issue.add_to_labels(add)
+        try:
+            issue.remove_from_labels(remove) if remove else None
+        except GithubException as error:
+            if error.status != 404:  # else it does not have the label
+                raise
 
-        def call() -> None:
-            if add:
-                issue.add_to_labels(add)
-            if remove:
-                try:
-                    issue.remove_from_labels(remove)
-                except GithubException as error:
-                    if error.status != 404:  # else it does not have the label
-                        raise
-
-        self._calls.read(f"label issue {number}", call)
-
+    @repeatable("assign issue {0}")
     def assign(self, number: int, *, is_assigned: bool) -> None:
-        def call() -> None:
-            issue, me = self._repo.get_issue(number), self._client.get_user().login
-            issue.add_to_assignees(me) if is_assigned else issue.remove_from_assignees(me)
+        """Assign the issue to the owner of the token, or take it back."""
+        issue, me = self._repo.get_issue(number), self._client.get_user().login
+        issue.add_to_assignees(me) if is_assigned else issue.remove_from_assignees(me)
 
-        self._calls.read(f"assign issue {number}", call)
+    @repeatable("read the comments of #{0}")
+    def _comments(self, number: int) -> list[IssueComment]:
+        return list(self._repo.get_issue(number).get_comments())
 
     def comments(self, number: int) -> tuple[str, ...]:
-        issue = self._repo.get_issue(number)
-        return self._calls.read(
-            f"read the comments of #{number}", lambda: tuple(one.body or "" for one in issue.get_comments())
-        )
+        return tuple(one.body or "" for one in self._comments(number))
 
     def comment(self, number: int, *, marker: str, text: str) -> None:
-        issue = self._repo.get_issue(number)
-        mark = f"<!-- {marker} -->"
+        """Comment on a pull request or issue, once per marker; a later text replaces it."""
+        issue, mark, what = self._repo.get_issue(number), f"<!-- {marker} -->", f"comment on #{number}"
         body = f"{text}\n\n{mark}"
 
         def happened() -> IssueComment | None:
-            return next((one for one in issue.get_comments() if mark in (one.body or "")), None)
+            return next((one for one in self._comments(number) if mark in (one.body or "")), None)
 
-        what = f"comment on #{number}"
-        found = self._calls.read(what, happened)
+        found = happened()
         if found is None:
-            self._calls.write(what, lambda: issue.create_comment(body), happened)
+            self.calls.attempt(what, lambda: issue.create_comment(body), happened)
         elif found.body != body:
-            self._calls.read(what, lambda: found.edit(body))
+            self.calls.attempt(what, lambda: found.edit(body))
 
 
 def _pull_request(pull: PullRequest) -> m.PullRequest:
@@ -354,7 +351,6 @@ def _pull_request(pull: PullRequest) -> m.PullRequest:
         is_open=pull.state == "open",
         is_merged=pull.merged if "merged" in pull.raw_data else pull.merged_at is not None,
         head=pull.head.sha,
-        branch=pull.head.ref,
         base=pull.base.ref,
         title=pull.title,
         body=pull.body or "",
@@ -371,16 +367,6 @@ def _login(user: NamedUser | None) -> str:
     return user.login if user else "ghost"  # as GitHub shows an account that was deleted
 
 
-def _place(comment: PullRequestComment) -> str:
-    return f"{comment.path}:{comment.line}" if comment.line else comment.path  # a line that has changed since has none
-
-
-def _check(run: CheckRun) -> m.Check:
-    is_done = run.status == "completed"
-    state: m.CheckState = "pending" if not is_done else "passed" if run.conclusion in GOOD else "failed"
-    return m.Check(name=run.name, state=state, url=run.html_url or "", summary=run.output.summary or "")
-
-
 def _issue(issue: Issue) -> m.Issue:
     return m.Issue(
         number=issue.number,
@@ -389,14 +375,7 @@ def _issue(issue: Issue) -> m.Issue:
         is_open=issue.state == "open",
         url=issue.html_url,
         author=_login(issue.user),
-        labels=tuple(label.name for label in issue.labels),
     )
-
-
-def _not_merged(error: GithubException) -> m.NotMerged:
-    said = describe(error)
-    found = (hindrance for words, hindrance in HINDRANCES if words in said.lower())
-    return m.NotMerged(hindrance=next(found, "refused"), said=said)
 
 
 def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
@@ -434,7 +413,7 @@ def _installation(address: Address, app: str, file: str, api: str) -> Auth.AppIn
     try:
         signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
         apps = GithubIntegration(auth=signed, base_url=api, **CLIENT)
-        found = Calls().read("find the app", lambda: apps.get_repo_installation(address.owner, address.repository))
+        found = Calls().attempt("find the app", lambda: apps.get_repo_installation(address.owner, address.repository))
     except m.ForgeDenied as error:
         raise RefusedEarly(f"the GitHub App {app} is not installed on {address.full_name}: {error}") from None
     except (OSError, ValueError, PyJWTError) as error:
@@ -446,7 +425,7 @@ def git_settings(access: Access) -> tuple[str, ...]:
     """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
     if access.is_gits or not access.address.web:
         return ()
-    token = Calls().read("renew the token", lambda: access.auth.token)
+    token = Calls().attempt("renew the token", lambda: access.auth.token)
     basic = b64encode(f"x-access-token:{token}".encode()).decode()
     key = f"http.{access.address.web}/.extraHeader"
     return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration

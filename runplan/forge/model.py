@@ -1,8 +1,8 @@
-"""Pull requests, checks and issues as plain values, and the contract of a forge."""
+"""Pull requests, checks and issues as plain values, and the errors of a forge."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -46,7 +46,6 @@ class PullRequest(Struct, frozen=True, kw_only=True):
     is_open: bool
     is_merged: bool
     head: Oid
-    branch: str
     base: str
     title: str
     body: str
@@ -74,7 +73,6 @@ class Issue(Struct, frozen=True, kw_only=True):
     is_open: bool
     url: str
     author: str
-    labels: tuple[str, ...]
 
 
 class ReviewComment(Struct, frozen=True, kw_only=True):
@@ -110,66 +108,6 @@ class ForgeBusy(Unreachable):
 
 class ForgeDenied(Unreachable):
     """The forge does not accept the token, the token may not do this, or it is not possible."""
-
-
-class Forge(Protocol):
-    """One repository on one forge.
-
-    Every write may be repeated after a lost answer: it reads first what has happened.
-    """
-
-    def repository(self) -> Repository: ...
-    def rules(self, branch: str) -> Rules: ...
-
-    def find(self, *, branch: str, base: str) -> PullRequest | None:
-        """The newest pull request of this branch, open or not."""
-        ...
-
-    def create(self, *, branch: str, base: str, title: str, body: str) -> PullRequest: ...
-    def read(self, number: int) -> PullRequest: ...
-    def edit(self, number: int, *, body: str) -> None: ...
-    def merge(self, number: int, how: Merge) -> Oid | NotMerged:
-        """The merge commit, or why there is none."""
-        ...
-
-    def merge_later(self, number: int, how: Merge, *, queue: bool) -> NotMerged | None:
-        """Ask the forge to merge as soon as its rules allow: auto-merge, or its merge queue."""
-        ...
-
-    def cancel_merge(self, number: int) -> None:
-        """Take back the request for auto-merge."""
-        ...
-
-    def close(self, number: int) -> None: ...
-
-    def comment(self, number: int, *, marker: str, text: str) -> None:
-        """Comment on a pull request or issue, once per marker; a later text replaces it."""
-        ...
-
-    def comments(self, number: int) -> tuple[str, ...]: ...
-
-    def checks(self, head: Oid) -> tuple[Check, ...]: ...
-
-    def failure_log(self, head: Oid) -> str:
-        """The end of the logs of failed checks, bounded."""
-        ...
-
-    def review_comments(self, number: int) -> tuple[ReviewComment, ...]: ...
-    def open_files(self, base: str) -> dict[int, tuple[str, ...]]:
-        """The files that each open pull request changes; of the newest ones, where there are very many."""
-        ...
-
-    def issue(self, number: int) -> Issue: ...
-    def issues(self, label: str) -> tuple[Issue, ...]:
-        """The open issues with this label, oldest first."""
-        ...
-
-    def close_issue(self, number: int) -> None: ...
-    def label(self, number: int, *, add: str = "", remove: str = "") -> None: ...
-
-    def assign(self, number: int, *, is_assigned: bool) -> None:
-        """Assign the issue to the owner of the token, or take it back."""
-        ...
 
 
 def open_conflicts(files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, own: int = 0) -> dict[int, str]:

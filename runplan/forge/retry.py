@@ -6,8 +6,9 @@ faults are retried here. Longer ones are raised as Unreachable or ForgeBusy, so 
 
 from __future__ import annotations
 
+import functools
 import time
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from runplan.errors import Unreachable
 from runplan.forge.model import ForgeBusy, ForgeDenied
@@ -18,29 +19,39 @@ if TYPE_CHECKING:
 
     from github import GithubException
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 DELAYS_S = (0.5, 2.0, 5.0)  #: between the attempts of one call
 PATIENCE_S = 20.0  #: with one call; a forge that answers slowly is not asked again
 SECONDARY_S = 60.0  #: the pause that GitHub asks for when it names none
-RECHECK_S = 300.0  #: until a token that was refused is tried again
+
+
+def repeatable(
+    what: str,
+) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
+    """Retry a method that reads, or that may be repeated; `what` names it in errors, with its arguments in braces."""
+
+    def decorate(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+        @functools.wraps(method)
+        def retried(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
+            calls: Calls = self.calls
+            return calls.attempt(what.format(*args, **named), lambda: method(self, *args, **named))
+
+        return retried
+
+    return decorate
 
 
 class Calls:
-    """Calls with retries; a read is repeated, a write only after a look at what has happened."""
+    """Calls with retries. `sleep` and `now` are those of the caller."""
 
     def __init__(self, *, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.time) -> None:
         self._sleep = sleep
         self._now = now
 
-    def read(self, what: str, call: Callable[[], T]) -> T:
-        return self._attempt(what, call, happened=lambda: None)
-
-    def write(self, what: str, call: Callable[[], T], happened: Callable[[], T | None]) -> T:
-        """`happened` reads the result of an earlier attempt whose answer was lost; None when there is none."""
-        return self._attempt(what, call, happened=lambda: self.read(what, happened))
-
-    def _attempt(self, what: str, call: Callable[[], T], happened: Callable[[], T | None]) -> T:
+    def attempt(self, what: str, call: Callable[[], T], happened: Callable[[], T | None] = lambda: None) -> T:
+        """Call, and again after a fault. Of a write `happened` reads the result of an attempt whose answer was lost."""
         from github import GithubException
         from requests import RequestException
 
@@ -65,21 +76,18 @@ class Calls:
     def _raise_known(self, what: str, error: GithubException) -> NoReturn:
         """Raise the error of ours for a rate limit or a refusal."""
         headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
-        said = describe(error)
+        said, wait_s = describe(error), None
         if error.status in (403, 429):
-            wait_s = self._limited_s(headers, said, error.status)
-            if wait_s is not None:
-                raise ForgeBusy(f"cannot {what}: rate limit of the forge for {in_words(wait_s)}", wait_s) from error
+            after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
+            if after.isdigit():
+                wait_s = float(after)
+            elif headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
+                wait_s = max(1.0, float(reset) - self._now())
+            elif error.status == 429 or "rate limit" in said.lower():
+                wait_s = SECONDARY_S
+        if wait_s is not None:
+            raise ForgeBusy(f"cannot {what}: rate limit of the forge for {in_words(wait_s)}", wait_s) from error
         raise ForgeDenied(f"cannot {what}: {error.status} {said}") from error
-
-    def _limited_s(self, headers: dict[str, str], said: str, status: int) -> float | None:
-        """Seconds until the rate limit ends; None for a refusal that is no limit."""
-        if (after := headers.get("retry-after", "")).isdigit():
-            return float(after)
-        reset = headers.get("x-ratelimit-reset", "")
-        if headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
-            return max(1.0, float(reset) - self._now())
-        return SECONDARY_S if status == 429 or "rate limit" in said.lower() else None
 
 
 def describe(error: GithubException) -> str:

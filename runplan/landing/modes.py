@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from runplan.forge.address import Access
-    from runplan.forge.model import Forge, Repository
+    from runplan.forge.github import GitHub
+    from runplan.forge.model import Repository
     from runplan.git.command import Git
     from runplan.git.remote import Remote, SignIn
     from runplan.gitfacts import Oid
@@ -132,7 +133,7 @@ def require_writable(there: Repository) -> None:
         raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
 
 
-def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
+def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> GitHub:
     from runplan.forge.github import open_forge
 
     return open_forge(_access(git, run, env)(), env)

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from runplan.forge.model import Check, Forge, PullRequest
+    from runplan.forge.github import GitHub
+    from runplan.forge.model import Check, PullRequest
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.gitfacts import Oid
@@ -73,7 +74,7 @@ class PullRequestLander:
         tool: Path,
         plan: PlanPlace,
         settings: PullRequestSettings,
-        forge: Callable[[], Forge],
+        forge: Callable[[], GitHub],
     ) -> None:
         self._git = git
         self._remote = remote

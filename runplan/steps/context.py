@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from runplan.agents.invocation import Agents
     from runplan.clock import SystemClock
-    from runplan.forge.model import Forge
+    from runplan.forge.github import GitHub
     from runplan.git.command import Git
     from runplan.git.objects import Candidates
     from runplan.git.removal import Removal
@@ -52,7 +52,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     removal: Removal
     candidates: Candidates
     lander: Lander
-    forge: Callable[[], Forge]  #: of the remote; raises when it is none, or there is no token
+    forge: Callable[[], GitHub]  #: of the remote; raises when it is none, or there is no token
     common_dir: Path
     fingerprints: Fingerprints
     dispatches: Dispatches

@@ -107,7 +107,7 @@ def test_a_start_from_an_issue_leaves_the_checkout_alone_and_is_resumed(project:
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [
-        (("9",), 5, "cannot read issue 9: 404"),
+        (("9",), 3, "acme/app has no issue 9"),
         (("1",), 2, "issue 1 is closed"),
         (("2",), 2, "#2 is a pull request, no issue"),
         (("1", "direct"), 2, "the plan of an issue lands by pr"),

@@ -294,7 +294,7 @@ def test_an_issue_that_was_deleted_does_not_keep_the_run(
     issues.append(99)
     said = "This issue was deleted"
     stand_in.faults.append(Fault(call="GET /issues/99.*", kind="before", status=410, message=said))
-    assert f"issue #99 is not closed: cannot comment on #99: 410 {said}" in merged(conclude(), hub)
+    assert f"issue #99 is not closed: cannot read the comments of #99: 410 {said}" in merged(conclude(), hub)
 
 
 def test_a_renamed_repository_is_followed(conclude: Conclude, hub: Hub) -> None:

@@ -192,7 +192,7 @@ def test_issues_with_a_label_are_listed_closed_and_labelled(forge: GitHub, hub: 
     forge.label(other.number, remove="runplan")
     forge.close_issue(issue.number)
     found = forge.issue(issue.number)
-    assert (found.is_open, found.labels, found.title) == (False, ("working",), "Bug")
+    assert (found.is_open, issue.labels, found.title) == (False, ["working"], "Bug")
 
 
 def test_the_review_is_read(forge: GitHub, hub: Hub) -> None:
@@ -276,7 +276,7 @@ def test_a_forge_that_hangs_is_asked_once(slept: list[float]) -> None:
         raise ReadTimeout
 
     with pytest.raises(Unreachable, match="the forge does not answer"):
-        Calls(sleep=slept.append, now=lambda: next(times)).read("read it", hang)
+        Calls(sleep=slept.append, now=lambda: next(times)).attempt("read it", hang)
     assert (asked, slept) == (["x"], [])
 
 

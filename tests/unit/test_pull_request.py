@@ -26,7 +26,6 @@ def pull(**fields: Any) -> PullRequest:
         "is_open": True,
         "is_merged": False,
         "head": "a" * 40,
-        "branch": "runplan/x/pr",
         "base": "main",
         "title": "X",
         "body": "",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from runplan.engine.context import RepositoryContext
-    from runplan.forge.model import Forge
+    from runplan.forge.github import GitHub
     from runplan.git.command import Git
     from runplan.git.removal import Kept, Removed
 
@@ -194,7 +194,7 @@ def _github(at: RepositoryContext) -> list[Check]:
     ]
 
 
-def _rules(forge: Forge, branch: str) -> str:
+def _rules(forge: GitHub, branch: str) -> str:
     try:
         found = forge.rules(branch)
     except ForgeDenied:
