@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.plan.body import Body
+    from runplan.plan.reading import Reading
 
-
-MOST = 20_000  #: characters of the dependencies of one phase
+MOST = 100_000  #: characters of the dependencies of all phases
 
 
 class Depends(Struct):
@@ -32,12 +32,13 @@ class Depends(Struct):
 
 
 class Phases(Struct, frozen=True):
-    """The phases of a plan, seen from one of them."""
+    """The phases of a plan, and the words for them."""
 
-    known: Mapping[str, str]  #: key to id, in the order of the plan
-    own: str
-    unit: str = "phase"  #: the word for them
-    aliases: Mapping[str, str] = {}  #: see Reading
+    ids: list[str]  #: in the order of the plan
+    order: dict[str, int]  #: id to its place among them
+    meant: dict[str, list[str]]  #: key to the id; in a plan with 1a and 1b, 1 means both
+    unit: str
+    aliases: Mapping[str, str]  #: see Reading
 
 
 def _words(pattern: str) -> re.Pattern[str]:
@@ -48,6 +49,7 @@ _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
+_ONE, _TOKEN, _DIGIT = re.compile(_ID), re.compile(rf"\bthrough\b|{_ID}|–|-|\.\."), re.compile("[0-9]")
 _NONE = _words(r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)")
 _CODE, _LINKED = re.compile(r"`([^`]*)`"), re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
 _ASIDE = re.compile(r" ?\([^()]*\)")
@@ -88,137 +90,161 @@ _WAITING = _words(r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depe
 _IN_TITLE = _words(r"\(((?:depends on|after|requires|needs) [^()]{1,80})\)")
 
 
-def read_depends(body: Body, phases: Phases) -> Depends:
-    found = Depends()
-    line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
-    paragraphs = [line] if line is not None else list(_paragraphs(body))
-    if (size := sum(len(text) for _, text in paragraphs)) > MOST:
-        what = f"the dependencies of phase {phases.own} have {size:,} characters, and at most {MOST:,} are read"
-        raise PlanUnreadable(f"{body.lines.path}:{paragraphs[0][0] + 1}: {what}; use a short line 'Depends: …'")
-    if line is not None:
-        _read_line(line[1], line[0] + 1, phases, found)
-    else:
-        if in_title := _IN_TITLE.search(body.lines.texts[body.whole.start - 1]):
-            titled = Depends()
-            _read_prose(in_title[1], body.whole.start, phases, titled)
-            found.hard += titled.hard
-            found.unread += [Remark(body.whole.start, in_title[1])] if titled.unknown else []
-        for index, text in paragraphs:
-            if _NONE.match(text):
-                if not found.hard and not found.unread:
-                    break
-            elif not _read_prose(text, index + 1, phases, found):
-                found.unread.append(Remark(index + 1, text[:200].rstrip(".")))
-        found.hard = [id_ for id_ in found.hard if id_ != phases.own]
-    found.hard = list(dict.fromkeys(found.hard))
-    found.soft = [id_ for id_ in dict.fromkeys(found.soft) if id_ not in (phases.own, *found.hard)]
+def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depends]:
+    """The dependencies of each phase."""
+    meant: dict[str, list[str]] = {}
+    for id_ in bodies:
+        if number := re.match("[0-9]+(?=[A-Za-z])", id_):
+            meant.setdefault(number[0], []).append(id_)
+    meant |= {key(id_): [id_] for id_ in bodies}
+    phases = Phases([*bodies], {id_: n for n, id_ in enumerate(bodies)}, meant, reading.unit, reading.aliases)
+    left, found = MOST, {}
+    for own, body in bodies.items():
+        line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
+        paragraphs = [line] if line is not None else list(_paragraphs(body))
+        left -= sum(len(text) for _, text in paragraphs)
+        if left < 0:
+            what = f"the dependencies of the phases have over {MOST:,} characters"
+            raise PlanUnreadable(f"{body.lines.path}:{paragraphs[0][0] + 1}: {what}; use short lines 'Depends: …'")
+        found[own] = _read_line(*line, own, phases) if line else _read_paragraphs(body, paragraphs, own, phases)
     return found
 
 
-def _read_line(value: str, line: int, phases: Phases, found: Depends) -> None:
+def _read_paragraphs(body: Body, paragraphs: list[tuple[int, str]], own: str, phases: Phases) -> Depends:
+    found = Depends()
+    heading = body.whole.start - 1
+    if in_title := _IN_TITLE.search(body.lines.texts[heading]):
+        titled = Depends()
+        _read_prose(in_title[1], heading, own, phases, titled)
+        found.hard += titled.hard
+        found.unread += [Remark(heading + 1, in_title[1])] if titled.unknown else []
+    for index, text in paragraphs:
+        if _NONE.match(text):
+            if not found.hard and not found.unread:
+                break
+        elif not _read_prose(text, index, own, phases, found):
+            found.unread.append(Remark(index + 1, text[:200].rstrip(".")))
+    found.hard = [id_ for id_ in dict.fromkeys(found.hard) if id_ != own]
+    found.soft = [id_ for id_ in dict.fromkeys(found.soft) if id_ not in (own, *found.hard)]
+    return found
+
+
+def _read_line(index: int, value: str, own: str, phases: Phases) -> Depends:
     """A `Depends:` line: a list of ids and ranges."""
+    found = Depends()
     value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
     if _NONE.match(value) or not value:
-        return
-    spelled = _spelled_out("all phases" if value.lower() == "all" else value, phases)
-    for entry in re.split(r"[,;]| and | & ", spelled):
+        return found
+    spelled = _spelled_out("all phases" if value.lower() == "all" else value, own, phases)
+    for entry in dict.fromkeys(re.split(r"[,;]| and | & ", spelled)):
         words = re.sub(r"(?i:phases? )", "", entry.partition("(")[0].strip(), count=1)
-        ids, strangers = resolve(words, phases.known)
+        ids, strangers = _resolve(words, phases)
         found.hard += ids
         if words.strip(_NO_PHASE) and (strangers or not ids):
-            found.unknown.append(Remark(line, words[:80]))
+            found.unknown.append(Remark(index + 1, words[:80]))
+    return found
 
 
-def _spelled_out(text: str, phases: Phases) -> str:
+def _spelled_out(text: str, own: str, phases: Phases) -> str:
     """The text with Phase for the plan's own word, and ids for phrases like "all previous phases"."""
     if phases.unit != "phase":
         text = re.sub(rf"\b{phases.unit}(?=s?\b)", "Phase", text, flags=re.IGNORECASE)
-    text = re.sub(r"(?i)user story (?=[0-9])", "US", text)
-    for word in dict.fromkeys(re.findall(r"\b[A-Z]{1,2}[0-9]+[a-z]?\b", text) if phases.aliases else ()):
-        if id_ := phases.aliases.get(word.lower()):
-            text = re.sub(rf"\b{word}\b", f"Phase {id_}", text)
-    order = list(phases.known.values())
-    before, after = order[: order.index(phases.own)], order[order.index(phases.own) + 1 :]
-    for phrase, ids in zip(_PHRASES, (before, before[-1:], after, [*before, *after]), strict=True):
-        text = phrase.sub(f"Phases {', '.join(ids)}" if ids else _NO_PHASE, text)
+    if phases.aliases:
+        text = re.sub(r"(?i)user story (?=[0-9])", "US", text)
+        alias = re.compile(r"\b[A-Z]{1,2}[0-9]+[a-z]?\b")
+        text = alias.sub(lambda word: f"Phase {id_}" if (id_ := phases.aliases.get(word[0].lower())) else word[0], text)
+    at = phases.order[own]
+    before, after = phases.ids[:at], phases.ids[at + 1 :]
+    for phrase, spans in zip(_PHRASES, ((before,), (before[-1:],), (after,), (before, after)), strict=True):
+        ids = ", ".join(f"{span[0]} – {span[-1]}" for span in spans if span)
+        text = phrase.sub(f"Phases {ids}" if ids else _NO_PHASE, text)
     return text
 
 
-def resolve(listed: str, known: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def _resolve(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
     """The ids of a list like `1, 2a and 4–6`, ranges by tracker order; and those that are no phase."""
-    order, ids, unknown = list(known.values()), list[str](), list[str]()
+    order, ids, unknown = phases.order, list[str](), list[str]()
     is_range = False
-    apart = re.sub(_ID, lambda id_: id_[0] if key(id_[0]) in known else id_[0].replace("-", " - "), listed)
-    for token in re.findall(rf"\bthrough\b|{_ID}|–|-|\.\.", apart):
+    apart = _ONE.sub(lambda id_: id_[0] if key(id_[0]) in phases.meant else id_[0].replace("-", " - "), listed)
+    for token in _TOKEN.findall(apart):
         if token in _RANGE:
             is_range = bool(ids)
             continue
-        found = _known(token, known)
+        found = _known(token, phases)
         if is_range and len(found) == 1:
-            first, last = sorted((order.index(ids[-1]), order.index(found[0])))
-            found = order[first : last + 1]
+            first, last = sorted((order[ids[-1]], order[found[0]]))
+            found = phases.ids[first : last + 1]
         is_range = is_range and not found
         ids += found
-        if not found and re.search("[0-9]", token):
+        if not found and _DIGIT.search(token):
             unknown.append(token)
     return list(dict.fromkeys(ids)), unknown
 
 
-def _known(token: str, known: Mapping[str, str]) -> list[str]:
-    if (id_ := known.get(key(token))) is not None:
+def _known(token: str, phases: Phases) -> list[str]:
+    if ids := phases.meant.get(key(token)):
         # Letters alone are words too: "Phase 1 and a test" names no phase A.
-        return [id_] if id_ == token or re.search("[0-9]", token) else []
-    if parts := [id_ for id_ in known.values() if token.isdigit() and re.match(rf"{token}[A-Za-z]", id_)]:
-        return parts  # "Phase 1" of a plan with 1a and 1b is both
+        return ids if ids == [token] or _DIGIT.search(token) else []
     whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c; "Phase 3.5" is a phase of its own
-    return _known(whole, known) if re.search("[A-Za-z]", whole) else []
+    return _known(whole, phases) if re.search("[A-Za-z]", whole) else []
 
 
 # --- prose ------------------------------------------------------------------------------------------------
 
 
-def _read_prose(text: str, line: int, phases: Phases, found: Depends) -> bool:
+def _read_prose(text: str, index: int, own: str, phases: Phases, found: Depends) -> bool:
     """Whether the text names phases of the plan, also to deny a dependency."""
-    spelled = _spelled_out(_plain(text, phases.known), phases)
+    spelled = _spelled_out(_plain(text, phases), own, phases)
     is_read = _NO_PHASE in spelled
-    of_own = _words(rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phases.own)}(?![\w-]|\.\w)")
-    for clause in map(str.strip, _CLAUSE.split(spelled)):
+    of_own = _words(rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(own)}(?![\w-]|\.\w)")
+    for clause in dict.fromkeys(map(str.strip, _CLAUSE.split(spelled))):
         if of_own.search(clause):
             is_read = True  # another phase waits for this one
             continue
-        marks = (mark for mark in _EXPLAINED.finditer(clause) if any(_mentions(clause[: mark.start()], phases)))
-        mark = next(marks, None)  # "Phases 1, 2 — why"
-        head, tail = (clause[: mark.start()], clause[mark.end() :]) if mark else (clause, "")
+        head, tail, mentions = _explained(clause, phases)
+        if not mentions:
+            continue
         is_soft = (_SOFT.search(head) or _SOFT.match(tail)) is not None and "must" not in clause.lower()
         is_apart = not is_soft and (_APART.search(head) or _APART.match(tail) or tail.lower().startswith("not"))
         onward = _ONWARD.search(head)
-        for mention in _mentions(head, phases):
-            ids, strangers = resolve(mention[1], phases.known)
+        for mention in mentions:
+            ids, strangers = _resolve(mention[1], phases)
             is_read = is_read or bool(ids or strangers)
-            is_waiting = ids != [phases.own] and _WAITING.match(head, mention.end()) is not None
+            is_waiting = ids != [own] and _WAITING.match(head, mention.end()) is not None
             if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
                 continue
             (found.soft if is_soft else found.hard).extend(ids)
-            found.unknown += [] if is_soft else [Remark(line, id_) for id_ in strangers]
+            found.unknown += [] if is_soft else [Remark(index + 1, id_) for id_ in strangers]
     return is_read
 
 
-def _mentions(clause: str, phases: Phases) -> Iterator[re.Match[str]]:
-    bare = _BARE.match(clause)
-    words = [word for word in re.findall(_ID, bare[1]) if word.lower() not in ("and", "or", *_RANGE)] if bare else []
-    is_strange = any(word.isalpha() and word not in phases.known.values() for word in words)
-    if bare is not None and not is_strange and resolve(bare[1], phases.known)[0]:
-        yield bare
-        return
-    for mention in _MENTION.finditer(clause):
-        if not (_OTHER_PLAN.search(clause[: mention.start()][-80:]) or _OF_PLAN.match(clause, mention.end())):
-            yield mention
+def _explained(clause: str, phases: Phases) -> tuple[str, str, list[re.Match[str]]]:
+    """The part of a clause that names phases, its explanation as in "Phases 1, 2 — why", and the lists of phases."""
+    for mark in _EXPLAINED.finditer(clause):
+        if mentions := _mentions(clause[: mark.start()], phases):
+            return clause[: mark.start()], clause[mark.end() :], mentions
+    return clause, "", _mentions(clause, phases)
 
 
-def _plain(text: str, known: Mapping[str, str]) -> str:
+def _mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
+    if bare := _BARE.match(clause):
+        words = [word for word in _ONE.findall(bare[1]) if word.lower() not in ("and", "or", *_RANGE)]
+        is_strange = any(word.isalpha() and word not in phases.order for word in words)
+        if not is_strange and _resolve(bare[1], phases)[0]:
+            return [bare]
+    return [
+        mention
+        for mention in _MENTION.finditer(clause)
+        if not (_OTHER_PLAN.search(clause[: mention.start()][-80:]) or _OF_PLAN.match(clause, mention.end()))
+    ]
+
+
+def _plain(text: str, phases: Phases) -> str:
     """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
     text = _LINKED.sub(r"\1", text)
-    text = _CODE.sub(lambda code: code[1] if key(code[1]) in known or _OTHER_PLAN.fullmatch(code[1]) else "", text)
+    text = _CODE.sub(
+        lambda code: code[1] if key(code[1]) in phases.meant or _OTHER_PLAN.fullmatch(code[1]) else "", text
+    )
     text = text.replace("*", "")
     for _ in range(2):  # asides may be nested
         text = _ASIDE.sub("", text)

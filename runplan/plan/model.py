@@ -13,7 +13,7 @@ from msgspec import Struct
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
 from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths
-from runplan.plan.dependencies import Phases, read_depends
+from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import boxes, sections, speckit, table
 from runplan.plan.ids import key
 from runplan.plan.marks import Status, says_complete
@@ -129,12 +129,12 @@ def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
 
 
 def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) -> Iterator[Phase]:
-    known = {key(place.id): place.id for place in reading.places}
+    bodies = {place.id: body_of(lines, place.first, place.end) for place in reading.places}
+    waits = read_depends(bodies, reading)
     for place in reading.places:
-        body = body_of(lines, place.first, place.end)
-        depends = read_depends(body, Phases(known, place.id, reading.unit, reading.aliases))
+        body, depends = bodies[place.id], waits[place.id]
         if depends.unknown and place.mark.status is not Status.DONE:
-            quote, ids = depends.unknown[0], ", ".join(known.values())
+            quote, ids = depends.unknown[0], ", ".join(bodies)
             raise PlanUnreadable(
                 f"{path}:{quote.line}: phase {place.id} depends on phase {quote.text}, which is not among {ids}; "
                 "correct it, or name the phases in a line 'Depends: …'"
