@@ -22,7 +22,7 @@ from runplan.checks.runners.output import Report, TestState, last
 from runplan.globs import covers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\([AB0])")
 #: A summary further from the end than this many lines is an inner suite's: the outer one has none.
@@ -79,7 +79,7 @@ def from_text(text: str) -> Results:
 
 
 def read_results(
-    output: str, *, exit_code: int | None, summary_pattern: str = "", junit: Sequence[str] | None = None
+    output: str, *, exit_code: int | None, summary_pattern: str = "", junit: Iterable[str] | None = None
 ) -> Results:
     """The results of a test command.
 
@@ -114,10 +114,10 @@ def _names(report: Report, wanted: TestState) -> frozenset[str]:
     return frozenset(name[:_LONGEST_NAME] for name, state in report.tests.items() if state is wanted)
 
 
-def _report(lines: list[str], pattern: str, junit: Sequence[str] | None) -> tuple[str, Report | None, str]:
+def _report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report | None, str]:
     """The runner's name, its report, and why the run is not complete."""
     if junit is not None:
-        found = junit_files.read(junit) if junit else "no file matches tests.junit"
+        found = junit_files.read(junit)
         return ("junit", None, found) if isinstance(found, str) else ("junit", found, "")
     name, report = _closing_report(lines)
     if pattern:

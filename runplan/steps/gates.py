@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 OUTPUT_READ = 16 * 1024 * 1024  #: bytes at the end of a check's output that are read; a log is not longer
 OUTPUT_SENT = 6000  #: characters of it that the fixer gets
 JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
-JUNIT_FILES = 500
 NAMED = 3  #: failing tests named in one line
 
 _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
@@ -234,11 +233,11 @@ def _results(name: str, output: str, code: int | None, phase: PhaseRun, context:
     return results.read_results(output, exit_code=code, summary_pattern=tests.summary, junit=junit)
 
 
-def _junit(phase: PhaseRun, context: RunContext) -> list[str]:
+def _junit(phase: PhaseRun, context: RunContext) -> Iterator[str]:
     assert phase.lease is not None
     worktree = context.worktrees.path(phase.lease.worktree)
     files = sorted(path for pattern in context.settings.tests.junit for path in worktree.glob(pattern))
-    return [content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files[:JUNIT_FILES]]
+    return (content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files)
 
 
 def content(path: Path) -> bytes:

@@ -8,16 +8,17 @@ from runplan.checks.runners.output import Report, TestState, counted
 
 if TYPE_CHECKING:
     import xml.etree.ElementTree as ET
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 _NOT_RUN = ("disabled", "notrun")  # CTest
 
 
-def read(texts: Sequence[str]) -> Report | str:
-    """The sum of all files; why they cannot be read."""
+def read(texts: Iterable[str]) -> Report | str:
+    """The sum of all files, of which one at a time is in memory; why they cannot be read."""
     import xml.etree.ElementTree as ET  # slow to import
 
     tests: list[tuple[str, TestState]] = []
+    text = None
     for text in texts:
         # Declarations of entities could make a small file as large as the memory.
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -26,7 +27,7 @@ def read(texts: Sequence[str]) -> Report | str:
             tests += _cases(ET.fromstring(text))  # noqa: S314 - no entities
         except (ET.ParseError, ValueError) as error:
             return f"a JUnit file is no XML: {error}"
-    return counted(tests, end=0)
+    return counted(tests, end=0) if text is not None else "no file matches tests.junit"
 
 
 def _cases(root: ET.Element) -> Iterator[tuple[str, TestState]]:
