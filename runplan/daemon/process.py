@@ -288,7 +288,7 @@ class DaemonProcess:
             self._set_deadline("ending-agents", ENDING_S)
             remote.CALLS.end()  # so that the current steps end
             for worker in self._all_workers():
-                worker.end_agents()
+                worker.request_end()
 
     def _set_deadline(self, step: str, within_s: float) -> None:
         self._deadline = time.monotonic() + within_s

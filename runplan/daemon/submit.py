@@ -136,7 +136,7 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
     with Interruption(0.0) as interruption, open_repository(at, wakeup=interruption.wakeup) as repository:
         worker = LocalWorker()
         worker.open(repository)
-        answers = worker.run(commands, Executor(repository, worker.runs, Environments(at.env)))
+        answers = worker.run(commands, Executor(worker, Environments(at.env)))
     if None in answers:  # a daemon has come up meanwhile, and owns the run
         wake(at.env)
     return answers

@@ -19,13 +19,13 @@ from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
 from runplan.engine.commands import BEGINNING, Environments, Executor
 from runplan.engine.worker import RepositoryWorker
-from runplan.errors import RunplanError, Unreachable, refused_by_system
+from runplan.errors import Crashed, Fenced, RunplanError, Unreachable, refused_by_system
 from runplan.report.notices import of_ending, of_lost_keys, of_stopped_owner, of_waiting
-from runplan.run.decide import pause_reason
-from runplan.run.events import DispatchEnded, DispatchStarted, Halted, name_of
+from runplan.run.decide import decide, pause_reason
+from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Halted, Paused, Queued, name_of
 from runplan.run.requests import refused
 from runplan.run.rows import WaitRow
-from runplan.run.state import awaiting
+from runplan.run.state import awaiting, open_lanes, open_states, running
 from runplan.settings.schedule import what_is_due
 from runplan.store.sqlite import Store
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     from runplan.clock import SystemClock
     from runplan.daemon.notifier import Notifier
     from runplan.engine.repository import OpenRepository
+    from runplan.engine.runs import ActiveRun
     from runplan.report.notices import Notice
     from runplan.run.decide import Decision
     from runplan.run.events import Event
     from runplan.run.requests import Answer
     from runplan.run.rows import Command, ScheduleRow
     from runplan.run.state import RunState
+    from runplan.store.journal import Journal
 
 FIRST_RETRY_S = 2.0  #: after a slot could not be answered
 
@@ -198,7 +200,7 @@ class DaemonWorker(RepositoryWorker):
     def is_idle(self) -> bool:
         return self._thread is None
 
-    def end_agents(self) -> None:
+    def request_end(self) -> None:
         """End every process; the next daemon starts the same ones again."""
         self._ending = not self.is_idle
         self._poke()
@@ -240,7 +242,7 @@ class DaemonWorker(RepositoryWorker):
         self._clear()
         with self._services.open_repository(self.root, self._wake_r, self.environments) as repository:
             self.open(repository)
-            self._executor = Executor(repository, self.runs, self.environments)
+            self._executor = Executor(self, self.environments)
             plans = [row.plan for row in repository.store.unfinished()]
             for plan in dict.fromkeys([*plans, *(row.plan for row in repository.store.waits.all())]):
                 self._adopt(plan)
@@ -250,11 +252,13 @@ class DaemonWorker(RepositoryWorker):
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
         row, waits = self.repository.store.interrupted(plan), self.repository.store.waits
         started = self.repository.started(row) if row is not None else None
-        declined = self.runs.adopt(plan) if started is not None and started.daemon else None
+        declined = self.adopt(plan) if started is not None and started.daemon else None
         if row is None or declined is None:
             waits.drop(plan)
             if started is not None and started.daemon:
                 self._executor.halt_without_keys(started)
+            if plan in self.runs and running(self.runs[plan].state):  # before others take their turn
+                self._services.limit.count((self.root, plan))
             return
         now = self._now()
         before = next((one for one in waits.all() if one.plan == plan), None)
@@ -274,7 +278,7 @@ class DaemonWorker(RepositoryWorker):
     def execute_commands(self) -> None:
         if self._ending:
             self._ending = False
-            self.runs.end_agents()
+            self.end_agents()
         for row in self.repository.store.waits.all():
             if parse_iso(row.wake or row.since) <= self._now():
                 self._adopt(row.plan)
@@ -343,7 +347,7 @@ class DaemonWorker(RepositoryWorker):
         if now < again:
             return
         try:
-            for one in schedules.fire(row, self.runs, self.environments, now):
+            for one in schedules.fire(row, self, self.environments, now):
                 self._log.info("slot", plan=row.plan, answer=one.answer, slot=one.slot, why=one.why)
                 if one.answer == "fired":
                     self._executor.halt_without_keys(schedules.request_of(row).started)
@@ -362,31 +366,85 @@ class DaemonWorker(RepositoryWorker):
         if row.next != following:
             table.arm(row.plan, following)
 
-    # --- called by the runs ---------------------------------------------------------------------------
+    # --- runs -----------------------------------------------------------------------------------------
 
     def may_begin(self) -> bool:
         return self._services.may_begin() and not self._closing
 
-    def request_permit(self, plan: str) -> bool:
-        return self._services.limit.request((self.root, plan))
+    def step(self, plan: str) -> Decision | None:
+        """Take the due steps of a run; an error is tried again, with growing delays."""
+        active = self.runs[plan]
+        try:
+            if not self._has_permit(plan, active.journal):
+                return decide(active.state)
+            if super().step(plan) is None:
+                return None
+            self._schedule_checkout_checks(active.journal)
+            return self._report_waits(plan, active)
+        except (Fenced, Crashed) as error:
+            self._log.warning("trouble", plan=plan, error=str(error))
+            return None
+        except RunplanError as error:
+            lane = active.journal.lane(error.lane) if error.lane else active.journal
+            until = self._now() + timedelta(seconds=delay_s(lane.state.waits + 1))
+            active.journal.append(Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
+            self._log.warning("trouble", plan=plan, error=str(error))
+            decision = self._report_waits(plan, active)
+            # The other lanes continue at once.
+            return self.step(plan) if error.lane and decide(lane.state).waiting else decision
 
-    def count_permit(self, plan: str) -> None:
-        self._services.limit.count((self.root, plan))
+    def _has_permit(self, plan: str, journal: Journal) -> bool:
+        """Whether the run may work now; one that waits for something else needs no permit."""
+        decision = decide(journal.state)
+        if running(journal.state):  # also one that survived the last process
+            self._services.limit.count((self.root, plan))
+            return True
+        if journal.state.stop or not self.may_begin():
+            return True
+        if decision.waiting and not decision.wake and decision.waiting != "slot":
+            return True
+        if decision.waiting and decision.wake and parse_iso(decision.wake) > self._now():
+            return True
+        if not self._services.limit.request((self.root, plan)):
+            if not journal.state.queued:
+                journal.append(Queued())
+            return False
+        if journal.state.queued:
+            journal.append(Admitted())
+        return True
 
-    def release_permit(self, plan: str) -> None:
+    def forget(self, plan: str) -> None:
+        super().forget(plan)
         self._services.limit.release(self.root, plan)
+
+    def _schedule_checkout_checks(self, journal: Journal) -> None:
+        """Check again later whether a checkout in use is free."""
+        for lane, state in open_states(journal.state):
+            decision = decide(state)
+            if decision.waiting == "checkout" and not decision.wake:
+                until = self._now() + timedelta(seconds=look_s(state.waits + 1))
+                words = state.phase.held if state.phase else ""
+                journal.append(Paused(kind="checkout", until=iso(until), words=words), lane=lane)
+
+    def _report_waits(self, plan: str, active: ActiveRun) -> Decision:
+        """Report every wait, lane by lane; a run in which every lane waits gives up its permit."""
+        state, lanes = active.state, open_lanes(active.state)
+        decision = decide(state)
+        for lane in lanes:
+            if (alone := decide(lane.state)).waiting:
+                self.waits(plan, active.id, lane.state, alone)
+        if decision.waiting and not running(state):
+            if decision.waiting != "slot":
+                self._services.limit.release(self.root, plan)
+            if not lanes:
+                self.waits(plan, active.id, state, decision)
+        return decision
 
     def recorded(self, plan: str, run: str, event: Event, phase: str) -> None:
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
         self._log.info(name_of(event), plan=plan, run=run, phase=phase, dispatch=dispatch)
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
             self._services.notifier.send(of_lost_keys(event.missing, repository=self.root, plan=plan, run=run))
-
-    def warned(self, text: str) -> None:
-        self._log.warning("warning", words=text)
-
-    def failed(self, plan: str, error: RunplanError) -> None:
-        self._log.warning("trouble", plan=plan, error=str(error))
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""

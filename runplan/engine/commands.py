@@ -8,21 +8,20 @@ from msgspec.structs import replace
 
 from runplan.agents.environment import describe_missing
 from runplan.engine import schedules
-from runplan.engine.runs import Deferred
 from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.run import events as e
 from runplan.run.events import to_json
 from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
 from runplan.run.rows import ScheduleRow
+from runplan.run.state import RunState
 from runplan.settings.schedule import what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from runplan.engine.repository import OpenRepository
-    from runplan.engine.runs import ActiveRuns
+    from runplan.engine.worker import RepositoryWorker
     from runplan.run.requests import RunRequest, Timing
     from runplan.run.rows import Command
 
@@ -63,10 +62,10 @@ class Environments:
 class Executor:
     """Executes the commands of one repository; belongs to the thread of its worker."""
 
-    def __init__(self, repository: OpenRepository, runs: ActiveRuns, environments: Environments) -> None:
-        self._repository = repository
-        self._schedules = repository.store.schedules
-        self._runs = runs
+    def __init__(self, worker: RepositoryWorker, environments: Environments) -> None:
+        self._worker = worker
+        self._repository = worker.repository
+        self._schedules = worker.repository.store.schedules
         self._environments = environments
         self._begins = True  #: False for a process that begins no run
 
@@ -90,37 +89,29 @@ class Executor:
             yield from self._execute_queued()
 
     def _execute_queued(self) -> Iterator[tuple[Command, Answer]]:
-        deferred: set[str] = set()
+        deferred: dict[str, list[Command]] = {}  # by plan
         for command in self._repository.store.commands.queued():
-            is_late = command.plan in deferred and command.verb != "stop"
-            if is_late or (command.verb in BEGINNING and not self._begins):
-                deferred.add(command.plan)
+            plan, is_stop = command.plan, command.verb == "stop"
+            starts = [one for one in deferred.get(plan, ()) if one.verb in BEGINNING] if is_stop else []
+            for one in starts:
+                deferred[plan].remove(one)
+                yield self._finish(one, refused(RefusedEarly(f"{plan} was stopped before it began")))
+            is_late = plan in deferred and not is_stop
+            waits = is_late or (command.verb in BEGINNING and not self._begins)
+            answer = None if waits else self._answer(command)
+            if answer is None:
+                deferred.setdefault(plan, []).append(command)
                 continue
-            refused_starts = self._refuse_starts_before(command) if command.verb == "stop" else []
-            yield from refused_starts
-            answer = self._answer(command)
-            if isinstance(answer, Deferred):
-                deferred.add(command.plan)
-                continue
-            if refused_starts:
-                answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {command.plan}"))
-            self._finish(command, answer)
-            yield command, answer
+            if starts:
+                answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {plan}"))
+            yield self._finish(command, answer)
 
-    def _refuse_starts_before(self, stop: Command) -> list[tuple[Command, Answer]]:
-        """Refuse the starts of the plan that were queued before the stop and still wait."""
-        answer = refused(RefusedEarly(f"{stop.plan} was stopped before it began"))
-        queued = self._repository.store.commands.queued()
-        found = [one for one in queued if one.verb in BEGINNING and one.plan == stop.plan and one.seq < stop.seq]
-        for one in found:
-            self._finish(one, answer)
-        return [(one, answer) for one in found]
-
-    def _finish(self, command: Command, answer: Answer) -> None:
+    def _finish(self, command: Command, answer: Answer) -> tuple[Command, Answer]:
         self._repository.store.commands.finish(command.seq, answer)
         self._environments.forget(command)
+        return command, answer
 
-    def _answer(self, command: Command) -> Answer | Deferred:
+    def _answer(self, command: Command) -> Answer | None:
         verbs = {
             "start": self._start,
             "now": self._now,
@@ -139,31 +130,31 @@ class Executor:
 
     # --- runs -------------------------------------------------------------------------------------------
 
-    def _start(self, command: Command) -> Answer | Deferred:
+    def _start(self, command: Command) -> Answer | None:
         request, timing = read_request(command.arguments), read_timing(command.arguments)
         if timing is None:
             return self._begin(request, command)
         if command.plan.startswith(WATCH):
             return self._watch(request, timing, command)
         begun = self._begin(replace(request, fired=True), command) if timing.now else Answer()
-        if isinstance(begun, Deferred):
-            return begun
+        if begun is None:
+            return None
         made = self._schedule(request, timing, command)
         return replace(begun, scheduled=made.scheduled, instead=made.instead)
 
-    def _begin(self, request: RunRequest, command: Command) -> Answer | Deferred:
+    def _begin(self, request: RunRequest, command: Command) -> Answer | None:
         """Begin or resume the run with the environment of the caller; a running one keeps its own."""
         plan = request.started.plan
         if run := self._repository.store.run_of(command.seq):
             return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
         request = replace(request, started=replace(request.started, command=command.seq))
-        resumes = self._runs.resumes(request)
-        if not self._runs.is_at_work(plan):
+        resumes = self._worker.resumes(request)
+        if not self._worker.is_at_work(plan):
             self._environments.use(plan, command, anew=not resumes and request.answer is None)
         if resumes:
             self._require_keys(plan)
-        begun = self._runs.begin(request)
-        if isinstance(begun, Deferred) or begun.declined:
+        begun = self._worker.begin(request)
+        if begun is None or begun.declined:
             return begun
         if begun.fresh:
             self.halt_without_keys(request.started)
@@ -173,7 +164,7 @@ class Executor:
             self._schedules.pause(plan, None)
         return begun
 
-    def _stop(self, command: Command) -> Answer | Deferred:
+    def _stop(self, command: Command) -> Answer | None:
         """Cancel the schedule and end the run."""
         plan, lines = command.plan, []
         row = self._schedules.get(plan)
@@ -181,19 +172,19 @@ class Executor:
             schedules.give_up(row, self._schedules, self._repository.clock.now(), "the schedule was cancelled")
             self._schedules.drop(plan)
             lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
-        if self._runs.adopt(plan) is not None and not self._begins:
-            return Deferred()  # a daemon has come up meanwhile: it executes the command
-        if self._runs.record(plan, e.StopRequested(by=command.by)):
+        if self._worker.adopt(plan) is not None and not self._begins:
+            return None  # a daemon has come up meanwhile: it executes the command
+        if self._worker.record(plan, e.StopRequested(by=command.by)):
             lines.append(f"Stopping {plan}; its work is kept")
         return Answer(lines=tuple(lines))
 
-    def _pause(self, command: Command) -> Answer | Deferred:
+    def _pause(self, command: Command) -> Answer | None:
         """Begin nothing new for the plan; the current step finishes."""
         plan = command.plan
         rests = self._schedules.pause(plan, f"paused by {command.by}")
-        if self._runs.adopt(plan) is not None and not self._begins:
-            return Deferred()
-        halts = self._runs.record(plan, e.Halted(by=command.by))
+        if self._worker.adopt(plan) is not None and not self._begins:
+            return None
+        halts = self._worker.record(plan, e.Halted(by=command.by))
         return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
 
     def _resume(self, command: Command) -> Answer:
@@ -202,19 +193,19 @@ class Executor:
         self._environments.use(plan, command, anew=False)
         self._require_keys(plan)
         scheduled = self._schedules.pause(plan, None)
-        for one in self._runs.plans if plan.startswith(WATCH) else ():
-            state = self._runs.state(one)
-            if state is not None and state.missing and state.started is not None and state.started.watch == plan:
+        for one, active in self._worker.runs.items() if plan.startswith(WATCH) else ():
+            state = active.state
+            if state.missing and state.started is not None and state.started.watch == plan:
                 self._environments.use(one, command, anew=False)
-                self._runs.record(one, e.Continued())
-        return Answer(lines=(f"Resumed {plan}",) if self._runs.record(plan, e.Continued()) or scheduled else ())
+                active.journal.append(e.Continued())
+        return Answer(lines=(f"Resumed {plan}",) if self._worker.record(plan, e.Continued()) or scheduled else ())
 
     # --- schedules --------------------------------------------------------------------------------------
 
     def _schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
         """Make the plan's schedule; it replaces an earlier one."""
         plan, now = request.started.plan, self._repository.clock.now()
-        if plan not in self._runs.plans:
+        if plan not in self._worker.runs:
             self._environments.use(plan, command, anew=True)
         before = self._schedules.get(plan)
         if before is not None:
@@ -234,7 +225,7 @@ class Executor:
         instead = before.spec if before is not None and before.spec != row.spec else ""
         return Answer(scheduled=first, instead=instead)
 
-    def _watch(self, request: RunRequest, timing: Timing, command: Command) -> Answer | Deferred:
+    def _watch(self, request: RunRequest, timing: Timing, command: Command) -> Answer | None:
         """Make a watch of issues; with `now` it also takes the first one."""
         made = self._schedule(request, timing, command)
         if not timing.now:
@@ -243,17 +234,17 @@ class Executor:
             begun = self._now(command)
         except RunplanError as error:  # the watch tries again at its first slot
             begun = Answer(declined=True, why=str(error))
-        return replace(begun, scheduled=made.scheduled, instead=made.instead) if isinstance(begun, Answer) else begun
+        return replace(begun, scheduled=made.scheduled, instead=made.instead) if begun is not None else None
 
-    def _now(self, command: Command) -> Answer | Deferred:
+    def _now(self, command: Command) -> Answer | None:
         """Run a scheduled plan now; the schedule stays."""
         plan = command.plan
         row = self._schedules.get(plan)
         if row is None:
             raise NotFound(f"{plan} has no schedule; see: runplan next")
         self._environments.use(plan, command, anew=False)
-        fired = schedules.fire_early(row, self._runs, self._environments, self._repository.clock.now())
-        if not isinstance(fired, Deferred) and not fired.declined:
+        fired = schedules.fire_early(row, self._worker, self._environments, self._repository.clock.now())
+        if fired is not None and not fired.declined:
             self.halt_without_keys(schedules.request_of(row).started)
         return fired
 
@@ -262,20 +253,20 @@ class Executor:
     def halt_without_keys(self, started: e.RunStarted) -> None:
         """Pause a run whose keys are lost, until a caller sends them."""
         if names := self._repository.missing(started):
-            self._runs.record(started.plan, e.Halted(by="a restart", missing=names))
+            self._worker.record(started.plan, e.Halted(by="a restart", missing=names))
 
     def _revoke_pause(self, plan: str, command: Command) -> None:
         """Have a run continue that pauses when its agent has ended, unless it still lacks keys."""
-        state = self._runs.state(plan)
-        if state is None or state.started is None or not state.halted:
+        state = self._worker.runs[plan].state if plan in self._worker.runs else RunState()
+        if state.started is None or not state.halted:
             return
         self._environments.use(plan, command, anew=False)
         if not self._repository.missing(state.started):
-            self._runs.record(plan, e.Continued())
+            self._worker.record(plan, e.Continued())
 
     def _require_keys(self, plan: str) -> None:
         """Refuse to resume a run or a watch whose keys are lost."""
         row = self._schedules.get(plan) if plan.startswith(WATCH) else None
-        started = schedules.request_of(row).started if row is not None else self._runs.newest(plan).started
+        started = schedules.request_of(row).started if row is not None else self._worker.newest(plan).started
         if started is not None and (names := self._repository.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))

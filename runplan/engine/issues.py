@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from runplan.engine.commands import Environments
     from runplan.engine.context import RepositoryContext
-    from runplan.engine.runs import ActiveRuns, Deferred
+    from runplan.engine.worker import RepositoryWorker
     from runplan.forge.model import Issue
     from runplan.gitfacts import Oid
     from runplan.run.events import RunStarted
@@ -195,10 +195,10 @@ def next_issue(candidates: Iterable[Candidate], *, own: str) -> Candidate | None
 
 
 def begin_next(
-    watch: str, asked: RunStarted, runs: ActiveRuns, environments: Environments, now: datetime
-) -> Answer | Deferred:
+    watch: str, asked: RunStarted, worker: RepositoryWorker, environments: Environments, now: datetime
+) -> Answer | None:
     """Take the next issue of the watch and begin its run; declined when there is none, or one is under way."""
-    repository = runs.repository
+    repository = worker.repository
     for row in repository.store.unfinished():
         if repository.started(row).watch == watch:
             see = command("runplan", "status", row.plan)
@@ -217,8 +217,8 @@ def begin_next(
     plan = parse(at.repository.git.blob(at.tip(), path) or b"", path=path)
     environments.share(path, watch)
     started = replace(asked, plan=path, title=plan.title, slug=at.pull, issues=plan.issues, watch=watch)
-    begun = runs.begin(RunRequest(started=started, fired=True))
-    return replace(begun, plan=path) if isinstance(begun, Answer) else begun
+    begun = worker.begin(RunRequest(started=started, fired=True))
+    return replace(begun, plan=path) if begun is not None else None
 
 
 def _take_next(at: RepositoryContext, label: str, store: Store, now: datetime) -> tuple[RepositoryContext, str] | None:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from runplan import names
 from runplan.engine import issues
-from runplan.engine.runs import Deferred
 from runplan.errors import RunplanError
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
 from runplan.run.requests import Answer, read_request
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runplan.engine.commands import Environments
-    from runplan.engine.runs import ActiveRuns
+    from runplan.engine.worker import RepositoryWorker
     from runplan.run.requests import RunRequest
     from runplan.run.rows import ScheduleRow
     from runplan.settings.schedule import Slot
@@ -31,30 +30,30 @@ if TYPE_CHECKING:
 IN_FLIGHT = "the plan is in flight"
 
 
-def fire(row: ScheduleRow, runs: ActiveRuns, environments: Environments, now: datetime) -> list[FiringRow]:
+def fire(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> list[FiringRow]:
     """Answer every due slot: the newest by a run, unless the plan is running; the others were missed."""
 
     def newest() -> tuple[str, str]:
         if row.paused:
             return "skipped", row.paused
-        if row.plan in runs.plans:
-            return "skipped", pending_answer(runs.newest(row.plan), row.plan) or IN_FLIGHT
+        if row.plan in worker.runs:
+            return "skipped", pending_answer(worker.newest(row.plan), row.plan) or IN_FLIGHT
         try:
-            return _firing_answer(_begin(row, runs, environments, now))
+            return _firing_answer(_begin(row, worker, environments, now))
         except RunplanError as error:
             if not row.plan.startswith(names.WATCH):
                 raise
             return "skipped", str(error)  # the forge, the remote or the settings; tried again at the next slot
 
-    return _settle(row, runs.repository.store.schedules, now, newest)
+    return _settle(row, worker.repository.store.schedules, now, newest)
 
 
-def fire_early(row: ScheduleRow, runs: ActiveRuns, environments: Environments, now: datetime) -> Answer | Deferred:
+def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
     """Fire on request, and count intervals from now; this also answers a due slot."""
-    schedules = runs.repository.store.schedules
-    answer = _rejected(row, runs) or _begin(row, runs, environments, now)
-    if isinstance(answer, Deferred):
-        return answer
+    schedules = worker.repository.store.schedules
+    answer = _rejected(row, worker) or _begin(row, worker, environments, now)
+    if answer is None:
+        return None
     what, why = _firing_answer(answer)
     settled = _settle(row, schedules, now, lambda: (what, why))
     if not answer.declined:
@@ -65,9 +64,9 @@ def fire_early(row: ScheduleRow, runs: ActiveRuns, environments: Environments, n
     return answer
 
 
-def _rejected(row: ScheduleRow, runs: ActiveRuns) -> Answer | None:
+def _rejected(row: ScheduleRow, worker: RepositoryWorker) -> Answer | None:
     """The answer while the schedule is paused after a rejection."""
-    phase = rejected_phase(runs.newest(row.plan)) if row.paused else ""
+    phase = rejected_phase(worker.newest(row.plan)) if row.paused else ""
     return Answer(declined=True, why=describe_rejection(phase, row.plan)) if phase else None
 
 
@@ -97,18 +96,16 @@ def _settle(
     return recorded
 
 
-def _begin(row: ScheduleRow, runs: ActiveRuns, environments: Environments, now: datetime) -> Answer | Deferred:
+def _begin(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
     request = request_of(row)
     if row.plan.startswith(names.WATCH):
-        return issues.begin_next(row.plan, request.started, runs, environments, now)
-    return runs.begin(request)
+        return issues.begin_next(row.plan, request.started, worker, environments, now)
+    return worker.begin(request)
 
 
-def _firing_answer(answer: Answer | Deferred) -> tuple[str, str]:
-    if isinstance(answer, Deferred):
-        return "skipped", IN_FLIGHT
-    if not answer.declined:
-        return ("fired", answer.run) if answer.fresh else ("skipped", IN_FLIGHT)
+def _firing_answer(answer: Answer | None) -> tuple[str, str]:
+    if answer is None or not answer.declined:
+        return ("fired", answer.run) if answer and answer.fresh else ("skipped", IN_FLIGHT)
     if not answer.owner:
         return "skipped", answer.why
     return "skipped", f"another process owns the plan ({answer.owner})"

@@ -1,55 +1,61 @@
-"""The worker of a repository: the one outer loop, and the worker that a foreground command runs."""
+"""The worker of a repository: the one outer loop, the runs it owns, and the workers of foreground commands."""
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from runplan.engine.runs import ActiveRuns
-from runplan.errors import Fenced, RunplanError
-from runplan.run.decide import decide
+from runplan.engine.runs import ActiveRun, crash, does_other_work, is_current, nothing_waits, succeeded
+from runplan.errors import Crashed, Fenced, RunplanError
+from runplan.run import events as e
+from runplan.run.decide import decide, pending_answer
+from runplan.run.dispatch import GRACE_S
 from runplan.run.requests import Answer
-from runplan.run.state import running
+from runplan.run.rows import Acquired, HeldByOther
+from runplan.run.state import RunState, fold, open_states, running
+from runplan.store.journal import Journal, recorded
 from runplan.text import in_words
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
     from datetime import datetime
     from types import FrameType
 
     from runplan.engine.commands import Executor
     from runplan.engine.repository import OpenRepository
     from runplan.run.decide import Decision
-    from runplan.run.events import Event
     from runplan.run.requests import RunRequest
-    from runplan.run.rows import Command
-    from runplan.run.state import RunState
+    from runplan.run.rows import Command, RunRow
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class RepositoryWorker:
-    """Executes the commands of one repository and takes the steps of its runs."""
+    """Executes the commands of one repository and takes the steps of its runs; belongs to one thread."""
 
-    unattended = True  #: a run that meets an error is tried again later; False: the error goes to the caller
     repository: OpenRepository
-    runs: ActiveRuns
+    runs: dict[str, ActiveRun]  #: by plan
 
     def open(self, repository: OpenRepository) -> None:
-        self.repository, self.runs = repository, ActiveRuns(repository, self)
+        self.repository, self.runs = repository, {}
+
+    # --- the loop, and what its workers vary --------------------------------------------------------------
 
     def work(self) -> datetime | None:
         """Work until nothing is left to do; when the next step is due."""
         while True:
             self.execute_commands()
-            dispatches, wake = self.runs.step_all(self.execute_commands)
+            dispatches, wake = self._step_all()
             if not self.wait(dispatches, wake):
                 return wake
 
@@ -58,40 +64,229 @@ class RepositoryWorker:
 
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
         """Wait until one of the dispatches ends, or until `wake`; False when no run is left."""
-        if not self.runs.plans:
+        if not self.runs:
             return False
-        left = (wake - self.repository.clock.now()).total_seconds() if wake else None
-        self.repository.dispatches.wait(dispatches, timeout_s=left)
+        left_s = max(0.0, (wake - self.repository.clock.now()).total_seconds()) if wake else None
+        self.repository.dispatches.wait(dispatches, timeout_s=left_s)
         return True
-
-    # --- called by the runs -------------------------------------------------------------------------------
 
     def may_begin(self) -> bool:
         """False as soon as no new step may begin."""
         return True
 
-    def request_permit(self, _plan: str) -> bool:
-        """Whether the run may work now; if not, it is queued."""
+    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:
+        """An event was recorded."""
+
+    def ended(self, plan: str, run: str, state: RunState) -> None:
+        """A run has ended."""
+
+    # --- steps ------------------------------------------------------------------------------------------
+
+    def _step_all(self) -> tuple[list[str], datetime | None]:
+        """Take every step that is due; the running dispatches, and when the next step is due."""
+        stepped: dict[str, RunState] = {}
+        wakes: dict[str, str] = {}
+        # A run that a command has changed meanwhile is stepped again.
+        while plan := next((one for one, run in self.runs.items() if stepped.get(one) is not run.state), ""):
+            decision = self.step(plan)
+            if plan in self.runs:
+                stepped[plan] = self.runs[plan].state
+            wakes[plan] = decision.wake if decision else ""
+            self.execute_commands()
+        # The worker does not wait for dispatches of lanes that wait for a time.
+        states = [one for active in self.runs.values() for _, one in open_states(active.state)]
+        ids = [id_ for one in states if not decide(one).waiting for id_ in running(one)]
+        return ids, min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
+
+    def step(self, plan: str) -> Decision | None:
+        """Take the due steps of a run; None when it has ended."""
+        from runplan.engine.advance import advance  # slow to import; by now the spawner is starting
+
+        active = self.runs[plan]
+        assert active.state.started is not None
+        context = self.repository.refreshed(active.context, active.state.started)
+        if context is not active.context:
+            self.runs[plan] = active = replace(active, context=context)
+        try:
+            decision = advance(active.journal, context, self.may_begin)
+        except Fenced:  # another process owns the run
+            self.forget(plan)
+            raise
+        except RunplanError:
+            raise
+        except Exception as error:
+            failure = crash(error, active)
+            if isinstance(failure, Crashed):
+                self._over(plan)
+            raise failure from error
+        if active.state.ended is None:
+            return decision
+        self._over(plan)
+        return None
+
+    def _over(self, plan: str) -> None:
+        active = self.runs[plan]
+        self.disown(plan)
+        self.ended(plan, active.id, active.state)
+
+    def disown(self, plan: str) -> None:
+        """Leave the run to the next process that asks for it."""
+        run = self.runs[plan].id
+        self.forget(plan)
+        self.repository.claims.release(plan, run=run)
+
+    def forget(self, plan: str) -> None:
+        self.runs.pop(plan, None)
+
+    def end_agents(self) -> None:
+        """End the agents of all runs at the same time; the next worker starts them again."""
+        from runplan.engine.advance import record_ends
+
+        if ids := [id_ for active in self.runs.values() for id_ in running(active.state)]:
+            self.repository.dispatches.end(ids, grace_s=GRACE_S)
+        for active in self.runs.values():
+            with suppress(RunplanError):  # the next worker sees that they have ended
+                record_ends(active.journal, active.context)
+
+    # --- requests ---------------------------------------------------------------------------------------
+
+    def is_at_work(self, plan: str) -> bool:
+        """Whether this worker owns a run of the plan that does not wait."""
+        return plan in self.runs and not decide(self.runs[plan].state).waiting
+
+    def newest(self, plan: str) -> RunState:
+        """The state of the plan's newest run, also of another owner; an empty one for none."""
+        row = self.repository.store.newest(plan)
+        return self._state(row.id) if row is not None else RunState()
+
+    def _state(self, run: str) -> RunState:
+        return fold(one.event for one in recorded(self.repository.store, run))
+
+    def resumes(self, request: RunRequest) -> bool:
+        """Whether `begin` would resume a run that waits, instead of beginning a new one."""
+        plan = request.started.plan
+        if self.is_at_work(plan) or (plan in self.runs and request.answer is not None):
+            return False
+        state = self.newest(plan)
+        unfinished = state.started is not None and state.ended is None and not state.stop
+        return unfinished and not does_other_work(state, request.started)
+
+    def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued) -> bool:
+        """Record a person's request for the plan's run; False when this worker owns none."""
+        active = self.runs.get(plan)
+        if active is None:
+            return False
+        if not isinstance(event, e.Halted) or active.state.halted != event.by:
+            active.journal.append(event)
         return True
 
-    def count_permit(self, _plan: str) -> None:
-        """Count a run whose agent is running already."""
+    def begin(self, request: RunRequest) -> Answer | None:
+        """Begin a run, or resume one that waits; None while another run of the plan has to end first.
 
-    def release_permit(self, _plan: str) -> None: ...
+        A running one is left alone, one with other work is stopped.
+        """
+        plan = request.started.plan
+        active, at_work = self.runs.get(plan), self.is_at_work(plan)
+        if request.fired and not at_work and (why := pending_answer(self.newest(plan), plan)):
+            return Answer(declined=True, why=why)
+        if active is None:
+            return self._acquire(request)
+        if request.answer is not None:
+            if not is_current(active.state, request.answer):
+                return Answer(declined=True, why=nothing_waits(plan))
+            active.journal.append(request.answer)
+        elif active.state.stop:
+            return None
+        elif at_work and not request.started.review:
+            return Answer(run=active.id)
+        elif not _resume(active, request.started):
+            return None
+        return Answer(run=active.id, fresh=True)
 
-    def recorded(self, _plan: str, _run: str, _event: Event, _phase: str) -> None: ...
+    def _acquire(self, request: RunRequest) -> Answer | None:
+        """Claim the plan, then resume its unfinished run or begin one."""
+        interrupted, plan = self.repository.store.interrupted, request.started.plan
+        while (active := self._claim(row := interrupted(plan), request)) is None:
+            pass  # another process was faster; look again
+        if isinstance(active, Answer):
+            return active
+        if row is not None and not _resume(active, request.started):
+            return None
+        if request.answer is not None:
+            active.journal.append(request.answer)
+        return Answer(run=active.id, fresh=True, warnings=active.state.warnings)
 
-    def warned(self, _text: str) -> None: ...
+    def adopt(self, plan: str) -> Answer | None:
+        """Own the plan's unfinished run and continue it unchanged; an answer when another process owns it."""
+        if plan in self.runs or (row := self.repository.store.interrupted(plan)) is None:
+            return None
+        claimed = self._claim(row, None)
+        return claimed if isinstance(claimed, Answer) else None
 
-    def ended(self, _plan: str, _run: str, _state: RunState) -> None: ...
+    def _claim(self, row: RunRow | None, request: RunRequest | None) -> ActiveRun | Answer | None:
+        """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
+        repository, store, claims = self.repository, self.repository.store, self.repository.claims
+        if row is not None:
+            run, started = row.id, repository.started(row)
+        else:
+            assert request is not None
+            run, started = f"r{os.urandom(4).hex()}", repository.with_settings(request.started)
+        plan = started.plan
+        context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
+        claim = claims.take_plan(plan, run=run)
+        if isinstance(claim, HeldByOther):
+            return Answer(declined=True, owner=claim.owner)
+        now = store.interrupted(plan)
+        if (now and now.id) != (row and row.id):
+            # Before we had the claim, another process ended its run, or began one and died.
+            claims.release(plan, run=run)
+            return None
+        if row is None and request is not None:  # a retry or an answer, whose run has ended, begins none
+            last = store.newest(plan) if request.again else None
+            late = succeeded(plan) if last is not None and last.state == "done" else ""
+            if why := nothing_waits(plan) if request.answer is not None else late:
+                claims.release(plan, run=run)
+                return Answer(declined=True, why=why)
+        on_event = functools.partial(self.recorded, plan, run)
+        journal = Journal(store, repository.clock, run=run, plan=plan, fence=claim.fence, on_event=on_event)
+        if row is None or isinstance(claim, Acquired):
+            # A process that left its run waiting for a person did not die.
+            waited = row is not None and row.state == "waiting"
+            dead = claim.took_over if isinstance(claim, Acquired) and not waited else ""
+            journal.append(*([started] if row is None else []), e.ClaimTaken(owner=claims.me, took_over=dead))
+        self.runs[plan] = active = ActiveRun(context=context, journal=journal)
+        if row is not None:
+            active.unlock_refs()
+        self._claim_issues(active, started.issues)
+        return active
 
-    def waits(self, _plan: str, _run: str, _state: RunState, _decision: Decision) -> None: ...
+    def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> None:
+        """Claim the issues for the run; record once those of another unfinished run."""
+        for number in issues:
+            other = self.repository.claims.take_issue(number, run=active.id)
+            shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
+            if shared is not None and shared.words not in active.state.warnings:
+                active.journal.append(shared)
 
-    def failed(self, _plan: str, error: RunplanError) -> None:
-        raise error
+
+def _resume(active: ActiveRun, asked: e.RunStarted) -> bool:
+    """Resume the run with the options of now and its own settings; False when it is stopped for other work."""
+    if does_other_work(active.state, asked):
+        active.journal.append(e.StopRequested(by="a new start"))
+        return False
+    resumed = e.RunResumed(
+        mode=asked.mode,
+        wanted=asked.wanted,
+        auto=asked.auto,
+        daemon=asked.daemon,
+        needs=asked.needs,
+        review=asked.review,
+    )
+    active.journal.append(resumed)
+    return True
 
 
-# --- a run in the foreground ---------------------------------------------------------------------------
+# --- in the foreground ----------------------------------------------------------------------------------
 
 
 class Interruption:
@@ -101,7 +296,7 @@ class Interruption:
         self._grace_s = grace_s
         self._until = 0.0
         self.asked = False  #: begin nothing new
-        self._at_once = False
+        self.at_once = False  #: the first signal interrupts, since no agent runs
         self.wakeup, self._wake_w = os.pipe()  #: readable after a signal
         os.set_blocking(self.wakeup, False)
         os.set_blocking(self._wake_w, False)
@@ -134,27 +329,14 @@ class Interruption:
             while os.read(self.wakeup, 64):
                 pass
 
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """While no agent runs, the first signal interrupts."""
-        self._at_once = True
-        try:
-            if self.asked:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._at_once = False
-
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self.asked or self._at_once or not self._grace_s:
-            self.asked = True
+        was_asked, self.asked = self.asked, True
+        if was_asked or self.at_once or not self._grace_s:
             raise KeyboardInterrupt
-        self.asked = True
         self._until = time.monotonic() + self._grace_s
+        message = f"runplan: agents have {in_words(self._grace_s)} to finish; press Ctrl-C again to end them now\n"
+        over = "\r\x1b[K" if os.isatty(2) else ""  # the live line
         with suppress(OSError):
-            os.write(self._wake_w, b".")
-            message = f"runplan: agents have {in_words(self._grace_s)} to finish; press Ctrl-C again to end them now\n"
-            over = "\r\x1b[K" if os.isatty(2) else ""  # the live line
             os.write(2, f"{over}{message}".encode())  # not through a stream, whose buffer may be in use
 
 
@@ -169,96 +351,69 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class ForegroundWorker(RepositoryWorker):
     """Works one run in this process, and raises errors."""
 
-    unattended = False
-
     def __init__(
-        self,
-        interruption: Interruption,
-        *,
-        show: Callable[[Event], None],
-        warn: Callable[[str], None],
+        self, interruption: Interruption, *, show: Callable[[e.Event], None], warn: Callable[[str], None]
     ) -> None:
         self._interruption = interruption
         self._show = show
         self._warn = warn
-        self._plan = ""
-        self._last: tuple[str, RunState] | None = None  #: run and state, when it has ended
 
     def run(self, request: RunRequest, repository: OpenRepository) -> Outcome | Answer:
         """Work the run to its end, or to a wait that only a person can end."""
-        self._plan = request.started.plan
         self.open(repository)
         while True:
-            begun = self.runs.begin(request)
-            if isinstance(begun, Answer) and begun.declined:
+            begun = self.begin(request)
+            if begun is not None and begun.declined:
                 return begun
             self._work_to_end()
-            if isinstance(begun, Answer):  # else another run had to end first
-                break
-        if self._last is not None:
-            run, state = self._last
-            return Outcome(run=run, decision=decide(state), state=state)
-        left = self.runs.state(self._plan)
-        assert left is not None
-        return Outcome(run=begun.run, decision=decide(left), state=left)
+            if begun is not None:  # else another run had to end first
+                state = self._state(begun.run)
+                return Outcome(run=begun.run, decision=decide(state), state=state)
 
     def _work_to_end(self) -> None:
         try:
             self.work()
         except Fenced:
             raise  # another process owns the run and its agents
-        except RunplanError as error:
-            if not self._interruption.asked:
+        except (RunplanError, KeyboardInterrupt) as error:
+            if isinstance(error, RunplanError) and not self._interruption.asked:
                 raise
-            self._end_agents()
+            with suppress(RunplanError):  # the next start sees that they have ended
+                self.end_agents()
             raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
-        except KeyboardInterrupt:
-            self._end_agents()
-            raise
 
-    def _end_agents(self) -> None:
-        """End the agents now; the next start runs them again."""
-        with suppress(RunplanError):  # the next start sees that they have ended
-            self.runs.end_agents()
-
-    def wait(self, _dispatches: list[str], _wake: datetime | None) -> bool:
-        repository, runs = self.repository, self.runs
-        state = runs.state(self._plan)
-        if state is None:
+    def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
+        if not self.runs:
             return False
-        decision, stop = decide(state), self._interruption
-        if stop.asked and not (running(state) and stop.left_s):
+        (active,) = self.runs.values()
+        decision, clock, stop = decide(active.state), self.repository.clock, self._interruption
+        stop.at_once = bool(decision.waiting)
+        if stop.asked and not (running(active.state) and stop.left_s and not stop.at_once):
             raise KeyboardInterrupt
-        if not decision.waiting:
-            left = (parse_iso(decision.wake) - repository.clock.now()).total_seconds() if decision.wake else None
-            if stop.asked:
-                left = stop.left_s if left is None else min(left, stop.left_s)
-            repository.dispatches.wait(running(state), timeout_s=left)
-            stop.clear()
-            return True
-        with stop.at_once():
+        if decision.waiting:
             if not decision.wake or decision.waiting == "review":  # a person is needed
                 return False
-            repository.clock.sleep_until(parse_iso(decision.wake))
-            return True
+            clock.sleep_until(parse_iso(decision.wake))
+        else:
+            if stop.asked:
+                over = clock.now() + timedelta(seconds=stop.left_s)
+                wake = min(wake, over) if wake else over
+            super().wait(dispatches, wake)
+            stop.clear()
+        stop.at_once = False
+        return True
 
     def may_begin(self) -> bool:
         return not self._interruption.asked
 
-    def recorded(self, _plan: str, _run: str, event: Event, _phase: str) -> None:
+    def recorded(self, plan: str, run: str, event: e.Event, phase: str) -> None:  # noqa: ARG002
+        if isinstance(event, e.IssueShared):
+            self._warn(event.words)
         self._show(event)
-
-    def warned(self, text: str) -> None:
-        self._warn(text)
-
-    def ended(self, _plan: str, run: str, state: RunState) -> None:
-        self._last = (run, state)
 
 
 class LocalWorker(RepositoryWorker):
     """Executes commands in this process when no daemon runs; stopped runs are worked to their end."""
-
-    unattended = False
 
     def run(self, commands: list[Command], executor: Executor) -> list[Answer | None]:
         """Execute the commands, which were just queued, and those before them; None for one that stays queued.
@@ -266,10 +421,8 @@ class LocalWorker(RepositoryWorker):
         No run begins: no process would continue it.
         """
         answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
-        for plan in self.runs.plans:
-            state = self.runs.state(plan)
-            if state is not None and not state.stop:
-                self.runs.disown(plan)  # the next worker continues it
+        for plan in [plan for plan, active in self.runs.items() if not active.state.stop]:
+            self.disown(plan)  # the next worker continues it
         self.work()
         # Another process may have executed it first.
         return [answers.get(command.seq) or self.repository.store.commands.answer(command.seq) for command in commands]

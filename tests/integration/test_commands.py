@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from runplan.engine.commands import ENVIRONMENT, Environments, Executor
-from runplan.engine.runs import Deferred
 from runplan.engine.worker import LocalWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.run.events import RunStarted, to_json
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from runplan.engine.repository import OpenRepository
-    from runplan.engine.runs import ActiveRuns
+    from runplan.engine.runs import ActiveRun
+    from runplan.engine.worker import RepositoryWorker
     from runplan.run.events import Event
     from runplan.run.requests import RunRequest
 
@@ -38,18 +38,19 @@ KEYS = {"KEY": "secret"}
 class Runs:
     """Runs in memory; those that are `ending` have to end before the plan's next one begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
         self.ending: set[str] = set()
         self.done: list[str] = []
+        self.runs: dict[str, ActiveRun] = {}
         self.trouble: RunplanError | None = None
 
-    plans: tuple[str, ...] = ()
     latest = RunState()
 
-    def begin(self, request: RunRequest) -> Answer | Deferred:
+    def begin(self, request: RunRequest) -> Answer | None:
         plan = request.started.plan
         if plan in self.ending:
-            return Deferred()
+            return None
         self.done.append(f"begin {plan}")
         return Answer(run=f"run of {plan}", fresh=True)
 
@@ -66,8 +67,6 @@ class Runs:
 
     def resumes(self, _request: RunRequest) -> bool:
         return False
-
-    def state(self, _plan: str) -> None: ...
 
     def newest(self, _plan: str) -> RunState:
         return self.latest
@@ -94,9 +93,9 @@ class Bench:
     def __init__(self, store: Store) -> None:
         self.repository = cast("OpenRepository", Repository(store))
         self.commands = store.commands
-        self.runs = Runs()
+        self.runs = Runs(Repository(store))
         self.environments = Environments({})
-        self.executor = Executor(self.repository, cast("ActiveRuns", self.runs), self.environments)
+        self.executor = Executor(cast("RepositoryWorker", self.runs), self.environments)
 
     def queue(self, verb: str, plan: str = A) -> int:
         return self.commands.add(plan, verb, arguments(verb, plan), by="a person", at=NOW)
@@ -271,10 +270,5 @@ def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: B
 
 def local(bench: Bench) -> LocalWorker:
     worker = LocalWorker()
-    worker.repository, worker.runs = bench.repository, cast("ActiveRuns", Idle())
+    worker.open(bench.repository)
     return worker
-
-
-class Idle(Runs):
-    def step_all(self, _between: object) -> tuple[list[str], None]:
-        return [], None

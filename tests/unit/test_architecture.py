@@ -157,7 +157,7 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
     # main thread.
     assert broad - undo_and_raise <= {
         "runplan.cli.main",
-        "runplan.engine.runs",
+        "runplan.engine.worker",
         "runplan.engine.commands",
         "runplan.daemon.worker",
         "runplan.daemon.server",

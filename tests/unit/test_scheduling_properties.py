@@ -21,7 +21,7 @@ from runplan.settings.schedule import parse, slots_after
 from runplan.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
-    from runplan.engine.runs import ActiveRuns
+    from runplan.engine.worker import RepositoryWorker
     from runplan.run.requests import RunRequest
     from runplan.store.tables import Schedules
 
@@ -89,30 +89,26 @@ class Runs:
         self.disk = disk
         self.foreign = foreign  #: plans that another process works
         self.repository = SimpleNamespace(store=SimpleNamespace(schedules=disk))
-        self.held = {plan: run for plan, run in disk.unfinished.items() if plan not in foreign}
-
-    @property
-    def plans(self) -> tuple[str, ...]:
-        return tuple(self.held)
+        self.runs = {plan: run for plan, run in disk.unfinished.items() if plan not in foreign}
 
     def begin(self, request: RunRequest) -> Answer:
         plan = request.started.plan
         if plan in self.foreign:
             return Answer(declined=True, owner="1:1:other", why="it lives")
-        if plan in self.held:
-            return Answer(run=self.held[plan])
+        if plan in self.runs:
+            return Answer(run=self.runs[plan])
         assert plan not in self.disk.unfinished, "two live runs of one plan"
         run = f"r{len(self.disk.begun)}"
         self.disk.begun.append((plan, run))
-        self.disk.unfinished[plan] = self.held[plan] = run
+        self.disk.unfinished[plan] = self.runs[plan] = run
         return Answer(run=run, fresh=True)
 
     def newest(self, _plan: str) -> RunState:
         return RunState()
 
     def end(self, plan: str) -> None:
-        if plan in self.held:
-            del self.held[plan], self.disk.unfinished[plan]
+        if plan in self.runs:
+            del self.runs[plan], self.disk.unfinished[plan]
 
 
 class History:
@@ -176,11 +172,11 @@ class History:
 
     def early(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            fire_early(row, cast("ActiveRuns", self.runs), Environments({}), self.now)
+            fire_early(row, cast("RepositoryWorker", self.runs), Environments({}), self.now)
 
     def look(self) -> None:
         for row in filter(None, map(self._row, list(self.disk.rows))):
-            fire(row, cast("ActiveRuns", self.runs), Environments({}), self.now)
+            fire(row, cast("RepositoryWorker", self.runs), Environments({}), self.now)
 
     def _row(self, plan: str) -> ScheduleRow | None:
         """The schedule, when it is handled: the slots since the last time need an answer."""
