@@ -56,6 +56,11 @@ def command(*words: str) -> str:
 _PLAIN = str.maketrans("-_./:=+,@%", "a" * 10)
 
 
+def counted(number: int, word: str, plural: str = "") -> str:
+    """The number and the word in its singular or plural."""
+    return f"{number} {word if number == 1 else plural or f'{word}s'}"
+
+
 def committing(path: str, message: str) -> str:
     """The line that commits one file."""
     return f"{command('git', 'add', path)} && {command('git', 'commit', '-m', message, '--', path)}"

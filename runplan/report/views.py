@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, convert, field, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from runplan.run.rows import UNFINISHED, Work
-from runplan.text import clock, in_words
+from runplan.run.rows import PlanFacts, Work, wait_of
+from runplan.text import clock, counted, in_words
 from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime, tzinfo
 
-    from runplan.plan.model import Plan
-    from runplan.run.rows import RunRow, ScheduleRow, WaitRow
-
-
-class Seen(Struct, frozen=True, kw_only=True):
-    """The run, claim and schedule of a plan."""
-
-    run: RunRow | None = None  #: the newest
-    work: Work = Work()  #: of that run
-    outputs: Mapping[str, datetime] = field(default_factory=dict)  #: last output by dispatch
-    owner: str = ""  #: of the plan's claim
-    alive: bool = False
-    stopped: bool = False  #: the owner is suspended, as by Ctrl-Z
-    queued: str = ""  #: the verb of the newest command that is not executed yet
-    refused: str = ""  #: why the newest start, `now` or `resume` was refused
-    refused_verb: str = ""
-    schedule: ScheduleRow | None = None
-    wait: WaitRow | None = None  #: of the daemon, for this plan
-
-    @property
-    def is_active(self) -> bool:
-        return self.run is not None and self.run.state in UNFINISHED
+    from runplan.run.rows import RunRow, ScheduleRow
 
 
 class PhaseOutline(Struct, frozen=True):
@@ -59,106 +37,69 @@ class PlanOutline(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-def outline_of(plan: Plan) -> PlanOutline:
-    return convert(plan, PlanOutline, from_attributes=True)
-
-
-def to_json(value: Struct) -> str:
-    import json  # not msgspec.json: a text need not be valid Unicode, and json escapes it
-
-    return json.dumps(to_builtins(value))
-
-
-def status_view(path: str, plan: PlanOutline, seen: Seen, *, landing: str, now: datetime) -> dict[str, Any]:
+def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str, now: datetime) -> dict[str, Any]:
     """One plan as `status --json` prints it; one that cannot be parsed, or is gone, has an error and no phases."""
-    done = {phase.id for phase in plan.phases if phase.status == "done"}
+    facts = replace(facts, run=_current(facts)) if facts.run is not None else facts
+    run, done = facts.run, {phase.id for phase in plan.phases if phase.status == "done"}
     is_free = (p.id for p in plan.phases if p.status not in ("done", "blocked") and all(d in done for d in p.depends))
-    worked = [lane.phase for lane in seen.work.lanes if not lane.failed] if seen.is_active else []
-    if seen.run is not None and seen.is_active:
-        worked, landing = [*worked, seen.run.phase], seen.run.landing
+    is_active = run is not None and run.is_active
+    worked = [one.phase for one in (run, *run.lanes) if not one.failed] if run is not None and is_active else []
+    refused_at, verb, refused = facts.refused
+    is_refused = refused and (run is None or refused_at > run.started)
     return {
         "plan": path,
         "title": plan.title or path,
         "status": "unreadable" if plan.error else "complete" if plan.complete else plan.status or "active",
-        "landing": landing,
-        "phases": [_phase(phase, done, worked) for phase in plan.phases],
+        "landing": run.landing if run is not None and is_active else landing,
+        "phases": [_phase(phase, done, phase.id in worked) for phase in plan.phases],
         "next": None if plan.complete else next(is_free, None),
-        "run": None if seen.run is None else _run(seen.run, seen, now),
-        "claim": {"owner": seen.owner, "alive": seen.alive} if seen.owner else None,
-        "schedule": None if seen.schedule is None else schedule_view(seen.schedule, now),
-        "queued": seen.queued or None,
-        "refused": seen.refused or None,
-        "refused_verb": seen.refused_verb or None,
+        "run": None if run is None else _run(run, facts, now),
+        "claim": {"owner": facts.owner, "alive": facts.alive} if facts.owner else None,
+        "schedule": None if facts.schedule is None else schedule_view(facts.schedule, now),
+        "queued": facts.queued or None,
+        "refused": refused if is_refused else None,
+        "refused_verb": verb if is_refused else None,
         **({"error": plan.error} if plan.error else {}),
     }
 
 
-def _phase(phase: PhaseOutline, done: set[str], worked: list[str | None]) -> dict[str, Any]:
+def _current(facts: PlanFacts) -> RunRow:
+    """The run with the stop or pause that is queued, and with the wait of the daemon."""
+    run, wait = facts.run, facts.wait
+    assert run is not None
+    asked = "stop" if facts.queued == "stop" else run.asked or ("pause" if facts.queued == "pause" else None)
+    is_over = not run.is_active or (asked == "pause" and run.waiting_for == "paused")
+    run = replace(run, asked=None if is_over else asked)
+    if wait is None or not run.is_active or run.waiting_for is not None:
+        return run
+    return replace(run, waiting_for=wait.kind, about=wait.about, wake=wait.wake)
+
+
+def _phase(phase: PhaseOutline, done: set[str], is_worked: bool) -> dict[str, Any]:
     status = phase.status
-    if phase.id in worked and status != "done":
+    if status != "done" and is_worked:
         status = "in-progress"
     elif status == "in-progress":
         status = "todo"  # a mark in the plan without a run
-    return {
-        "id": phase.id,
-        "title": phase.title,
-        "status": status,
-        "commit": phase.commit or None,
-        "depends": list(phase.depends),
-        "blocked_by": [other for other in phase.depends if other not in done] if phase.id not in done else [],
-    }
+    blocked_by = [other for other in phase.depends if other not in done] if phase.id not in done else []
+    return {**to_builtins(phase), "status": status, "commit": phase.commit or None, "blocked_by": blocked_by}
 
 
-_RUN = ("id", "state", "phase", "step", "since", "attempt", "outcome", "reason", "waiting_for", "about", "wake")
-_WAIT = ("phase", "step", "waiting_for", "about", "wake")
-_WORK = ("agent", "version", "dispatched", "retries", "tokens", "unpriced")
+def _run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
+    found: dict[str, Any] = to_builtins(run)
+    for one in (found, *found["lanes"]):
+        one["usd"] = round(one["usd"], 4)
+    # Of several lanes, the one that needs a person most.
+    lanes = [] if run.waiting_for else [lane for lane in run.lanes if not lane.failed]
+    answers = [answer(work, facts, now=now) for work in lanes or [run]] if run.is_active else []
+    for name in ("plan", "started", "landing", "began", "dispatch", "failed"):
+        del found[name]
+    return {**found, "stuck": max(answers, key=lambda one: list(LEVELS).index(one["level"]), default=None)}
 
 
-def _run(run: RunRow, seen: Seen, now: datetime) -> dict[str, Any]:
-    lanes = [(_lane_row(run, lane), lane) for lane in seen.work.lanes] if seen.is_active else []
-    return {
-        **{name: getattr(run, name) for name in _RUN},
-        **_daemon_wait(run, seen),
-        "asked": _asked(run, seen),
-        **_usage(seen.work, seen),
-        "stuck": _stuck(run, lanes, seen, now) if seen.is_active else None,
-        "lanes": [
-            {name: getattr(row, name) for name in (*_WAIT, "since")} | _usage(lane, seen) | {"failed": lane.failed}
-            for row, lane in lanes
-        ],
-    }
-
-
-def _lane_row(run: RunRow, lane: Work) -> RunRow:
-    """The lane as if it were a run of its own."""
-    since = lane.began or lane.dispatched or run.since
-    return replace(run, since=since, **{name: getattr(lane, name) for name in _WAIT})
-
-
-def _daemon_wait(run: RunRow, seen: Seen) -> dict[str, str | None]:
-    """The wait of the daemon for a run that does not wait itself."""
-    wait = seen.wait
-    if wait is None or not seen.is_active or run.waiting_for is not None:
-        return {}
-    return {"waiting_for": wait.kind, "about": wait.about, "wake": wait.wake}
-
-
-def _asked(run: RunRow, seen: Seen) -> str | None:
-    """The stop or pause that was requested and is not done yet."""
-    queued = seen.queued if seen.queued in ("stop", "pause") else ""
-    asked = "stop" if queued == "stop" else seen.work.asked or queued or None
-    over = not seen.is_active or (asked == "pause" and run.waiting_for == "paused")
-    return None if over else asked
-
-
-def _usage(work: Work, seen: Seen) -> dict[str, Any]:
-    output = _output(work, seen)
-    more = {"gates": list(work.gates), "usd": round(work.usd, 4), "output": iso(output) if output else None}
-    return {name: getattr(work, name) for name in _WORK} | more
-
-
-def _output(work: Work, seen: Seen) -> datetime | None:
-    return seen.outputs.get(work.dispatch or "")
+def cost(usd: float, *, unpriced: bool) -> str:
+    """The cost in dollars; `unpriced` when an agent did not report its own, and `-` when none did."""
+    return f"{'≥ ' if unpriced else ''}${usd:.2f}" if usd else "-"
 
 
 # --- is it stuck? -------------------------------------------------------------------------------------
@@ -169,76 +110,65 @@ MANY_RETRIES = 2  #: nor are this many retries
 QUIET_S = 5 * 60.0  #: an agent without output for this long is slow
 SILENT_S = 15 * 60.0  #: and a person should look at it after this long
 OVERSLEPT_S = 5 * 60.0  #: a wait that ends this late has failed to end
-PERSONS = ("approval", "sign-off", "checkout", "review", "paused", "key")  #: waits that only a person can end
 
 
-def _stuck(run: RunRow, lanes: list[tuple[RunRow, Work]], seen: Seen, now: datetime) -> dict[str, str]:
-    """Whether the run makes progress; of several lanes, the one that needs a person most."""
-    side_by_side = [] if run.waiting_for else [(row, lane) for row, lane in lanes if not lane.failed]
-    answers = [answer(row, work, seen, now=now) for row, work in side_by_side or [(run, seen.work)]]
-    return max(answers, key=lambda one: list(LEVELS).index(one["level"]))
-
-
-def answer(run: RunRow, work: Work, seen: Seen, *, now: datetime, zone: tzinfo | None = None) -> dict[str, str]:
+def answer(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None = None) -> dict[str, str]:
     """A level for scripts and a sentence; never `fine` after half an hour in a step or two retries."""
     # A wait for a person needs no process.
-    interrupted = not (seen.alive or (run.waiting_for in PERSONS and run.wake is None))
-    level = "look" if interrupted or seen.stopped else _level(run, work, seen, now)
-    step = f"{run.step} {', '.join(work.gates)}" if work.gates else run.step
-    where = f"phase {run.phase}, {step or 'starting'}" if run.phase else "between phases"
-    parts = [where if run.waiting_for else f"{where} for {in_words(_ago(run.since, now))}"]
+    interrupted = not (facts.alive or (wait_of(work.waiting_for).is_for_person and work.wake is None))
+    level = "look" if interrupted or facts.stopped else _level(work, now)
+    step = f"{work.step} {', '.join(work.gates)}" if work.gates else work.step
+    where = f"phase {work.phase}, {step or 'starting'}" if work.phase else "between phases"
+    parts = [where if work.waiting_for else f"{where} for {in_words(_ago(work.since, now))}"]
     if interrupted:
         parts.append("interrupted; no process is working on it")
-    if seen.stopped:
-        parts.append(f"its process is stopped; continue it: kill -CONT {seen.owner.partition(':')[0]}")
+    if facts.stopped:
+        parts.append(f"its process is stopped; continue it: kill -CONT {facts.owner.partition(':')[0]}")
     if work.dispatched:
-        output = _output(work, seen)
         parts.append(f"agent running {in_words(_ago(work.dispatched, now))}")
-        parts.append(f"last output {in_words(_ago(output, now))} ago" if output else "no output yet")
-    parts += _waiting(run, now, zone)
+        parts.append(f"last output {in_words(_ago(work.output, now))} ago" if work.output else "no output yet")
+    parts += _waiting(work, now, zone)
     if work.retries:
-        parts.append(f"{work.retries} {'retry' if work.retries == 1 else 'retries'}")
-    asked, verdict = _asked(run, seen), LEVELS[level]
+        parts.append(counted(work.retries, "retry", "retries"))
+    asked, verdict = facts.run.asked if facts.run else None, LEVELS[level]
     if asked and level == "fine":
         verdict = {"stop": "Stopping", "pause": "Pausing"}[asked]
     elif asked:
         parts.append(f"a {asked} was requested")
-    elif level == "fine" and run.waiting_for:
+    elif level == "fine" and work.waiting_for:
         verdict = "Waiting"
     return {"level": level, "sentence": f"{verdict}: {', '.join(parts)}"}
 
 
-def _level(run: RunRow, work: Work, seen: Seen, now: datetime) -> str:
-    if run.waiting_for in PERSONS:
-        return "look"
-    is_long = max(_ago(moment, now) for moment in (run.since, work.began, work.dispatched)) >= LONG_S
+def _level(work: Work, now: datetime) -> str:
+    is_long = max(_ago(moment, now) for moment in (work.since, work.began, work.dispatched)) >= LONG_S
     many = work.retries >= MANY_RETRIES
-    if run.waiting_for:
-        return "look" if _ago(run.wake, now) >= OVERSLEPT_S else "slow" if is_long or many else "fine"
-    quiet_s = _ago(_output(work, seen) or work.dispatched, now) if work.dispatched else 0.0
-    if (is_long and (many or not work.dispatched)) or quiet_s >= SILENT_S:
-        return "look"
-    return "slow" if is_long or many or quiet_s >= QUIET_S else "fine"
+    quiet_s = 0.0
+    if work.waiting_for:
+        needs_look = wait_of(work.waiting_for).is_for_person or _ago(work.wake, now) >= OVERSLEPT_S
+    else:
+        quiet_s = _ago(work.output or work.dispatched, now)
+        needs_look = (is_long and (many or not work.dispatched)) or quiet_s >= SILENT_S
+    return "look" if needs_look else "slow" if is_long or many or quiet_s >= QUIET_S else "fine"
 
 
-def _ago(moment: datetime | str | None, now: datetime) -> float:
-    at = parse_iso(moment) if isinstance(moment, str) else moment
-    return max((now - at).total_seconds(), 0.0) if at else 0.0
+def _ago(moment: str | None, now: datetime) -> float:
+    return max((now - parse_iso(moment)).total_seconds(), 0.0) if moment else 0.0
 
 
-def _waiting(run: RunRow, now: datetime, zone: tzinfo | None) -> list[str]:
-    if not run.waiting_for:
+def _waiting(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
+    if not work.waiting_for:
         return []
-    span = in_words(_ago(run.since, now))
-    if run.waiting_for == "paused":
-        return [f"paused for {span}{(run.about or '').removeprefix('paused')}"]
-    parts = [f"waiting {span}: {run.about}" if run.about else f"waiting {span} for {run.waiting_for}"]
-    if (late_s := _ago(run.wake, now)) >= OVERSLEPT_S:
+    span = in_words(_ago(work.since, now))
+    if work.waiting_for == "paused":
+        return [f"paused for {span}{(work.about or '').removeprefix('paused')}"]
+    parts = [f"waiting {span}: {work.about}" if work.about else f"waiting {span} for {work.waiting_for}"]
+    if (late_s := _ago(work.wake, now)) >= OVERSLEPT_S:
         parts.append(f"should have continued {in_words(late_s)} ago")
-    elif run.wake:
-        wake = parse_iso(run.wake)
-        verb = {"limit": "resets", "checkout": "tries again"}.get(run.waiting_for, "until")
-        parts.append(f"{verb} {clock(wake, zone, now=now)} ({in_words((wake - now).total_seconds())})")
+    elif work.wake:
+        wake = parse_iso(work.wake)
+        until = f"{wait_of(work.waiting_for).until} {clock(wake, zone, now=now)}"
+        parts.append(f"{until} ({in_words((wake - now).total_seconds())})")
     return parts
 
 

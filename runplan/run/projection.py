@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, to_builtins
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from runplan.run.decide import decide
 from runplan.run.reasons import step_of
@@ -14,65 +13,62 @@ from runplan.run.rows import RunRow, Work
 from runplan.run.state import GOOD, open_lanes, open_states, shown
 
 if TYPE_CHECKING:
-    from runplan.run.state import Lane, RunState
+    from runplan.run.state import Lane, PhaseRun, RunState
 
 
 def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
-    decision, ended, phase = decide(state), state.ended, shown(state)
+    ended, lanes, phase = state.ended, open_lanes(state), shown(state)
+    states = (state, *(lane.state for lane in state.lanes))
+    work = _work(state, phase, since)
+    works = [one for lane in state.lanes if (one := _lane(lane, since)).failed or lane in lanes] if lanes else []
     if ended:
         run_state = {"done": "done", "nothing-to-do": "done", "stopped": "stopped"}.get(ended.outcome, "failed")
-    elif decision.waiting:
-        run_state = "queued" if decision.waiting == "slot" else "waiting"
     else:
-        run_state = "running"
-    first = next((lane.phase for lane in open_lanes(state)), "")  # of lanes that have not begun
+        run_state = {None: "running", "slot": "queued"}.get(work.waiting_for, "waiting")
+    work = replace(
+        work,
+        phase=work.phase or next((lane.phase for lane in lanes), None),  # of a lane that has not begun
+        step=None if ended else work.step,
+        retries=max([work.retries, *(one.retries for one in works)]),
+        tokens=sum(one.tokens for one in states),
+        usd=sum(one.usd for one in states),
+        unpriced=any(one.unpriced for one in states),
+    )
     return RunRow(
+        **asdict(work),
         id=run,
         plan=plan,
         started=started,
         state=run_state,
-        phase=(phase.read.phase if phase else first) or None,
-        step=None if ended or phase is None else step_of(phase),
-        since=since,
+        landing=state.started.landing if state.started else "cherry-pick",
         attempt=phase.lease.attempt if phase and phase.lease else 1,
         outcome=ended.outcome if ended else None,
         reason=(ended.reason or None) if ended else None,
+        asked="stop" if state.stop else "pause" if state.halted else None,
+        lanes=tuple(works),
+    )
+
+
+def _work(state: RunState, phase: PhaseRun | None, since: str) -> Work:
+    decision = decide(state)
+    work = Work(
+        since=since,
         waiting_for=decision.waiting or None,
-        landing=state.started.landing if state.started else "cherry-pick",
         about=decision.about or None,
         wake=decision.wake or None,
-        progress=json.dumps(to_builtins(work_of(state))),
-    )
-
-
-def work_of(state: RunState) -> Work:
-    """The current work of the run; of several lanes, that of the first open one, and the usage of all."""
-    lanes, states = open_lanes(state), (state, *(lane.state for lane in state.lanes))
-    first = _work(lanes[0].state if lanes else state)
-    shown = [work for lane in state.lanes if (work := _lane(lane)).failed or lane in lanes] if lanes else []
-    return replace(
-        first,
-        retries=max([first.retries, *(lane.retries for lane in shown)]),
-        tokens=sum(one.tokens for one in states),
-        usd=sum(one.usd for one in states),
-        unpriced=any(one.unpriced for one in states),
-        asked="stop" if state.stop else "pause" if state.halted else None,
-        lanes=tuple(shown),
-    )
-
-
-def _work(state: RunState) -> Work:
-    phase = state.phase
-    if phase is None:
-        return Work(tokens=state.tokens, usd=state.usd, unpriced=state.unpriced)
-    work = Work(
-        phase=phase.read.phase,
-        step=step_of(phase),
-        began=phase.began if phase.newest is not None and phase.newest.role == step_of(phase) else None,
-        retries=phase.cycle - 1 + len(phase.handovers) + len(phase.again),
         tokens=state.tokens,
         usd=state.usd,
         unpriced=state.unpriced,
+    )
+    if phase is None:
+        return work
+    step = step_of(phase)
+    work = replace(
+        work,
+        phase=phase.read.phase or None,
+        step=step,
+        began=phase.began if phase.newest is not None and phase.newest.role == step else None,
+        retries=phase.cycle - 1 + len(phase.handovers) + len(phase.again),
     )
     if (now := phase.dispatch) is None:
         return work
@@ -86,16 +82,10 @@ def _work(state: RunState) -> Work:
     )
 
 
-def _lane(lane: Lane) -> Work:
-    decision, ended = decide(lane.state), lane.state.ended
-    return replace(
-        _work(lane.state),
-        phase=lane.phase,
-        waiting_for=decision.waiting or None,
-        about=decision.about or None,
-        wake=decision.wake or None,
-        failed=(ended.reason or ended.outcome) if ended is not None and ended.outcome not in GOOD else None,
-    )
+def _lane(lane: Lane, since: str) -> Work:
+    work, ended = _work(lane.state, lane.state.phase, since), lane.state.ended
+    failed = (ended.reason or ended.outcome) if ended is not None and ended.outcome not in GOOD else None
+    return replace(work, phase=lane.phase, since=work.began or work.dispatched or since, failed=failed)
 
 
 class Since(Struct, frozen=True, kw_only=True):

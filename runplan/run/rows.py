@@ -1,12 +1,12 @@
-"""Rows of the store other than events, and the results of claims. Cheap to import."""
+"""Rows of the store other than events, the kinds of waits, and the results of claims. Cheap to import."""
 
 from __future__ import annotations
 
-import json
 from typing import TypeAlias
 
-from msgspec import Struct, convert
-from msgspec.structs import replace
+from msgspec import Struct
+
+from runplan.text import command
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
@@ -16,55 +16,82 @@ if TYPE_CHECKING:
 UNFINISHED = ("queued", "running", "waiting")  #: the states of a run that has not ended
 
 
-class RunRow(Struct, frozen=True, kw_only=True):
-    """A run as `status` shows it."""
+class Work(Struct, frozen=True, kw_only=True):
+    """The current work of a run or lane, and its usage."""
+
+    phase: str | None = None
+    step: str | None = None
+    since: str = ""  #: start of the step, of the wait, or the end of the run
+    began: str | None = None  #: when the step started; other processes may have continued it since
+    waiting_for: str | None = None
+    about: str | None = None  #: the cause of the wait
+    wake: str | None = None  #: when the wait ends
+    dispatch: str | None = None  #: the running process
+    agent: str | None = None  #: its agent; None for a command of the project
+    version: str | None = None  #: of the agent's program
+    dispatched: str | None = None
+    output: str | None = None  #: its last output, added by `status`
+    gates: tuple[str, ...] = ()  #: names of the checks that it runs
+    retries: int = 0  #: fix cycles, hand-overs and repeated dispatches of the phase
+    tokens: int = 0  #: sent and received, by agents that have ended
+    usd: float = 0.0
+    unpriced: bool = False  #: an agent reported tokens but no cost
+    failed: str | None = None  #: why a lane ended without a landing
+
+
+class RunRow(Work, frozen=True, kw_only=True):
+    """A run as `status` shows it; of several lanes, the work of the first open one and the usage of all."""
 
     id: str
     plan: str
     started: str
     state: str  #: queued, running, waiting, done, failed, stopped
-    phase: str | None
-    step: str | None
-    since: str
-    attempt: int
-    outcome: str | None
-    reason: str | None
-    waiting_for: str | None
     landing: str
-    about: str | None = None  #: the cause of the wait
-    wake: str | None = None  #: when the wait ends
-    progress: str = ""  #: JSON of its Work
-
-    @property
-    def work(self) -> Work:
-        return convert(json.loads(self.progress), Work) if self.progress else Work()
-
-
-class Work(Struct, frozen=True, kw_only=True):
-    """The current work of a run or lane, and its usage."""
-
-    dispatch: str | None = None  #: the running process
-    agent: str | None = None  #: its agent; None for a command of the project
-    version: str | None = None  #: of the agent's program
-    dispatched: str | None = None
-    gates: tuple[str, ...] = ()  #: names of the checks that it runs
-    phase: str | None = None
-    step: str | None = None
-    began: str | None = None  #: when the step started; other processes may have continued it since
-    retries: int = 0  #: fix cycles, hand-overs and repeated dispatches of the phase
-    tokens: int = 0  #: sent and received, by agents that have ended
-    usd: float = 0.0
-    unpriced: bool = False  #: an agent reported tokens but no cost
+    attempt: int = 1
+    outcome: str | None = None
+    reason: str | None = None
     asked: str | None = None  #: stop or pause, requested by a person
-    waiting_for: str | None = None  #: of a lane, as are the fields below
-    about: str | None = None
-    wake: str | None = None
-    failed: str | None = None  #: why the lane ended without a landing
     lanes: tuple[Work, ...] = ()  #: open and failed lanes
 
-    def at_rest(self) -> Work:
-        """The same without a running process."""
-        return replace(self, dispatch=None, agent=None, version=None, dispatched=None, gates=())
+    @property
+    def is_active(self) -> bool:
+        return self.state in UNFINISHED
+
+
+class Wait(Struct, frozen=True):
+    """A kind of wait: who ends it, and the commands that help."""
+
+    helps: tuple[tuple[str, str], ...] = (("Continue it", "retry"),)  #: words and verbs, the most useful first
+    is_for_person: bool = True
+    is_notified: bool = False  #: a person is told when it begins
+    until: str = "until"  #: the words before the time of its end
+
+    @property
+    def verb(self) -> str:
+        return self.helps[0][1]
+
+    def help(self, plan: str, phase: str = "") -> str:
+        """The commands, in one line."""
+        where = (plan, phase) if phase else (plan,)
+        return "; ".join(f"{words}: {command('runplan', verb, *where)}" for words, verb in self.helps)
+
+
+_ANSWERED = Wait((("See it", "diff"), ("land it", "approve"), ("reject it", "reject")), is_notified=True)
+_FOR_TIME = Wait(is_for_person=False)
+#: The waits that differ from a wait for a time.
+WAITS = {
+    "approval": _ANSWERED,
+    "sign-off": _ANSWERED,
+    "checkout": Wait((("See why", "explain"), ("continue it", "retry")), is_notified=True, until="tries again"),
+    "review": Wait((("See it", "status"), ("continue it", "retry")), is_notified=True),
+    "paused": Wait((("Resume it", "resume"),)),
+    "key": Wait((("From a shell that has it", "resume"),)),
+    "limit": Wait(is_for_person=False, until="resets"),
+}
+
+
+def wait_of(kind: str | None) -> Wait:
+    return WAITS.get(kind or "", _FOR_TIME)
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
@@ -122,6 +149,21 @@ class WaitRow(Struct, frozen=True, kw_only=True):
     since: str
     wake: str | None = None  #: when the worker checks again
     times: int = 1  #: checks so far
+
+
+class PlanFacts(Struct, frozen=True, kw_only=True):
+    """A plan as the journal knows it."""
+
+    run: RunRow | None = None  #: the newest
+    place: tuple[str, ...] = ()  #: of that run: landing, target, remote, slug of its own branch
+    owner: str = ""  #: of its claim
+    alive: bool = False  #: the owner runs; added by `status`, as is the next field
+    stopped: bool = False  #: the owner is suspended, as by Ctrl-Z
+    schedule: ScheduleRow | None = None
+    queued: str = ""  #: the verb of the newest command that is not executed yet
+    refused: tuple[str, str, str] = ("", "", "")  #: time, verb and error of a refused newest start, `now` or `resume`
+    wait: WaitRow | None = None  #: of the daemon, for this plan
+    outline: tuple[str, str] = ("", "")  #: JSON of the parsed plan, after the version and blob it is valid for
 
 
 class Acquired(Struct, frozen=True, kw_only=True):

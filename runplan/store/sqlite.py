@@ -7,18 +7,19 @@ transaction, so they agree after a crash.
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, to_builtins
 
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, RunplanError, Unreachable
-from runplan.run.rows import UNFINISHED, EventRow, RunRow, ScheduleRow, WaitRow
+from runplan.run.rows import UNFINISHED, EventRow, PlanFacts, RunRow
 from runplan.store.files import Anchor, make_below
 from runplan.store.tables import Commands, Schedules, Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
     from typing import Any, TypeVar
 
@@ -26,15 +27,14 @@ if TYPE_CHECKING:
 
     R = TypeVar("R", bound=Struct)
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 SCHEMA = """
 CREATE TABLE runs (
-    id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
-    state TEXT NOT NULL, phase TEXT, step TEXT, since TEXT NOT NULL, attempt INTEGER NOT NULL,
-    outcome TEXT, reason TEXT, waiting_for TEXT, landing TEXT NOT NULL, about TEXT, wake TEXT,
-    progress TEXT NOT NULL DEFAULT ''
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, row TEXT NOT NULL,
+    plan TEXT AS (json_extract(row, '$.plan')) STORED, state TEXT AS (json_extract(row, '$.state')) STORED,
+    phase TEXT AS (json_extract(row, '$.phase')), waiting_for TEXT AS (json_extract(row, '$.waiting_for')),
+    since TEXT AS (json_extract(row, '$.since'))
 );
-CREATE UNIQUE INDEX runs_by_number ON runs (number);
 CREATE INDEX runs_by_plan ON runs (plan, number);
 CREATE INDEX runs_by_state ON runs (state);
 CREATE TABLE events (
@@ -71,13 +71,6 @@ CREATE TABLE waits (
 );
 CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
 """
-RUN_COLUMNS = RunRow.__struct_fields__
-_SAVE_RUN = (
-    f"INSERT INTO runs (id, number, {', '.join(RUN_COLUMNS[1:])})"
-    f" VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs), {','.join('?' for _ in RUN_COLUMNS[1:])})"
-    " ON CONFLICT (id) DO UPDATE SET "
-    + ", ".join(f"{name}=excluded.{name}" for name in RUN_COLUMNS if name not in ("id", "plan", "started", "landing"))
-)
 #: SQLite errors that mean the file is not a valid journal.
 _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
 _REMEDIES = (
@@ -85,12 +78,15 @@ _REMEDIES = (
     (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "; make its directory writable, then try again"),
 )
 
+_IS_ACTIVE = f"state IN {UNFINISHED}"
 _NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
 _PLACES = (
     "SELECT runs.plan, json_extract(body, '$.landing'), json_extract(body, '$.target'), json_extract(body, '$.remote'),"
     " iif(json_extract(body, '$.concludes'), json_extract(body, '$.slug'), '')"
     f" FROM runs JOIN events ON events.run=runs.id AND events.type='RunStarted' WHERE number IN ({_NEWEST})"
 )
+_OUTLINES = "SELECT plan, stamp, value FROM outlines WHERE ?1 IN ('', plan)"
+_QUEUED = "SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq"
 _REFUSED = (
     "SELECT plan, at, verb, json_extract(answer, '$.error') FROM commands WHERE seq IN"
     " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') AND ?1 IN ('', plan) GROUP BY plan)"
@@ -258,7 +254,8 @@ class Store:
             "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)",
             [(row.id, row.plan, at, kind, body) for at, kind, body in append.events],
         )
-        self._db.execute(_SAVE_RUN, [getattr(row, name) for name in RUN_COLUMNS])
+        save = "INSERT INTO runs (id, row) VALUES (?,?) ON CONFLICT (id) DO UPDATE SET row=excluded.row"
+        self._db.execute(save, (row.id, json.dumps(to_builtins(row))))
         if row.outcome is not None:
             self._db.execute("DELETE FROM claims WHERE run=?", (row.id,))
         if append.pauses:
@@ -287,16 +284,20 @@ class Store:
         if any(kind == name for append in self._waiting for _, name, _ in append.events):
             self.flush()
 
+    def _runs(self, where: str, *values: object) -> list[RunRow]:
+        found = self.query(f"SELECT row FROM runs WHERE {where}", *values)
+        return [convert(json.loads(row), RunRow) for (row,) in found]
+
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
-        where = "WHERE plan=?1" if plan is not None else ""
-        return self.rows(RunRow, f"runs {where} ORDER BY number DESC LIMIT ?2", plan, limit)
+        where = "plan=?1" if plan is not None else "number > 0"
+        return self._runs(f"{where} ORDER BY number DESC LIMIT ?2", plan, limit)
 
     def row(self, run: str) -> RunRow | None:
-        return next(iter(self.rows(RunRow, "runs WHERE id=?", run)), None)
+        return next(iter(self._runs("id=?", run)), None)
 
     def newest(self, plan: str) -> RunRow | None:
-        return next(iter(self.rows(RunRow, "runs WHERE plan=? ORDER BY number DESC LIMIT 1", plan)), None)
+        return next(iter(self.runs(plan, limit=1)), None)
 
     def plans(self) -> list[str]:
         """Every plan that was ever run."""
@@ -304,19 +305,17 @@ class Store:
 
     def active_plans(self, *, queued: bool = False) -> list[str]:
         """The plans with an unfinished run, a schedule or (`queued`) a queued command."""
-        marks = ",".join("?" for _ in UNFINISHED)
-        query = f"SELECT plan FROM runs WHERE state IN ({marks}) UNION SELECT plan FROM schedules"
+        query = f"SELECT plan FROM runs WHERE {_IS_ACTIVE} UNION SELECT plan FROM schedules"
         query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
-        return [plan for (plan,) in self.query(query, *UNFINISHED)]
+        return [plan for (plan,) in self.query(query)]
 
     def interrupted(self, plan: str) -> RunRow | None:
         """The newest run of the plan, if it has not ended."""
         row = self.newest(plan)
-        return row if row is not None and row.state in UNFINISHED else None
+        return row if row is not None and row.is_active else None
 
     def unfinished(self) -> list[RunRow]:
-        marks = ",".join("?" for _ in UNFINISHED)
-        return self.rows(RunRow, f"runs WHERE state IN ({marks}) ORDER BY number", *UNFINISHED)
+        return self._runs(f"{_IS_ACTIVE} ORDER BY number")
 
     def sign_offs(self) -> list[tuple[str, str]]:
         """(plan, phase) of the runs that wait for a person's approval or sign-off."""
@@ -331,8 +330,6 @@ class Store:
 
     def started(self, run: str) -> dict[str, Any]:
         """The fields of the event that started the run, read without the event classes; empty for an unknown one."""
-        import json
-
         found = self._events("run=? AND type='RunStarted' ORDER BY seq LIMIT 1", run)
         return json.loads(found[0].body) if found else {}
 
@@ -349,6 +346,24 @@ class Store:
             " WHERE run=? AND type IN ('RunStarted', 'RunResumed')"
         )
         return row is not None and bool(self.query(query, row.id)[0][0])
+
+    def plan_facts(self, plan: str = "") -> dict[str, PlanFacts]:
+        """The facts about one plan, or about all, by plan; one query per kind of fact, however many plans there are."""
+        sources: dict[str, Iterable[tuple[str, object]]] = {
+            "run": ((row.plan, row) for row in self._runs(f"number IN ({_NEWEST})", plan)),
+            "place": ((plan, tuple(place)) for plan, *place in self.query(_PLACES, plan)),
+            "owner": self.owners().items(),
+            "schedule": ((row.plan, row) for row in self.schedules.all()),
+            "queued": self.query(_QUEUED),
+            "refused": ((plan, (at, verb, error)) for plan, at, verb, error in self.query(_REFUSED, plan) if error),
+            "wait": ((row.plan, row) for row in self.waits.all()),
+            "outline": ((plan, (stamp, value)) for plan, stamp, value in self.query(_OUTLINES, plan)),
+        }
+        found: dict[str, dict[str, Any]] = {}
+        for name, values in sources.items():
+            for of, value in values:
+                found.setdefault(of, {})[name] = value
+        return {of: PlanFacts(**facts) for of, facts in found.items()}
 
     # --- claims ----------------------------------------------------------------------------------------
 
@@ -388,47 +403,8 @@ class Store:
             self.run("INSERT OR REPLACE INTO baselines VALUES (?,?)", key, results)
 
 
-# --- for `status`: one query per kind of fact, however many plans there are ---
-
-
-class StoredOutline(Struct, frozen=True):
-    """The JSON of a parsed plan, and the version and blob it is valid for."""
-
-    plan: str
-    stamp: str
-    value: str
-
-
-class Overview(Struct, frozen=True, kw_only=True):
-    """Every mapping is by plan."""
-
-    newest: dict[str, RunRow] = field(default_factory=dict)
-    places: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: landing, target, remote, slug of its own branch
-    owners: dict[str, str] = field(default_factory=dict)
-    schedules: dict[str, ScheduleRow] = field(default_factory=dict)
-    queued: dict[str, str] = field(default_factory=dict)  #: the verb of the newest queued command
-    #: time, verb and error of a refused newest start, `now` or `resume`
-    refused: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    waits: dict[str, WaitRow] = field(default_factory=dict)  #: of the daemon
-    outlines: dict[str, StoredOutline] = field(default_factory=dict)
-
-
-def read_overview(store: Store, plan: str = "") -> Overview:
-    """The facts about one plan, or about all."""
-    return Overview(
-        newest={row.plan: row for row in store.rows(RunRow, f"runs WHERE number IN ({_NEWEST})", plan)},
-        places={plan: tuple(place) for plan, *place in store.query(_PLACES, plan)},
-        owners=store.owners(),
-        schedules={row.plan: row for row in store.schedules.all()},
-        queued=dict(store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")),
-        refused={plan: (at, verb, error) for plan, at, verb, error in store.query(_REFUSED, plan) if error},
-        waits={row.plan: row for row in store.waits.all()},
-        outlines={row.plan: row for row in store.rows(StoredOutline, "outlines WHERE ? IN ('', plan)", plan)},
-    )
-
-
-def keep_outlines(directory: Path, outlines: Sequence[StoredOutline]) -> None:
-    """Store the outlines for the next reader; a plan whose outline cannot be stored is parsed again."""
+def keep_outlines(directory: Path, outlines: Sequence[tuple[str, str, str]]) -> None:
+    """Store (plan, stamp, outline) for the next reader; a plan that cannot be stored is parsed again."""
     with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(directory)) as store, store.transaction():
         for one in outlines:
-            store.put("outlines", one)
+            store.run("INSERT OR REPLACE INTO outlines VALUES (?,?,?)", *one)

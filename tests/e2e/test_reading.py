@@ -145,7 +145,8 @@ def test_status_text_shows_phases_wait_and_command(recorded: Project) -> None:
     assert [line.split()[:2] for line in lines[1:3]] == [["1", "Done"], ["2", "In"]]
     assert "After 2" in lines[3]
     assert re.fullmatch(r"  Needs attention: phase 2, land, waiting \d+s for approval", lines[4])
-    assert lines[6:] == ["  See it: runplan diff plans/X.md. Land it: runplan approve plans/X.md"]
+    diff, approve, reject = (f"runplan {verb} plans/X.md" for verb in ("diff", "approve", "reject"))
+    assert lines[6:] == [f"  See it: {diff}; land it: {approve}; reject it: {reject}"]
 
 
 def test_status_and_logs_follow_a_running_run(tmp_path: Path) -> None:
@@ -450,8 +451,8 @@ def test_status_of_an_armed_schedule_does_not_import_the_scheduler(project: Proj
 def test_status_does_not_show_a_dead_dispatch_as_running(project: Project) -> None:
     now = datetime.now(UTC)
     with journal(project) as store:
-        work = json.dumps({"dispatch": "r1.1", "agent": "robot", "dispatched": iso(now)})
-        record(store, "r1", "plans/X.md", ("PlanRead", {}), now=now, owner="1:2:3", progress=work)
+        work = {"dispatch": "r1.1", "agent": "robot", "dispatched": iso(now)}
+        record(store, "r1", "plans/X.md", ("PlanRead", {}), now=now, owner="1:2:3", **work)
     directory = project.path / ".git/runplan/dispatch/r1.1"
     directory.mkdir(parents=True)
     (directory / "lock").touch()
@@ -463,6 +464,17 @@ def test_status_does_not_show_a_dead_dispatch_as_running(project: Project) -> No
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = project.runplan("status", "X", "--json").json["run"]
     assert (run["agent"], bool(run["dispatched"]), bool(run["output"])) == ("robot", True, True)
+
+
+def test_status_without_the_target_branch_shows_the_plans_of_the_checkout_and_says_so(project: Project) -> None:
+    project.repo.git("branch", "-m", "main", "other")
+    ran = project.runplan("status")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "X  (plans/X.md, active, 0 of 1 done)")
+    assert ran.err == (
+        "runplan: warning: the target branch main does not exist; set run.target to one of: other; "
+        "plans are shown as in the checkout\n"
+    )
+    assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
 
 
 def test_status_watch_ends_with_ctrl_c(project: Project) -> None:

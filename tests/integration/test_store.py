@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import to_builtins
 
 from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.run.events import Admitted, Queued
@@ -38,19 +39,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def row(run: str = "r1", *, plan: str = PLAN, state: str = "running") -> RunRow:
     return RunRow(
-        id=run,
-        plan=plan,
-        started=NOW,
-        state=state,
-        phase="1",
-        step="implement",
-        since=NOW,
-        attempt=1,
-        outcome=None,
-        reason=None,
-        waiting_for=None,
-        landing="cherry-pick",
+        id=run, plan=plan, started=NOW, state=state, phase="1", step="implement", since=NOW, landing="cherry-pick"
     )
+
+
+def an_old_run(number: int) -> RunRow:
+    return row(f"r{number}", plan=f"plans/{number % 100}.md", state="done")
 
 
 def facts(*kinds: str) -> list[tuple[str, str, str]]:
@@ -255,8 +249,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     count = range(10_000)
     with store.transaction():
         store._db.executemany(
-            "INSERT INTO runs VALUES (?,?,?,?,'done',NULL,NULL,?,1,'done',NULL,NULL,'cherry-pick',NULL,NULL,'')",
-            [(f"r{number}", number, f"plans/{number % 100}.md", NOW, NOW) for number in count],
+            "INSERT INTO runs (id, row) VALUES (?,?)",
+            [(f"r{number}", json.dumps(to_builtins(an_old_run(number)))) for number in count],
         )
         store._db.executemany(
             "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,'{}')",

@@ -69,10 +69,6 @@ def record(
             "phase": "1",
             "step": "implement",
             "since": iso(now),
-            "attempt": 1,
-            "outcome": None,
-            "reason": None,
-            "waiting_for": None,
             "landing": "cherry-pick",
             **row,
         }

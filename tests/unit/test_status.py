@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import convert
 from msgspec.structs import replace
 
 from runplan.cli.show.status import WATCH_S, Page, scheduled, short, watch
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse
-from runplan.report.views import Seen, outline_of, status_view
-from runplan.run.rows import RunRow, ScheduleRow, Work
+from runplan.report.views import PlanOutline, status_view
+from runplan.run.rows import PlanFacts, RunRow, ScheduleRow, Work
 from runplan.times import iso, zone
 from tests.support.cli import a_plan
 
@@ -28,35 +29,28 @@ def ago(minutes: float) -> datetime:
 
 
 def a_run(minutes: float = 12, **more: Any) -> RunRow:
-    base = {"state": "running", "phase": "1", "step": "implement", "attempt": 1, "outcome": None, "reason": None}
-    facts = {**base, "waiting_for": None, "landing": "cherry-pick", "since": iso(ago(minutes)), **more}
-    return RunRow(id="r1a2b3c4", plan="plans/x.md", started=iso(ago(60)), **facts)
+    facts = {"state": "running", "phase": "1", "step": "implement", "since": iso(ago(minutes)), **more}
+    return RunRow(id="r1a2b3c4", plan="plans/x.md", started=iso(ago(60)), landing="cherry-pick", **facts)
 
 
-def some_work(minutes: float = 12, retries: int = 1) -> Work:
-    return Work(
-        dispatch="r.1",
-        agent="claude",
-        dispatched=iso(ago(minutes)),
-        retries=retries,
-        tokens=120_345,
-        usd=0.421,
-    )
+def busy(minutes: float = 12, *, quiet: float = 0.5, **more: Any) -> RunRow:
+    """A run with an agent at work."""
+    facts = {"retries": 1, "tokens": 120_345, "usd": 0.421, "output": iso(ago(quiet)), **more}
+    return a_run(minutes, dispatch="r.1", agent="claude", dispatched=iso(ago(minutes)), **facts)
 
 
-def view(seen: Seen) -> dict[str, Any]:
+def view(facts: PlanFacts) -> dict[str, Any]:
     plan = parse(a_plan("1", "2").encode(), path="plans/x.md")
-    return status_view(plan.path, outline_of(plan), seen, landing="cherry-pick", now=NOW)
+    outline = convert(plan, PlanOutline, from_attributes=True)
+    return status_view(plan.path, outline, facts, landing="cherry-pick", now=NOW)
 
 
-def lines(seen: Seen, style: Style | None = None) -> list[str]:
-    return Page(style or Style(), NOW).block(view(seen)).splitlines()
+def lines(facts: PlanFacts, style: Style | None = None) -> list[str]:
+    return Page(style or Style(), NOW).block(view(facts)).splitlines()
 
 
-def at_work(**more: Any) -> Seen:
-    outputs = {"r.1": more.pop("output", ago(0.5))}
-    fields = {"run": a_run(), "work": some_work(), "outputs": outputs, "owner": "1:2:3", "alive": True, **more}
-    return Seen(**fields)
+def at_work(run: RunRow | None = None, **more: Any) -> PlanFacts:
+    return PlanFacts(**{"run": run or busy(), "owner": "1:2:3", "alive": True, **more})
 
 
 def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
@@ -75,7 +69,7 @@ def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
     ids=["all reported", "one left out", "none reported"],
 )
 def test_a_sum_of_costs_says_that_it_leaves_one_out(usd: float, unpriced: bool, shown: str) -> None:
-    seen = at_work(work=replace(some_work(), usd=usd, unpriced=unpriced))
+    seen = at_work(busy(usd=usd, unpriced=unpriced))
     assert lines(seen)[-1].endswith(f"tokens, {shown}")
 
 
@@ -99,10 +93,10 @@ def test_no_line_is_wider_than_the_terminal() -> None:
 
 
 def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
-    one = replace(some_work(12), phase="1", step="implement", began=iso(ago(12)))
-    two = Work(dispatch="r.2", dispatched=iso(ago(40)), phase="2", step="gate")
+    one = Work(phase="1", step="implement", agent="claude", dispatched=iso(ago(12)), since=iso(ago(12)))
+    two = Work(dispatch="r.2", dispatched=iso(ago(40)), since=iso(ago(40)), phase="2", step="gate")
     lost = Work(phase="3", failed="agent-failed")
-    seen = at_work(run=a_run(phase="1"), work=replace(one, lanes=(one, two, lost)))
+    seen = at_work(busy(lanes=(one, two, lost)))
 
     assert [phase["status"] for phase in view(seen)["phases"]] == ["in-progress", "in-progress"]
     assert lines(seen)[3].startswith("  Needs attention: phase 2, gate for 40m")
@@ -113,21 +107,29 @@ def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     ]
 
 
+def test_a_paused_lane_beside_a_running_one_names_the_command_that_resumes_it() -> None:
+    works = Work(phase="1", step="implement", agent="claude", dispatched=iso(ago(12)), since=iso(ago(12)))
+    rests = Work(phase="2", step="gate", since=iso(ago(12)), waiting_for="paused", about="paused by uma")
+    shown = lines(at_work(busy(asked="pause", lanes=(works, rests))))
+    assert shown[5] == "    phase 2: waiting (paused by uma)"
+    assert shown[-1] == "  Resume it: runplan resume plans/x.md"
+
+
 @pytest.mark.parametrize(
     ("seen", "level"),
     [
         (at_work(), "fine"),
-        (at_work(run=a_run(30), work=some_work(30)), "slow"),
-        (at_work(work=some_work(retries=2)), "slow"),
-        (at_work(run=a_run(31), work=some_work(31, retries=2)), "look"),
-        (at_work(output=ago(16), work=some_work(20), run=a_run(20)), "look"),
+        (at_work(busy(30)), "slow"),
+        (at_work(busy(retries=2)), "slow"),
+        (at_work(busy(31, retries=2)), "look"),
+        (at_work(busy(20, quiet=16)), "look"),
         (at_work(alive=False), "look"),
-        (at_work(run=a_run(state="waiting", waiting_for="approval")), "look"),
-        (at_work(run=a_run(state="waiting", waiting_for="limit", wake=iso(NOW + timedelta(hours=1)))), "fine"),
-        (at_work(run=a_run(state="waiting", waiting_for="limit", wake=iso(ago(10)))), "look"),
+        (at_work(a_run(state="waiting", waiting_for="approval")), "look"),
+        (at_work(a_run(state="waiting", waiting_for="limit", wake=iso(NOW + timedelta(hours=1)))), "fine"),
+        (at_work(a_run(state="waiting", waiting_for="limit", wake=iso(ago(10)))), "look"),
     ],
 )
-def test_whether_it_is_stuck_is_answered_from_what_is_known(seen: Seen, level: str) -> None:
+def test_whether_it_is_stuck_is_answered_from_what_is_known(seen: PlanFacts, level: str) -> None:
     shown = view(seen)["run"]["stuck"]
     assert shown["level"] == level
     assert f"  {shown['sentence']}" in lines(seen)
@@ -135,7 +137,7 @@ def test_whether_it_is_stuck_is_answered_from_what_is_known(seen: Seen, level: s
 
 
 def test_a_run_that_waits_for_a_person_is_not_called_interrupted() -> None:
-    seen = at_work(run=a_run(state="waiting", waiting_for="paused", about="paused by uma"), work=Work(), alive=False)
+    seen = at_work(a_run(state="waiting", waiting_for="paused", about="paused by uma"), alive=False)
     assert lines(seen)[3:] == [
         "  Needs attention: phase 1, implement, paused for 12m by uma",
         "  Run r1a2b3c4",
@@ -144,25 +146,25 @@ def test_a_run_that_waits_for_a_person_is_not_called_interrupted() -> None:
 
 
 def test_an_interrupted_run_says_how_to_continue() -> None:
-    shown = lines(at_work(alive=False, work=Work()))
+    shown = lines(at_work(a_run(), alive=False))
     assert "interrupted; no process is working on it" in shown[3]
     assert shown[-1] == "  Continue it: runplan retry plans/x.md"
     limited = a_run(state="waiting", waiting_for="limit", wake=iso(NOW + timedelta(hours=1)))
-    assert lines(at_work(run=limited, alive=False, work=Work()))[-1] == shown[-1]
+    assert lines(at_work(limited, alive=False))[-1] == shown[-1]
 
 
 def test_a_pending_request_is_shown() -> None:
-    stops, pauses = (at_work(work=replace(some_work(), asked=what)) for what in ("stop", "pause"))
+    stops, pauses = (at_work(busy(asked=what)) for what in ("stop", "pause"))
     for seen in (stops, at_work(queued="stop")):
         assert lines(seen)[3].startswith("  Stopping: phase 1, implement for 12m, agent running 12m")
         assert view(seen)["run"]["asked"] == "stop"
     assert lines(pauses)[3].startswith("  Pausing: phase 1")
-    assert view(replace(pauses, run=a_run(state="waiting", waiting_for="paused")))["run"]["asked"] is None
-    assert view(replace(stops, run=a_run(state="stopped", outcome="stopped")))["run"]["asked"] is None
+    assert view(at_work(busy(asked="pause", state="waiting", waiting_for="paused")))["run"]["asked"] is None
+    assert view(at_work(busy(asked="stop", state="stopped", outcome="stopped")))["run"]["asked"] is None
 
 
 def test_a_run_that_has_ended_is_one_line() -> None:
-    seen = Seen(run=a_run(state="failed", outcome="failed", reason="timeout"), work=Work(tokens=5))
+    seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="timeout", tokens=5))
     shown = view(seen)
     assert (shown["run"]["stuck"], shown["run"]["tokens"], shown["claim"]) == (None, 5, None)
     assert lines(seen)[3:] == [
@@ -172,7 +174,7 @@ def test_a_run_that_has_ended_is_one_line() -> None:
 
 def test_a_schedule_says_when_it_fires_or_why_not() -> None:
     paused = replace(SCHEDULE, paused="phase 1 failed (timeout)")
-    assert view(Seen(schedule=paused))["schedule"] == {
+    assert view(PlanFacts(schedule=paused))["schedule"] == {
         "spec": "every 4h",
         "next": "2026-01-01T14:15:00Z",
         "paused": "phase 1 failed (timeout)",
@@ -181,7 +183,8 @@ def test_a_schedule_says_when_it_fires_or_why_not() -> None:
     unknown = replace(SCHEDULE, spec="full moon")
     berlin = zone("Europe/Berlin")
     shown = [
-        scheduled(view(Seen(schedule=one))["schedule"], now=NOW, zone=berlin) for one in (SCHEDULE, paused, unknown)
+        scheduled(view(PlanFacts(schedule=one))["schedule"], now=NOW, zone=berlin)
+        for one in (SCHEDULE, paused, unknown)
     ]
     assert shown == [
         "every 4h, next 15:15 CET (in 2h 15m)",

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.report.views import Seen, answer
-from runplan.run.rows import RunRow, Work
+from runplan.report.views import answer
+from runplan.run.rows import PlanFacts, RunRow
 from runplan.times import iso
 
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)
@@ -22,20 +22,11 @@ def ago(minutes: float) -> datetime:
 def asked(**known: Any) -> dict[str, str]:
     """The answer for a run with these known facts."""
     facts: dict[str, Any] = {"phase": "2", "step": "implement", "since": ago(4), "waiting_for": None, **known}
-    moments = {name: iso(moment) for name, moment in facts.items() if isinstance(moment, datetime) and name != "output"}
-    facts |= moments
-    shown: dict[str, Any] = {
-        name: facts.get(name) for name in ("phase", "step", "since", "waiting_for", "about", "wake")
-    }
-    run = RunRow(
-        id="r", plan="p", started="", state="running", attempt=1, outcome=None, reason=None, landing="direct", **shown
-    )
-    work = Work(
-        dispatch="d", **{name: facts[name] for name in ("dispatched", "began", "retries", "asked") if name in facts}
-    )
-    outputs = {"d": facts["output"]} if facts.get("output") else {}
-    seen = Seen(run=run, work=work, outputs=outputs, owner="1:2:3", alive=facts.get("carried", True))
-    return answer(run, work, seen, now=NOW, zone=UTC)
+    is_alive = facts.pop("carried", True)
+    for name, moment in facts.items():
+        facts[name] = iso(moment) if isinstance(moment, datetime) else moment
+    run = RunRow(id="r", plan="p", started="", state="running", landing="direct", **facts)
+    return answer(run, PlanFacts(run=run, owner="1:2:3", alive=is_alive), now=NOW, zone=UTC)
 
 
 def running(minutes: float, quiet: float, **known: Any) -> dict[str, str]:

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.projection import work_of
+from runplan.run.projection import project
 from runplan.run.state import fold
 from tests.support.builders import started
 
 if TYPE_CHECKING:
-    from runplan.run.rows import Work
+    from runplan.run.rows import RunRow
 
 READ = e.PlanRead(tip="c", choice="next", phase="1")
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)
@@ -30,15 +30,19 @@ def ended(id: str, role: str = "implement", tokens: tuple[int, int] = (0, 0), us
     )
 
 
-def work(*events: e.Event) -> Work:
-    return work_of(fold([started(), READ, LEASED, *events]))
+def work(*events: e.Event) -> RunRow:
+    return shown(started(), READ, LEASED, *events)
+
+
+def shown(*events: e.Event) -> RunRow:
+    return project(fold(events), run="r", plan="p", started="", since="")
 
 
 def test_the_running_agent_is_the_one_whose_end_is_not_recorded() -> None:
     now = work(began("r.1"), ended("r.1"), began("r.2", "verify"))
     assert (now.dispatch, now.agent, now.dispatched) == ("r.2", "claude", "at r.2")
-    for rest in (work(began("r.1"), ended("r.1")), now.at_rest()):
-        assert (rest.dispatch, rest.agent, rest.dispatched) == (None, None, None)
+    rest = work(began("r.1"), ended("r.1"))
+    assert (rest.dispatch, rest.agent, rest.dispatched) == (None, None, None)
 
 
 def test_a_step_began_with_the_first_process_of_its_role_and_cycle() -> None:
@@ -97,10 +101,10 @@ def test_each_lane_has_its_phase_and_a_failed_one_is_shown_while_others_continue
         *(replace(event, lane="2") for event in (replace(READ, phase="4"), LEASED, began("r_2.1"))),
         e.RunEnded(outcome="done", lane="3"),
     ]
-    now = work_of(fold(facts))
+    now = shown(*facts)
     assert [(lane.phase, lane.dispatch, lane.failed) for lane in now.lanes] == [
         ("3", None, "agent-failed"),
         ("4", "r_2.1", None),
     ]
     assert (now.dispatch, now.tokens, now.usd) == ("r_2.1", 2, 0.5)
-    assert work_of(fold([*facts, replace(failed, lane="2")])).lanes == ()
+    assert shown(*facts, replace(failed, lane="2")).lanes == ()

@@ -104,7 +104,7 @@ def _already_running(at: RepositoryContext, plan_word: str, words: Sequence[str]
         return ""
     plan = contexts.plan_path(at, plan_word)
     row, owner = store.interrupted(plan), living_owner(store, plan)
-    if row is None or row.state != "running" or not owner or row.work.asked:
+    if row is None or row.state != "running" or not owner or row.asked:
         return ""
     if any(one.plan == plan for one in store.commands.queued()):
         return ""

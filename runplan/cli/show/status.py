@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,20 +14,24 @@ from msgspec.structs import replace
 from runplan import __version__
 from runplan.cli.terminal import Style, as_json, json_argument, optional_plan_argument, warn
 from runplan.engine.context import known_plans, open_context, plan_or_watch, plans_on_target
-from runplan.errors import Exit, PlanUnreadable, RunplanError, Unreachable
+from runplan.errors import Exit, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
-from runplan.report.views import PlanOutline, Seen, outline_of, schedule_view, status_view, to_json
-from runplan.run.rows import UNFINISHED, Work
-from runplan.store.sqlite import Overview, StoredOutline, keep_outlines, read_overview
-from runplan.text import clock, command, in_words, plain
+from runplan.report.views import PlanOutline, cost, schedule_view, status_view
+from runplan.run.rows import UNFINISHED, PlanFacts, wait_of
+from runplan.store.sqlite import keep_outlines
+from runplan.text import clock, command, counted, in_words, plain
+from runplan.times import iso
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from datetime import tzinfo
+    from typing import TypeVar
 
     from runplan.engine.context import RepositoryContext
-    from runplan.run.rows import RunRow
+    from runplan.run.rows import Work
+
+    W = TypeVar("W", bound=Work)
 
 WATCH_S = 2.0
 FEW = 3  #: finished plans that are shown when no other plan is
@@ -95,9 +100,7 @@ def _output(args: argparse.Namespace) -> str:
         finished = []
     folded = set(finished)
     blocks = [page.block(view) for view in views if view["plan"] not in folded]
-    blocks += [page.folded(finished)] if finished else []
-    blocks += [page.daemon(daemon)] if daemon else []
-    return "\n\n".join(blocks) or "No plans yet. Write one under plans/ and commit it."
+    return "\n\n".join([*blocks, *page.foot(finished, daemon)]) or "No plans yet. Write one under plans/ and commit it."
 
 
 def _is_finished(view: dict[str, Any]) -> bool:
@@ -144,43 +147,61 @@ class Reader:
         self._now = now
         self._plan = plan  #: the only one to read; "" for all
         self._store = at.store()
-        self._overview = read_overview(self._store, plan) if self._store is not None else Overview()
+        self._facts = self._store.plan_facts(plan) if self._store is not None else {}
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
-        self._new: list[StoredOutline] = []  #: of plans that were parsed here
+        self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
 
     def views(self) -> list[dict[str, Any]]:
-        if self._plan.startswith(WATCH):
-            return [self._watch(self._plan)]
         known = [self._plan] if self._plan else known_plans(self._at, self._store)
-        views = [self._view(path) for path in sorted({*known, *self._overview.newest})]
-        if not self._plan:
-            views += [self._watch(name) for name in self._overview.schedules if name.startswith(WATCH)]
+        ran = [path for path, facts in self._facts.items() if facts.run is not None]
+        watches = [path for path in ([self._plan] if self._plan else self._facts) if path.startswith(WATCH)]
+        views = [self._view(path) for path in sorted({*known, *ran}.difference(watches))]
+        views += [self._watch(path) for path in sorted(watches)]
         if self._new and self._store is not None:
             keep_outlines(self._at.state, self._new)
         return views
 
-    def _view(self, path: str) -> dict[str, Any]:
-        landing = self._at.settings.run.landing
-        return status_view(path, self._outline(path), self._seen(path), landing=landing, now=self._now)
-
     def _watch(self, name: str) -> dict[str, Any]:
         """A watch of issues in the form of a plan, with the answer to its last slot."""
         watch = PlanOutline(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
-        seen = Seen(schedule=self._overview.schedules[name])
+        facts = PlanFacts(schedule=self._facts[name].schedule)
         last = self._store.schedules.firings(name, limit=1) if self._store else []
         answered = {"at": last[0].at, "answer": last[0].answer, "why": last[0].why} if last else None
-        return {**status_view(name, watch, seen, landing="pr", now=self._now), "answered": answered}
+        return {**status_view(name, watch, facts, landing="pr", now=self._now), "answered": answered}
 
-    def _outline(self, path: str) -> PlanOutline:
+    def _view(self, path: str) -> dict[str, Any]:
+        facts, landing = self._facts.get(path, PlanFacts()), self._at.settings.run.landing
+        outline = self._outline(path, facts)
+        if facts.run is not None:
+            run = self._live(facts.run)
+            facts = replace(facts, run=replace(run, lanes=tuple(map(self._live, run.lanes))) if run.lanes else run)
+        if owner := facts.owner:
+            from runplan import processes  # slow to import, and most plans have no owner
+
+            facts = replace(facts, alive=processes.alive(owner), stopped=processes.is_suspended(owner))
+        return status_view(path, outline, facts, landing=landing, now=self._now)
+
+    def _live(self, work: W) -> W:
+        """The work with the last output of its process, or without a process that has ended."""
+        if work.dispatch is None:
+            return work
+        from runplan.store.files import look_at
+
+        seen = look_at(self._at.state, work.dispatch)
+        if not seen.runs:
+            return replace(work, dispatch=None, agent=None, version=None, dispatched=None, gates=())
+        return replace(work, output=iso(datetime.fromtimestamp(seen.output, UTC)) if seen.output else None)
+
+    def _outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
         at, git = self._at, self._at.repository.git
-        if place := self._overview.places.get(path):
-            landing, target, remote, pull = place
+        if facts.place:
+            landing, target, remote, pull = facts.place
             there = at.with_landing(landing, target=target, remote=remote)
             there = replace(there, pull=pull) if pull else there
             at = there if there is at or git.tip(there.target) else at
         if blob := self._blob(at, path):
-            found = self._known(blob, path)
+            found = self._known(blob, path, facts)
             return replace(found, status="active", complete=False) if at.is_on_branch else found
         try:
             return _parsed((at.repository.root / path).read_bytes(), path)
@@ -190,74 +211,36 @@ class Reader:
     def _blob(self, at: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""
         if at.target not in self._blobs:
-            at.tip()  # fails without a target
+            try:
+                at.tip()
+            except RefusedEarly as error:  # the branch is gone
+                warn(f"{error}; plans are shown as in the checkout")
             self._blobs[at.target] = plans_on_target(at)
         if blob := self._blobs[at.target].get(path):
             return blob
         found = at.repository.git.object(f"{at.target}:{path}")  # outside the directory of plans
         return found.oid if found is not None and found.kind == "blob" else ""
 
-    def _known(self, blob: str, path: str) -> PlanOutline:
+    def _known(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
         """The outline that was stored for this blob, or a new one."""
-        stamp, found = f"{__version__} {blob}", self._overview.outlines.get(path)
-        if found is not None and found.stamp == stamp:
+        stamp, (known, outline) = f"{__version__} {blob}", facts.outline
+        if known == stamp:
             with suppress(msgspec.DecodeError):  # text that is not valid Unicode
-                return msgspec.json.decode(found.value, type=PlanOutline)
+                return msgspec.json.decode(outline, type=PlanOutline)
         stored = self._at.repository.git.known(blob)
         if stored is None:
             raise Unreachable(f"{path} cannot be read; see: git fsck")
-        outline = _parsed(stored.content, path)
-        self._new.append(StoredOutline(path, stamp, to_json(outline)))
-        return outline
-
-    def _seen(self, path: str) -> Seen:
-        newest, owner = self._overview.newest.get(path), self._overview.owners.get(path, "")
-        work, outputs = self._work(newest) if newest else (Work(), {})
-        refused_at, verb, refused = self._overview.refused.get(path, ("", "", ""))
-        is_refused = newest is None or refused_at > newest.started
-        alive = stopped = False
-        if owner:
-            from runplan import processes  # slow to import, and most plans have no owner
-
-            alive, stopped = processes.alive(owner), processes.is_suspended(owner)
-        return Seen(
-            run=newest,
-            work=work,
-            outputs=outputs,
-            owner=owner,
-            alive=alive,
-            stopped=stopped,
-            queued=self._overview.queued.get(path, ""),
-            refused=refused if is_refused else "",
-            refused_verb=verb if is_refused else "",
-            schedule=self._overview.schedules.get(path),
-            wait=self._overview.waits.get(path),
-        )
-
-    def _work(self, run: RunRow) -> tuple[Work, dict[str, datetime]]:
-        """The current work of the run, and the last output of its processes."""
-        work, outputs = run.work, dict[str, datetime]()
-        if work.lanes:
-            work = replace(work, lanes=tuple(self._checked(lane, outputs) for lane in work.lanes))
-        return self._checked(work, outputs), outputs
-
-    def _checked(self, work: Work, outputs: dict[str, datetime]) -> Work:
-        """The same, at rest when its process does not run any more."""
-        if work.dispatch is None:
-            return work
-        from runplan.store.files import look_at
-
-        seen = look_at(self._at.state, work.dispatch)
-        if seen.runs and seen.output is not None:
-            outputs[work.dispatch] = datetime.fromtimestamp(seen.output, UTC)
-        return work if seen.runs else work.at_rest()
+        found = _parsed(stored.content, path)
+        # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
+        self._new.append((path, stamp, json.dumps(msgspec.to_builtins(found))))
+        return found
 
 
 def _parsed(text: bytes, path: str) -> PlanOutline:
     from runplan.plan.model import parse  # slow to import, and most plans are known
 
     try:
-        return outline_of(parse(text, path=path))
+        return msgspec.convert(parse(text, path=path), PlanOutline, from_attributes=True)
     except PlanUnreadable as error:
         return PlanOutline(error=str(error))
 
@@ -277,43 +260,48 @@ class Page:
 
     def block(self, view: dict[str, Any]) -> str:
         """One plan: its phases, its run, its schedule."""
-        paint, wrap = self._style.paint, self._style.wrap
-        lines = [
-            self._head(view) if view.get("error") is None else paint(wrap(plain(str(view["error"])), "    "), "red")
-        ]
-        lines += self._phases(view)
+        paint = self._style.paint
+        lines = [*self._head(view), *self._phases(view)]
         if answered := view.get("answered"):
-            words = f"{self._local(answered['at'])}: {answered['answer']}, {plain(answered['why'])}"
-            lines.append(wrap(f"  Last look at {words}", "    "))
-        about = [wrap(f"  {plain(line)}", "    ") for line in self._run(view)]
+            words = f"{self._local(answered['at'])}: {answered['answer']}, {answered['why']}"
+            lines.append(self._line(f"Last look at {words}"))
+        about = [self._line(line) for line in self._run(view)]
         if about and view["run"]["stuck"]:
             verdict, colon, rest = about[0].partition(":")
             about[0] = f"{paint(verdict, _LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
         lines += about
         if view["queued"] not in (None, "stop", "pause"):
-            lines.append(f"  Queued: {view['queued']}; the daemon executes it when it responds")
+            lines.append(self._line(f"Queued: {view['queued']}; the daemon executes it when it responds"))
         if view["refused"]:
-            lines.append(wrap(f"  The last {view['refused_verb']} was refused: {plain(view['refused'])}", "    "))
+            lines.append(self._line(f"The last {view['refused_verb']} was refused: {view['refused']}"))
         if view["schedule"] is not None:
-            lines.append(wrap(f"  {plain(scheduled(view['schedule'], now=self._now, zone=None))}", "    "))
+            lines.append(self._line(scheduled(view["schedule"], now=self._now, zone=None)))
         return "\n".join(lines)
 
-    def _head(self, view: dict[str, Any]) -> str:
+    def _line(self, text: str) -> str:
+        return self._style.wrap(f"  {plain(text)}", "    ")
+
+    def _head(self, view: dict[str, Any]) -> list[str]:
+        paint, wrap = self._style.paint, self._style.wrap
+        if "error" in view:
+            return [paint(wrap(plain(view["error"]), "    "), "red")]
         done = sum(phase["status"] == "done" for phase in view["phases"])
-        title, counts = plain(view["title"]), f"{view['status']}, {done} of {len(view['phases'])} done"
-        about = f"({view['plan']}, {counts})" if view["phases"] else f"({view['plan']})"
-        return self._style.wrap(f"{title}  {about}", "    ").replace(title, self._style.paint(title, "bold"), 1)
+        counts = f", {view['status']}, {done} of {len(view['phases'])} done" if view["phases"] else ""
+        title = plain(view["title"])
+        return [wrap(f"{title}  ({view['plan']}{counts})", "    ").replace(title, paint(title, "bold"), 1)]
 
-    def folded(self, plans: list[str]) -> str:
-        """The finished plans in one line."""
-        names = ", ".join(plans[:3]) + (", …" if len(plans) > 3 else "")
-        count = f"{len(plans)} finished plan{'' if len(plans) == 1 else 's'}"
-        return self._style.paint(self._style.wrap(plain(f"{count}: {names}  (runplan status --all)"), "  "), "dim")
-
-    def daemon(self, daemon: dict[str, Any]) -> str:
-        why = f"since {self._local(daemon['since'])}: {plain(str(daemon['error']))}"
-        again = f"it tries again at {self._local(daemon['until'])}"
-        return f"The daemon (process {daemon['pid']}) cannot work here {why}; {again}."
+    def foot(self, finished: list[str], daemon: dict[str, Any] | None) -> list[str]:
+        """The finished plans in one line, and why the daemon cannot work here."""
+        blocks = []
+        if finished:
+            names = ", ".join(finished[:3]) + (", …" if len(finished) > 3 else "")
+            text = f"{counted(len(finished), 'finished plan')}: {names}  (runplan status --all)"
+            blocks.append(self._style.paint(self._style.wrap(plain(text), "  "), "dim"))
+        if daemon:
+            why = f"since {self._local(daemon['since'])}: {plain(daemon['error'])}"
+            again = f"it tries again at {self._local(daemon['until'])}"
+            blocks.append(f"The daemon (process {daemon['pid']}) cannot work here {why}; {again}.")
+        return blocks
 
     def _phases(self, view: dict[str, Any]) -> list[str]:
         states = [_state(phase, view["next"]) for phase in view["phases"]]
@@ -332,36 +320,29 @@ class Page:
         run = view["run"]
         if run is None:
             return []
+        used = [
+            f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
+            f"{short(run['tokens'])} tokens" if run["tokens"] else "",
+            cost(run["usd"], unpriced=run["unpriced"]) if run["usd"] else "cost -" if run["tokens"] else "",
+        ]
         if run["state"] not in UNFINISHED:
             why = f" ({run['reason']})" if run["reason"] not in (None, run["state"]) else ""
             more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != "done" else ""
-            ago = f"{self._age(run['since'])} ago"
-            return [f"Last run {run['id']}: {run['state']}{why} {', '.join([ago, *self._used(view)])}{more}"]
-        used = ", ".join(
-            [*([f"{run['agent']} {run['version'] or ''}".rstrip()] if run["agent"] else []), *self._used(view)]
-        )
-        lines = [run["stuck"]["sentence"]]
-        lines += [f"  phase {lane['phase']}: {self._lane(lane)}" for lane in run["lanes"]]
-        lines.append(f"Run {run['id']}" + (f": {used}" if used else ""))
-        return [*lines, *_help(view)]
+            ended = ", ".join(filter(None, [f"{self._age(run['since'])} ago", *used]))
+            return [f"Last run {run['id']}: {run['state']}{why} {ended}{more}"]
+        agent = f"{run['agent']} {run['version'] or ''}".rstrip() if run["agent"] else ""
+        about = ", ".join(filter(None, [agent, *used]))
+        lanes = [f"  phase {lane['phase']}: {self._lane(lane)}" for lane in run["lanes"]]
+        return [run["stuck"]["sentence"], *lanes, f"Run {run['id']}" + (f": {about}" if about else ""), *_help(view)]
 
     def _lane(self, lane: dict[str, Any]) -> str:
         if lane["failed"]:
             return f"failed ({lane['failed']}), so no further phase starts"
-        if lane["wake"] and lane["waiting_for"]:
-            return f"waiting until {self._local(lane['wake'])} ({lane['about']})"
+        if lane["waiting_for"]:
+            until = f" until {self._local(lane['wake'])}" if lane["wake"] else ""
+            return f"waiting{until} ({lane['about'] or lane['waiting_for']})"
         by = f" by {lane['agent']}" if lane["agent"] else ""
         return f"{lane['step'] or 'between steps'}{by} for {self._age(lane['since'])}"
-
-    def _used(self, view: dict[str, Any]) -> list[str]:
-        run = view["run"]
-        least = "≥ " if run["unpriced"] else ""
-        parts = (
-            f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
-            f"{short(run['tokens'])} tokens" if run["tokens"] else "",
-            f"{least}${run['usd']:.2f}" if run["usd"] else "cost -" if run["tokens"] else "",
-        )
-        return [part for part in parts if part]
 
     def _age(self, since: str) -> str:
         return in_words((self._now - datetime.fromisoformat(since)).total_seconds())
@@ -381,19 +362,14 @@ def _state(phase: dict[str, Any], following: str | None) -> str:
 
 
 def _help(view: dict[str, Any]) -> list[str]:
-    """The command that a waiting or interrupted run needs."""
-    run, plan = view["run"], view["plan"]
-    waiting = run["waiting_for"]
-    if waiting in ("approval", "sign-off"):
-        return [f"See it: {command('runplan', 'diff', plan)}. Land it: {command('runplan', 'approve', plan)}"]
-    if waiting in ("key", "paused"):
-        why = f"{run['about']}. From a shell that has it: " if waiting == "key" else "Resume it: "
-        return [f"{why}{command('runplan', 'resume', plan)}"]
+    """The commands that a waiting or interrupted run, or one of its lanes, needs."""
+    run, waiting = view["run"], view["run"]["waiting_for"]
     if waiting == "claim":
         return [f"The daemon waits: {run['about']}"]
+    waits = [wait_of(one["waiting_for"]) for one in (run, *run["lanes"]) if one["waiting_for"]]
+    helps = [wait.help(view["plan"]) for wait in waits if wait.is_for_person]
     is_left = not (view["claim"] and view["claim"]["alive"]) and (waiting is None or run["wake"] is not None)
-    is_held = waiting == "checkout" and run["wake"] is None
-    return [f"Continue it: {command('runplan', 'retry', plan)}"] if is_left or is_held else []
+    return list(dict.fromkeys(helps)) or ([wait_of(waiting).help(view["plan"])] if is_left else [])
 
 
 def short(count: int) -> str:
