@@ -21,11 +21,10 @@ from msgspec.structs import replace
 
 from bench.projects import environment, make, plan
 from runplan.cli.control import runs
-from runplan.daemon import submit
 from runplan.engine.context import context_at
-from runplan.run.requests import BY_PERSON, start_arguments
-from runplan.run.rows import Command
+from runplan.errors import Exit
 from runplan.settings.load import load
+from runplan.settings.options import parse_words
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
@@ -94,15 +93,9 @@ def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
     with context_at(root, environment(home), lambda at, env: load(at, env=env).settings) as at:
         for name in plans:
-            found = runs.prepared(at, name, ["auto"])
+            found = runs.prepared(at, name, parse_words(["auto"]))
             assert not isinstance(found, str), found
-            there, request = found
-            started = replace(request.started, daemon=True, needs=runs.needed(there, request.started))
-            arguments = start_arguments(replace(request, started=started))
-            command = Command(plan=started.plan, verb="start", arguments=arguments, by=BY_PERSON, at="")
-            (answer,) = submit.submit(there, [command], say=print, wait=True)
-            assert answer is not None
-            assert answer.run, answer
+            assert runs.submit_run(*found) is Exit.DONE
 
 
 def by_script(place: Path, phases: int) -> float:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Work on plans": {
         "start": ("control.start", "Work on a plan: its next phase, one phase, or all of it"),
-        "watch-issues": ("control.issue", "Work on the open issues with a label, one after the other"),
+        "watch-issues": ("control.start", "Work on the open issues with a label, one after the other"),
         "stop": ("control.commands", "Cancel schedules and end runs; their work is kept"),
         "pause": ("control.commands", "Pause a plan; the current step finishes"),
         "resume": ("control.commands", "Resume a paused plan and its schedule"),

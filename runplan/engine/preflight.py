@@ -91,8 +91,8 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     """The phases that a start is about, by the same choice that the run will make; a sentence when they are done."""
     if options.phase:
         _phase(plan, options.phase)
-    read = reading(plan, text, tip=tip, wanted=options.phase or "")
-    if read.choice == "all-done" and options.every is not None:
+    read = reading(plan, text, tip=tip, wanted=options.phase)
+    if read.choice == "all-done" and options.every:
         return f"{plan.path}: every phase is done; a schedule would have nothing to do"
     # An interrupted run may have landed the requested phase; it is completed first.
     if read.choice not in ("next", "all-done") and not resuming:

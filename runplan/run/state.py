@@ -299,12 +299,6 @@ def failure(state: RunState) -> e.PhaseFailed | None:
     return phase.failure if phase is not None else None
 
 
-def words(started: e.RunStarted) -> list[str]:
-    """The words after `runplan start PLAN` that ask for such a run."""
-    first = "finish" if started.mode == "finish" else started.wanted
-    return [word for word in (first, "auto" if started.auto else "", started.landing) if word]
-
-
 # --- the fold -----------------------------------------------------------------------------------------
 
 

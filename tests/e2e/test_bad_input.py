@@ -305,11 +305,14 @@ def everything(project: Project) -> dict[str, str]:
     return {str(path): hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in files}
 
 
-@pytest.mark.parametrize("words", [("finish", "auto"), ("2",)])
-def test_a_dry_run_lists_the_phases_and_changes_nothing(project: Project, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("words", "setting"), [(("finish", "auto"), "cherry-pick"), (("2",), "cherry-pick"), (("2", "cherry-pick"), "pr")]
+)
+def test_a_dry_run_lists_the_phases_and_changes_nothing(project: Project, words: tuple[str, ...], setting: str) -> None:
+    """The landing is that of the words, else that of the settings."""
     set_up(project, plan=a_plan("1", "2"))
     before = everything(project)
-    ran = project.runplan("start", "X", *words, "--dry-run")
+    ran = project.runplan("start", "X", *words, "--dry-run", RUNPLAN_RUN_LANDING=setting)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("plan        plans/X.md (X)\ntarget      main, landing by cherry-pick\n")
     due = ["1", "2"] if "finish" in words else ["2"]

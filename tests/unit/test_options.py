@@ -1,43 +1,40 @@
-"""The words after PLAN: whole tokens, any case, any order, and what settings make of them."""
+"""The words after PLAN: whole tokens, any case, any order."""
 
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Any
 
 import pytest
 
 from runplan.errors import NotFound, UsageError
-from runplan.settings.load import Layer
-from runplan.settings.options import Mode, Options, parse_words, resolve
-from tests.support.builders import settle
+from runplan.settings.options import Options, in_plan, parse_words
 
 PHASES = ("1", "4a", "4b", "P1.A")
 
 
 def parsed(words: str) -> Options:
-    return parse_words(words.split(), phases=PHASES)
+    return in_plan(parse_words(words.split()), PHASES)
 
 
-def refusal(*words: str, phases: tuple[str, ...] | None = PHASES) -> str:
+def refusal(*words: str, phases: tuple[str, ...] = PHASES) -> str:
     with pytest.raises((UsageError, NotFound)) as error:
-        parse_words(words, phases=phases)
+        in_plan(parse_words(words), phases)
     return str(error.value)
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param("finish auto pr", Options(mode=Mode.FINISH, auto=True, landing="pr"), id="A1"),
+        pytest.param("finish auto pr", Options(finish=True, auto=True, landing="pr"), id="A1"),
         pytest.param("PR auto", Options(auto=True, landing="pr"), id="A2"),
-        pytest.param("finish", Options(mode=Mode.FINISH), id="A4-A5-A10"),
-        pytest.param("FiNiSh AuTo", Options(mode=Mode.FINISH, auto=True), id="A11"),
+        pytest.param("finish", Options(finish=True), id="A4-A5-A10"),
+        pytest.param("FiNiSh AuTo", Options(finish=True, auto=True), id="A11"),
         pytest.param("4b every 4h now", Options(auto=True, every="4h", now=True), id="A13"),
         pytest.param("", Options(), id="nothing"),
-        pytest.param("4b", Options(phase="4b", mode=Mode.PHASE), id="phase"),
-        pytest.param("p1.a direct", Options(phase="P1.A", mode=Mode.PHASE, landing="direct"), id="phase-case"),
+        pytest.param("4b", Options(phase="4b"), id="phase"),
+        pytest.param("p1.a direct", Options(phase="P1.A", landing="direct"), id="phase-case"),
         pytest.param("Cherry-Pick", Options(landing="cherry-pick"), id="cherry-pick"),
-        pytest.param("auto auto pr pr 1 1", Options(phase="1", mode=Mode.PHASE, auto=True, landing="pr"), id="twice"),
+        pytest.param("auto auto pr pr 1 1", Options(phase="1", auto=True, landing="pr"), id="twice"),
         pytest.param("now", Options(now=True), id="now"),
     ],
 )
@@ -69,8 +66,8 @@ def test_the_order_of_words_does_not_matter() -> None:
 )
 def test_every_takes_the_words_of_its_schedule_quoted_or_not(words: tuple[str, ...], every: str) -> None:
     """A schedule implies auto and drops the phase."""
-    found = parse_words(words, phases=PHASES)
-    assert (found.every, found.auto, found.phase, found.mode) == (every, True, None, Mode.NEXT)
+    found = in_plan(parse_words(words), PHASES)
+    assert (found.every, found.auto, found.phase, found.mode) == (every, True, "", "next")
 
 
 @pytest.mark.parametrize(
@@ -106,38 +103,6 @@ def test_a_plan_name_that_contains_a_word_is_no_word() -> None:
     assert "SPRINT: no such word" in refusal("SPRINT")
 
 
-def test_before_the_plan_is_read_one_word_may_be_the_phase() -> None:
-    assert parse_words(["9z"], phases=None) == Options(phase="9z", mode=Mode.PHASE)
-    assert "9z and 8: name one phase" in refusal("9z", "8", phases=None)
-    assert "status: a command of its own" in refusal("status", phases=None)
-
-
 def test_ids_that_differ_only_in_case_must_be_written_exactly() -> None:
-    assert parse_words(["1A"], phases=["1a", "1A"]).phase == "1A"
+    assert in_plan(parse_words(["1A"]), ["1a", "1A"]).phase == "1A"
     assert "no such word or phase" in refusal("ab", phases=("aB", "Ab"))
-
-
-# --- with settings -------------------------------------------------------------------------------------
-
-
-def resolved(words: str, **run: Any) -> Options:
-    return resolve(parsed(words), settle([Layer(origin="runplan.toml", values={"run": run})]).settings)
-
-
-@pytest.mark.parametrize(
-    ("words", "configured", "landing"),
-    [
-        pytest.param("", "pr", "pr", id="A8"),
-        pytest.param("", "cherry-pick", "cherry-pick", id="default"),
-        pytest.param("cherry-pick", "pr", "cherry-pick", id="word-over-settings"),
-        pytest.param("direct", "pr", "direct", id="direct"),
-    ],
-)
-def test_landing_is_the_word_else_the_setting(words: str, configured: str, landing: str) -> None:
-    assert resolved(words, landing=configured).landing == landing
-
-
-def test_options_are_resolved_once_and_whole() -> None:
-    assert resolved("4b auto", target="trunk") == Options(
-        mode=Mode.PHASE, phase="4b", auto=True, landing="cherry-pick", target="trunk", every=None, now=False
-    )

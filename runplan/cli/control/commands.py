@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from runplan import processes
 from runplan.cli.control import runs
 from runplan.cli.show import progress
-from runplan.cli.terminal import as_json, json_argument, optional_plan_argument, plan_argument, warn
+from runplan.cli.terminal import as_json, json_argument, optional_plan_argument, plan_argument
 from runplan.daemon import submit
 from runplan.daemon.state import holder
 from runplan.engine.context import is_kept, open_context, plan_or_watch, plan_path, refuse_under_agent, scheduled
@@ -27,11 +27,9 @@ from runplan.text import command, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
 
     from runplan.engine.context import RepositoryContext
     from runplan.run.state import PhaseRun, RunState
-    from runplan.settings.schema import GateTable
     from runplan.store.sqlite import Store
 
 SHORT = 12  #: digits of an id
@@ -61,20 +59,19 @@ now_arguments = optional_plan_argument
 
 
 def run_pause(args: argparse.Namespace) -> Exit:
-    with open_context(warn=progress.warn) as at:
-        return _submit(at, args.plan, "pause", ". Resume with: runplan resume")
+    return _control(args.plan, "pause", ". Resume with: runplan resume")
 
 
 def run_resume(args: argparse.Namespace) -> Exit:
-    with open_context() as at:
-        return _submit(at, args.plan, "resume", "; see: runplan status")
+    return _control(args.plan, "resume", "; see: runplan status")
 
 
-def _submit(at: RepositoryContext, word: str, verb: str, then: str) -> Exit:
+def _control(word: str, verb: str, then: str) -> Exit:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     refuse_under_agent(verb)
-    plan = plan_or_watch(at, word)
-    answer = runs.submit(at, plan, verb, wait=verb == "resume") if is_kept(at, plan) else Answer()
+    with open_context(warn=progress.warn if verb == "pause" else None) as at:
+        plan = plan_or_watch(at, word)
+        answer = runs.submit(at, plan, verb, wait=verb == "resume") if is_kept(at, plan) else Answer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
@@ -178,20 +175,20 @@ def reject_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _waiting(at: RepositoryContext, plan: str, wanted: str | None, verb: str) -> tuple[str, RunState, PhaseRun, str]:
     """The run with its state, and its first phase that waits for the verb, with what it waits for."""
-    run = runs.unfinished(at, plan)
+    found = runs.unfinished(at, plan)
     waits = ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
-    for _, strand in open_states(run[1]) if run is not None else ():
-        phase, waiting = strand.phase, decide(strand).waiting
-        if run is None or phase is None or waiting not in waits or (verb == "diff" and phase.candidate is None):
-            continue
-        if wanted in (None, phase.read.phase):
-            return run[0].id, run[1], phase, waiting
+    for row, state in [found] if found is not None else []:
+        for _, strand in open_states(state):
+            phase, waiting = strand.phase, decide(strand).waiting
+            is_shown = phase is not None and (verb != "diff" or phase.candidate is not None)
+            if phase is not None and is_shown and waiting in waits and wanted in (None, phase.read.phase):
+                return row.id, state, phase, waiting
     which = f"phase {wanted} of {plan}" if wanted else plan
     raise NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
 
 
 def run_diff(args: argparse.Namespace) -> Exit:
-    with open_context(warn=warn) as at:
+    with open_context(warn=progress.warn) as at:
         view = _view(at, plan_path(at, args.plan), args.phase)
     print(as_json(view, indent=None) if args.json else plain(_text(view)))
     return Exit.DONE
@@ -200,9 +197,24 @@ def run_diff(args: argparse.Namespace) -> Exit:
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
     """The change that waits, as data (docs/reference.md)."""
     run, state, phase, waiting = _waiting(at, plan, wanted, "diff")
-    candidate, started = phase.candidate, state.started
+    candidate, started, verdict, texts = phase.candidate, state.started, phase.verdict, dict(phase.read.items)
     assert candidate is not None
     assert started is not None
+    checks = at.for_run(started).settings.checks
+    gates = [
+        {
+            "name": gate.name,
+            "command": checks[gate.name].command if gate.name in checks else "",
+            "exit_code": gate.code,
+            "tree": gate.tree,
+            "result": gate.line,
+        }
+        for gate in phase.gates
+    ]
+    items = [
+        {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
+        for item, ok, evidence in (verdict.items if verdict else ())
+    ]
     return {
         "plan": plan,
         "phase": phase.read.phase,
@@ -213,35 +225,11 @@ def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any
         "tree": candidate.tree,
         "onto": candidate.onto,
         "target": started.target,
-        **_evidence(phase, at.for_run(started).settings.checks),
-        "diff": at.diff(candidate.onto, candidate.commits[-1]).decode("utf-8", "backslashreplace"),
-    }
-
-
-def _evidence(phase: PhaseRun, checks: Mapping[str, GateTable]) -> dict[str, Any]:
-    texts, verdict = dict(phase.read.items), phase.verdict
-    return {
-        "gates": [
-            {
-                "name": gate.name,
-                "command": checks[gate.name].command if gate.name in checks else "",
-                "exit_code": gate.code,
-                "tree": gate.tree,
-                "result": gate.line,
-            }
-            for gate in phase.gates
-        ],
+        "gates": gates,
         "verdict": verdict
-        and {
-            "verifier": verdict.agent,
-            "passed": verdict.passed,
-            "tree": verdict.tree,
-            "items": [
-                {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
-                for item, ok, evidence in verdict.items
-            ],
-        },
+        and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
         "findings": list(phase.warnings),
+        "diff": at.diff(candidate.onto, candidate.commits[-1]).decode("utf-8", "backslashreplace"),
     }
 
 

@@ -1,4 +1,4 @@
-"""runplan start, retry, undo: begin or resume runs, in the daemon or in this process."""
+"""runplan start, watch-issues, retry, undo: begin or resume runs, in the daemon or in this process."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from runplan.agents import prompts
 from runplan.cli.control import runs
 from runplan.cli.show import progress
 from runplan.cli.terminal import optional_plan_argument, plan_argument
-from runplan.engine.context import open_context, plan_path, refuse_under_agent
-from runplan.engine.preflight import committed_plan, living_owner, phase_to_undo, require_prompts
+from runplan.clock import SystemClock
+from runplan.engine import preflight
+from runplan.engine.context import newest_run, open_context, plan_path, refuse_under_agent
 from runplan.engine.runs import succeeded
 from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
 from runplan.plan.model import parse
+from runplan.run.events import Landed
 from runplan.run.requests import RunRequest, Timing
-from runplan.run.state import words as words_of
-from runplan.settings import options
-from runplan.text import command
+from runplan.settings.options import Options, in_plan, parse_words
+from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from runplan.engine.context import RepositoryContext
+    from runplan.forge.model import ReviewComment
     from runplan.plan.model import Phase
     from runplan.run.events import Rows, RunStarted
+    from runplan.settings.schema import RunSettings
     from runplan.store.sqlite import Store
 
 EXAMPLES = {
@@ -41,6 +43,11 @@ EXAMPLES = {
   runplan start X finish auto direct --foreground     everything, pushed to the remote's branch
   runplan start --issue 42 auto                       an issue on GitHub, landed by a pull request that fixes it
   runplan start X finish --dry-run                    what would be done; changes nothing""",
+    "watch-issues": """\
+  runplan watch-issues --label runplan every 10m      open issues with the label, one after the other
+  runplan watch-issues --label runplan every 1h now   the first one at once
+  runplan now issues:runplan                          look for the next one now
+  runplan stop issues:runplan                         end the watch; the issue at work is finished""",
     "retry": """\
   runplan retry plans/X.md        again, with the options of the last run
   runplan retry plans/X.md 4b     only this phase, landing the same way
@@ -65,32 +72,46 @@ def start_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_start(args: argparse.Namespace) -> Exit:
     refuse_under_agent("start")
-    if args.issue is None and args.plan is None:
+    plan, number = args.plan, args.issue
+    if number is None and plan is None:
         raise UsageError("name a plan, or an issue with --issue")
+    words = args.words if number is None or plan is None else [plan, *args.words]
+    asked = parse_words(words)
+    if number is not None and (args.dry_run or asked.every):
+        word = "every" if asked.every else "--dry-run"
+        raise UsageError(f"{word} with --issue: an issue is worked on once, and has no plan yet; leave out one of them")
+    if args.foreground and asked.every:
+        raise RefusedEarly("schedules need the daemon; leave out --foreground")
     with open_context() as at:
-        plan, words = args.plan, args.words
-        if args.issue is not None:
-            if args.dry_run:
-                raise UsageError("--dry-run with --issue: an issue has no plan yet; leave out one of them")
-            from runplan.cli.control.issue import with_issue
+        if number is not None:
+            from runplan.engine import issues
 
-            words = [word for word in (plan, *words) if word]
-            taken = with_issue(at, args.issue, words)
-            if not isinstance(taken, tuple):
+            asked = in_plan(asked, ["1"])
+            at = _with_pull_requests(at, asked, "--issue")
+            taken = issues.take(at, number, now=SystemClock().now())
+            if isinstance(taken, issues.TakenElsewhere):
                 progress.say(taken.why)
                 return Exit.DONE
-            at, plan = taken
-            words = [*words, "pr"]
+            at, plan, asked = taken, issues.path_of(taken, number), replace(asked, landing="pr")
         if args.dry_run:
-            print(_dry_run(at, plan, words))
+            print(_dry_run(at, plan, asked))
             return Exit.DONE
-        return _start(at, plan, words, foreground=args.foreground, wait=args.wait)
+        return _start(at, plan, asked, foreground=args.foreground, wait=args.wait)
+
+
+def _with_pull_requests(at: RepositoryContext, asked: Options, what: str) -> RepositoryContext:
+    """The context of runs that land by pr, after the checks of a start."""
+    if asked.landing not in ("", "pr"):
+        raise UsageError(f"{asked.landing} with {what}: the plan of an issue lands by pr; leave out {asked.landing}")
+    at = runs.with_landing(at, "pr")
+    runs.complete_landings(at)
+    return runs.with_target_settings(at, "pr")
 
 
 def _start(
     at: RepositoryContext,
-    plan_word: str,
-    words: Sequence[str],
+    word: str,
+    asked: Options,
     *,
     foreground: bool,
     wait: bool = False,
@@ -98,28 +119,30 @@ def _start(
     like: RunStarted | None = None,
     review: Rows = (),
 ) -> Exit:
-    """Begin the run that the words ask for; `again`: as a retry of the plan's last run, which was `like`."""
-    asked = options.parse_words(words, phases=None)
-    if foreground and asked.every is not None:
-        raise RefusedEarly("schedules need the daemon; leave out --foreground")
-    found = runs.prepared(at, plan_word, words, like=like, review=review)
+    """Begin the run that the options ask for; `again`: as a retry of the plan's last run, which was `like`."""
+    found = runs.prepared(at, word, asked, like=like, review=review)
     if isinstance(found, str):
         progress.say(found)
-        return runs.follow_running(at, plan_path(at, plan_word)) if wait else Exit.DONE
-    at, request = found
-    request = replace(request, again=again)
+        plan, store = plan_path(at, word), at.store()
+        row = store.interrupted(plan) if store is not None and store.is_daemons(plan) else None
+        return runs.follow(at, plan, row.id) if wait and row is not None else Exit.DONE
+    at, request = found[0], replace(found[1], again=again)
     if foreground:
         return runs.run_here(at, request)
     runs.admit_agents(at)
-    run, every = at.settings.run, asked.every
-    timing = Timing(every=every, now=asked.now, zone=run.timezone, misfire=run.misfire) if every is not None else None
-    return runs.submit_run(at, request, timing, wait=wait)
+    return runs.submit_run(at, request, _timing(asked, at.settings.run), wait=wait)
 
 
-def _dry_run(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> str:
+def _timing(asked: Options, run: RunSettings) -> Timing | None:
+    if not asked.every:
+        return None
+    return Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
+
+
+def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
     """What a start would do; nothing is written."""
-    at = runs.with_target_settings(runs.with_landing(at, words), words)
-    found = runs.request_for(at, plan_word, words)
+    at = runs.with_target_settings(runs.with_landing(at, asked.landing), asked.landing)
+    found = runs.request_for(at, word, asked)
     if isinstance(found, str):
         return found
     started, agents = found[0].started, at.settings.agents
@@ -150,8 +173,29 @@ def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
         branch=branch,
         test_command=started.test_command,
     )
-    size = len(prompts.implement_prompt(require_prompts(at)["implement"].text, brief).encode())
+    size = len(prompts.implement_prompt(preflight.require_prompts(at)["implement"].text, brief).encode())
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
+
+
+def watch_issues_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", default=[], metavar="WORD", help="every SCHEDULE, which implies auto; now")
+    parser.add_argument("--label", required=True, help="of the issues to work on")
+
+
+def run_watch_issues(args: argparse.Namespace) -> Exit:
+    refuse_under_agent("watch-issues")
+    asked = in_plan(parse_words(args.words), ())
+    if not asked.every:
+        raise UsageError("watch-issues needs a schedule, such as: every 10m")
+    if not args.label.strip() or "," in args.label or not names.is_plain(args.label):
+        raise RefusedEarly("the label is empty, or has a comma or control characters; a watch has one label")
+    with open_context() as at:
+        at = _with_pull_requests(at, asked, "watch-issues")
+        preflight.require_test_command(at)
+        runs.admit_agents(at)
+        watch, title = f"{names.WATCH}{args.label}", f"Issues with the label {args.label}"
+        request = RunRequest(started=runs.run_started(at, watch, title, asked))
+        return runs.submit_run(at, request, _timing(asked, at.settings.run))
 
 
 # --- retry ------------------------------------------------------------------------------------------------
@@ -166,25 +210,26 @@ def retry_arguments(parser: argparse.ArgumentParser) -> None:
 def run_retry(args: argparse.Namespace) -> Exit:
     refuse_under_agent("retry")
     with open_context() as at:
-        path = plan_path(at, args.plan)
-        store = at.store()
-        row = store.newest(path) if store is not None else None
-        if store is None or row is None:
-            raise NotFound(f"no run of {path} is recorded here; start one: {command('runplan', 'start', path)}")
-        state = runs.state_of(store, row)
-        assert state.started is not None
+        store, row = newest_run(at, args.plan)
+        last = runs.state_of(store, row).started
+        assert last is not None
+        at = at.for_run(last)
+        review: Rows = ()
         if args.review:
-            return _review(at.for_run(state.started), state.started, store)
-        if row.state == "done" and not args.phase:
-            progress.say(succeeded(path))
+            review = _review(at, last, store)
+            if not review:
+                return Exit.DONE
+            last = replace(last, mode="finish", wanted="", auto=False) if last.mode == "undo" else last
+        elif args.phase:
+            last = replace(_last_work(store, last), mode="phase", wanted=args.phase)
+        elif row.state == "done":
+            progress.say(succeeded(row.plan))
             return Exit.DONE
-        at = at.for_run(state.started)
-        if state.started.mode == "undo" and not args.phase:
-            return _undo(at, path, state.started.wanted)
-        asked = state.started
-        if args.phase:
-            asked = replace(_last_work(store, state.started), mode="phase", wanted=args.phase)
-        return _start(at, path, words_of(asked), foreground=not asked.daemon, again=not args.phase, like=asked)
+        elif last.mode == "undo":
+            return _undo(at, row.plan, last.wanted)
+        is_again = not args.phase and not args.review
+        asked = Options(phase=last.wanted, finish=last.mode == "finish", auto=last.auto, landing=last.landing)
+        return _start(at, row.plan, asked, foreground=not last.daemon, again=is_again, like=last, review=review)
 
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
@@ -194,15 +239,26 @@ def _last_work(store: Store, last: RunStarted) -> RunStarted:
     return worked or replace(last, daemon=True, auto=False)
 
 
-def _review(at: RepositoryContext, last: RunStarted, store: Store) -> Exit:
-    """Continue the last run with the comments that reviewers made and no run has handled."""
-    number, review = runs.review_of(at, last, store)
-    if not review:
-        progress.say(f"no new review comments on pull request #{number}; nothing to do")
-        return Exit.DONE
-    if last.mode == "undo":
-        last = replace(last, mode="finish", wanted="", auto=False)
-    return _start(at, last.plan, words_of(last), foreground=not last.daemon, like=last, review=review)
+def _review(at: RepositoryContext, last: RunStarted, store: Store) -> Rows:
+    """The comments of reviewers on the plan's open pull request that no run has handled: ids and quoted texts."""
+    if not last.concludes:
+        raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
+    run = at.settings.run
+    forge = modes.forge_of(at.repository.git, run, at.env)
+    pull = forge.find(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
+    if pull is None or not pull.is_open:
+        raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
+    handled = {id_ for one in store.facts(Landed, plan=last.plan) for id_ in one.event.review}
+    found = [one for one in forge.review_comments(pull.number) if one.id not in handled]
+    if not found:
+        progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
+    return tuple((one.id, _quoted(one)) for one in found)
+
+
+def _quoted(comment: ReviewComment) -> str:
+    lines = plain(bounded(comment.text)).splitlines()
+    where = f" on {comment.place}" if comment.place else ""
+    return "\n".join([f"{comment.author}{where}:", *(f"> {line}" for line in lines)])
 
 
 # --- undo -------------------------------------------------------------------------------------------------
@@ -224,15 +280,12 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     at = at.for_plan(path)
     runs.complete_landings(at)
     blob = at.repository.git.blob(at.tip(), path)
-    plan = parse(committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
+    plan = parse(preflight.committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
     found, store = runs.unfinished(at, path), at.store()
-    if found is not None and store is not None and (owner := living_owner(store, path)):
+    if found is not None and store is not None and (owner := preflight.living_owner(store, path)):
         progress.say(runs.describe_owner(path, owner))
         return Exit.DONE
-    undone = phase_to_undo(at, plan, phase, unfinished=found[1].started if found else None)
-    at = at.with_committed_settings().for_plan(path)
-    resolved = options.resolve(options.parse_words([], phases=None), at.settings)
-    modes.require_allowed(resolved.landing, at.settings.run)
-    asked = runs.run_started(at, path, plan, resolved)
-    asked = replace(asked, mode="undo", wanted=undone, auto=True, issues=())
-    return runs.run_here(at, RunRequest(started=asked))
+    undone = preflight.phase_to_undo(at, plan, phase, unfinished=found[1].started if found else None)
+    at = runs.with_landing(at.with_committed_settings().for_plan(path), "")
+    asked = runs.run_started(at, path, plan.title, Options(phase=undone, auto=True))
+    return runs.run_here(at, RunRequest(started=at.record_settings(replace(asked, mode="undo"))))

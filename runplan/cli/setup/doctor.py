@@ -72,7 +72,7 @@ def examine(at: RepositoryContext) -> list[Check]:
 
     git, person = _check("git", _git, at.repository.git), _check("identity", _identity, at.repository.git)
     try:
-        at = runs.with_target_settings(at.with_settings(), [])
+        at = runs.with_target_settings(at.with_settings(), "")
         note = settings_note(at) or "every key is valid"
     except RunplanError as error:
         return [git, _failed("settings", error), person]
