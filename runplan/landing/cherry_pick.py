@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from runplan.clock import until
 from runplan.errors import GitFailed
 from runplan.git import objects
 from runplan.git.repository import Checkouts, read_line
@@ -19,14 +16,14 @@ from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from runplan.git.command import Git
-    from runplan.git.repository import TargetCheckout
-    from runplan.gitfacts import Change, Oid
+    from runplan.gitfacts import Oid
     from runplan.landing.lander import LandingAnswer
 
 TRIES = 5  #: how often a landing is staged while the user stages files
-SWITCHED_S = 10.0  #: for a `git switch` that began before the landing
+SWITCHING_S = 0.1  #: a `git switch` takes less from reading the branch to locking the index
 #: Files in the git directory of a checkout while an operation of git waits there for the user.
 _MARKS = {
     "MERGE_HEAD": "merge",
@@ -106,7 +103,8 @@ class CherryPick:
         self._require_idle(landing.ref)
         having = self.checkouts.with_branch(landing.ref)
         if not having:
-            return Landed(tip=landing.new, note=self._move_ref(landing))
+            self._move_ref(landing)
+            return Landed(tip=landing.new)
         branch = landing.ref.removeprefix(HEADS)
         if len(having) > 1:
             roots = " and ".join(str(one.root) for one in having)
@@ -114,7 +112,11 @@ class CherryPick:
         root = having[0].root
         if not root.is_dir():
             raise Hold(f"{root} has {branch} checked out, is locked, and cannot be reached; mount it, or unlock it")
-        return Landed(tip=landing.new, note=self._swap(landing, having[0]))
+        changes = objects.changes(self._git, *(self._git.commit(oid).tree for oid in (landing.old, landing.new)))
+        try:
+            return Landed(tip=landing.new, note=Swap(self._git, having[0], self._box).land(landing, changes))
+        except OSError as error:  # a full disk, a read-only directory, a file system without hard links
+            raise Hold(f"git cannot update {root}: {error.strerror}: {error.filename}") from error
 
     def _require_idle(self, ref: str) -> None:
         """Hold while git is in the middle of an operation on `ref`, in any worktree."""
@@ -127,18 +129,7 @@ class CherryPick:
             if found and one.root.is_dir() and self.checkouts.branch(one) == ref:
                 raise Hold(f"a {found} is under way in {one.root}, which has {branch} checked out; finish or abort it")
 
-    def _swap(self, landing: Landing, checkout: TargetCheckout, *, behind: bool = False) -> str:
-        swap = Swap(self._git, self.checkouts, checkout, self._box)
-        to_do = replace(landing, old=landing.new) if behind else landing
-        try:
-            return swap.land(to_do, self._changes(landing), base=landing.old)
-        except OSError as error:  # a full disk, a read-only directory, a file system without hard links
-            raise Hold(f"git cannot update {checkout.root}: {error.strerror}: {error.filename}") from error
-
-    def _changes(self, landing: Landing) -> tuple[Change, ...]:
-        return objects.changes(self._git, *(self._git.commit(oid).tree for oid in (landing.old, landing.new)))
-
-    def _move_ref(self, landing: Landing) -> str:
+    def _move_ref(self, landing: Landing) -> None:
         """No checkout has the branch, and none can switch to it while we hold their index locks."""
         self._box.write(Plan(landing=landing))
         try:
@@ -148,38 +139,6 @@ class CherryPick:
                 raise IndexChanged  # a checkout has switched to it: begin again
             with ref_transaction(self._git, landing, name=landing.ref, fd=self._box.fd) as commit:
                 commit()
+            time.sleep(SWITCHING_S)  # a `git switch` that has read the old tip fails at the lock
         finally:
             self._box.end()
-        return self._catch_up(landing)
-
-    def _catch_up(self, landing: Landing) -> str:
-        """Update a checkout that switched to the branch while it moved: such a `git switch` writes the old files."""
-        until(lambda: not self._is_switching(), within_s=SWITCHED_S)
-        for one in self.checkouts.with_branch(landing.ref):
-            if one.root.is_dir() and self._shows_old(one, landing):
-                try:
-                    self._swap(landing, one, behind=True)
-                except (Hold, IndexChanged):
-                    update = command("git", "-C", str(one.root), "read-tree", "-m", "-u", landing.old, landing.new)
-                    return f"{one.root} still shows the files before the landing; to update it: {update}"
-        return ""
-
-    def _is_switching(self) -> bool:
-        """Whether a git of the user's is switching a checkout. It may have read the branch and not yet locked."""
-        import psutil  # 33 ms
-
-        checkouts = list(self.checkouts.reachable())
-        if any(one.lock.exists() for one in checkouts):
-            return True
-        for process in psutil.process_iter(["name"]):
-            with suppress(psutil.Error):
-                if process.info["name"] == "git" and not {"switch", "checkout"}.isdisjoint(process.cmdline()):
-                    place = Path(process.cwd())
-                    if any(place.is_relative_to(one.root) for one in checkouts):
-                        return True
-        return False
-
-    def _shows_old(self, checkout: TargetCheckout, landing: Landing) -> bool:
-        """Whether the index has each path of the landing as it was before."""
-        ran = self._git.at(checkout.root).run("diff-index", "--cached", "--name-only", "-z", landing.old)
-        return {change.path for change in self._changes(landing)}.isdisjoint(ran.text.split("\0"))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from runplan.git.command import Git, Ran
     from runplan.git.repository import Checkouts
-    from runplan.gitfacts import Change, Oid
+    from runplan.gitfacts import Change
 
 BOX = "runplan-swap"  #: in the common git directory
 LOCK = "runplan/landing.flock"
@@ -93,10 +93,7 @@ def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterat
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A landing under way and its files before and after.
-
-    Without a root it moves a ref alone. With `old` equal to `new` the ref has moved, and only the checkout follows.
-    """
+    """A landing under way and its files before and after. Without a root it moves a ref alone."""
 
     landing: Landing
     root: str = ""
@@ -119,7 +116,7 @@ class Box:
 
     def __init__(self, git: Git, checkouts: Checkouts) -> None:
         self._git = git
-        self._checkouts = checkouts
+        self.checkouts = checkouts
         self.path = checkouts.common_dir / BOX
         self.index, self.old_index, self.installed = (self.path / name for name in ("index", "index.old", "index.new"))
         self._mark = self.path / "mark"  #: index.lock is a hard link to it
@@ -129,7 +126,7 @@ class Box:
     @contextmanager
     def entered(self) -> Iterator[Ended]:
         """Take the lock and end the landing before, if it was interrupted."""
-        lock = self._checkouts.common_dir / LOCK
+        lock = self.checkouts.common_dir / LOCK
         lock.parent.mkdir(exist_ok=True)
         self.fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -173,10 +170,11 @@ class Box:
             shutil.rmtree(self.path, ignore_errors=True)
             return Ended("")
         landing, since = plan.landing, self._plan.stat().st_mtime_ns
-        remove_stale_lock(self._checkouts.common_dir / f"{landing.ref}.lock", since_ns=since, content=("", landing.new))
-        landed = self._has_landed(plan)
+        remove_stale_lock(self.checkouts.common_dir / f"{landing.ref}.lock", since_ns=since, content=("", landing.new))
+        tip = self._git.tip(landing.ref)
+        landed = tip is not None and find(self._git, landing, tip) == landing.new
         note = self._end_swap(plan, landed=landed, since=since) if plan.root else ""
-        for one in self._checkouts.all():
+        for one in self.checkouts.all():
             if is_same(self._mark, one.lock):
                 one.lock.unlink(missing_ok=True)
         if plan.files and plan.files != str(self.path):
@@ -184,13 +182,6 @@ class Box:
         self._plan.unlink()
         shutil.rmtree(self.path)
         return Ended(landing.id, landed, note)
-
-    def _has_landed(self, plan: Plan) -> bool:
-        landing = plan.landing
-        if landing.old == landing.new:
-            return is_same(self.installed, plan.checkout.git_dir / "index")
-        tip = self._git.tip(landing.ref)
-        return tip is not None and find(self._git, landing, tip) == landing.new
 
     def _end_swap(self, plan: Plan, *, landed: bool, since: int) -> str:
         checkout, landing = plan.checkout, plan.landing
@@ -200,7 +191,7 @@ class Box:
         if landed:
             late = [path for path in plan.was if signature(plan.old_files / path) != plan.was[path]]
             return self._keep(plan, late, "was written to while the landing replaced it")
-        is_there = checkout.root.is_dir() and self._checkouts.branch(checkout) == landing.ref
+        is_there = checkout.root.is_dir() and self.checkouts.branch(checkout) == landing.ref
         if not is_there or self._git.tip(landing.ref) != landing.old:
             return self._keep(plan, plan.was, "was replaced by a landing that was killed")
         if not (plan.old_files.exists() or self.old_index.exists() or is_same(self._mark, checkout.lock)):
@@ -215,7 +206,7 @@ class Box:
         kept = [path for path in paths if signature(plan.old_files / path) is not None]
         if not kept:
             return ""
-        place = self._checkouts.common_dir / KEPT / f"{plan.landing.id}.{self._plan.stat().st_mtime_ns}"
+        place = self.checkouts.common_dir / KEPT / f"{plan.landing.id}.{self._plan.stat().st_mtime_ns}"
         for path in kept:
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(plan.old_files / path, place / path)
@@ -245,9 +236,8 @@ def _unswap(plan: Plan) -> list[str]:
 class Swap:
     """One landing in one checkout, in an entered box."""
 
-    def __init__(self, git: Git, checkouts: Checkouts, checkout: TargetCheckout, box: Box) -> None:
+    def __init__(self, git: Git, checkout: TargetCheckout, box: Box) -> None:
         self._git = git.at(checkout.root)
-        self._checkouts = checkouts
         self._checkout = checkout
         self._root = checkout.root
         self._index = checkout.git_dir / "index"
@@ -256,14 +246,14 @@ class Swap:
         self._files = box.path if same_device else checkout.root / f".{BOX}"  #: files are moved by rename
         self._is_sparse = (checkout.git_dir / "info/sparse-checkout").exists()
 
-    def land(self, landing: Landing, changes: Sequence[Change], *, base: Oid) -> str:
-        """Move files, index and ref; a note when a file was kept. The files are those of `base` before."""
+    def land(self, landing: Landing, changes: Sequence[Change]) -> str:
+        """Move files, index and ref; a note when a file was kept."""
         seen = signature(self._index)
         # Before git is asked about them: a file that has another signature later was edited since.
         found = {one.path: signature(self._root / one.path) for one in changes}
         was = {path: one for path, one in found.items() if one is not None and not stat.S_ISDIR(one[3])}
         try:
-            staged = self._stage(landing, base, changes, was)
+            staged = self._stage(landing, changes, was)
         except BaseException:
             self._discard()
             raise
@@ -287,24 +277,22 @@ class Swap:
 
     def _lock(self, landing: Landing, seen: Signature) -> None:
         """From here on the user's git can neither switch, stage nor commit."""
-        if self._checkouts.branch(self._checkout) != landing.ref:
+        if self._box.checkouts.branch(self._checkout) != landing.ref:
             raise Hold(f"{self._root} is switching branches")
         self._box.lock_index(self._checkout)
         if signature(self._index) != seen:
             raise IndexChanged
 
-    def _stage(
-        self, landing: Landing, base: Oid, changes: Sequence[Change], was: Mapping[str, Signature]
-    ) -> dict[str, Signature]:
+    def _stage(self, landing: Landing, changes: Sequence[Change], was: Mapping[str, Signature]) -> dict[str, Signature]:
         self._discard()  # of a landing that was killed while it staged
         self._box.path.mkdir()
         (self._files / "new").mkdir(parents=True)
         if self._index.exists():
             # With its times: git checks the content of a file that is as young as the index.
             shutil.copy2(self._index, self._box.index)
-        if self._needs_status(changes, was) or self._read_tree(base, landing.new).code:
-            self._require_unedited(changes, staged=base == landing.old)
-            self._require(self._read_tree(base, landing.new))
+        if self._needs_status(changes, was) or self._read_tree(landing).code:
+            self._require_unedited(changes)
+            self._require(self._read_tree(landing))
         require_free_paths(self._root, changes)
         files = [one.path for one in changes if one.kind != "D" and SUBMODULE not in (one.old_mode, one.new_mode)]
         if self._is_sparse:  # git does not write the files that it leaves out
@@ -344,26 +332,26 @@ class Swap:
         parent = (self._root / path).parent
         return parent.resolve() == self._root.resolve() / parent.relative_to(self._root)
 
-    def _require_unedited(self, changes: Sequence[Change], *, staged: bool) -> None:
-        """Hold for a path that the user has edited, deleted or, if that counts, `staged`.
+    def _require_unedited(self, changes: Sequence[Change]) -> None:
+        """Hold for a path that the user has edited, deleted or staged.
 
         The status refreshes the staged index, so a file that was only touched counts as clean afterwards.
         """
         paths = {change.path for change in changes}
         ran = self._require(self._on_staged(*_STATUS, env={"GIT_OPTIONAL_LOCKS": "1"}))
         for record in os.fsdecode(ran.out).split("\0"):
-            if record[3:] in paths and (staged or record[1] != " "):
+            if record[3:] in paths:
                 raise Hold(f"{record[3:]} is edited in {self._root}; commit that change or undo it")
 
-    def _read_tree(self, old: Oid, new: Oid) -> Ran:
-        """Put `new` into the staged index."""
-        ran = self._on_staged("read-tree", "-m", old, new)
+    def _read_tree(self, landing: Landing) -> Ran:
+        """Put the new tree into the staged index."""
+        ran = self._on_staged("read-tree", "-m", landing.old, landing.new)
         if self._is_sparse and ran.code == 0:
             # Git decides what a sparse checkout leaves out only where it may write files: in an empty directory.
             empty = self._box.path / "empty"
             empty.mkdir(exist_ok=True)
             env = {"GIT_WORK_TREE": str(empty), "GIT_DIR": str(self._checkout.git_dir)}
-            ran = self._on_staged("read-tree", "-m", "-u", new, new, env=env)  # staged changes stay
+            ran = self._on_staged("read-tree", "-m", "-u", landing.new, landing.new, env=env)  # staged changes stay
         return ran
 
     def _on_staged(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:

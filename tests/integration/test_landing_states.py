@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -686,33 +685,14 @@ def test_a_switch_after_the_look_leaves_the_other_branch_alone(repo: Repo) -> No
     assert repo.head(MAIN) == landing.new
 
 
-def test_a_switch_that_read_the_old_tip_gets_the_new_files_all_the_same(repo: Repo) -> None:
-    """It resolved the branch before the landing and checks it out after it."""
+def test_no_checkout_switches_to_the_branch_while_it_moves(repo: Repo) -> None:
+    """A switch that has read the old tip would check out the old files, so it meets a lock."""
     repo.git("switch", "-qc", "elsewhere")
     landing = intent(repo, candidate(repo, PHASE))
-
-    def arrive() -> None:
-        repo.git("checkout", "-q", landing.old)
-        repo.git("symbolic-ref", "HEAD", MAIN)
-
-    with lander(repo, at("land.released", arrive)) as cherry_pick:
+    with lander(repo, at("land.committed", lambda: repo.git("switch", "-q", "main", ok=False))) as cherry_pick:
         assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.git("symbolic-ref", "--short", "HEAD") == "elsewhere"
     assert repo.status() == ""
-    assert {name: files_of(repo.path)[name] for name in ARRIVES} == ARRIVES
-
-
-def test_a_slow_switch_that_read_the_old_tip_is_waited_for(repo: Repo, tmp_path: Path) -> None:
-    repo.git("switch", "-qc", "elsewhere")
-    landing = intent(repo, candidate(repo, PHASE))
-    slow = tmp_path / "git"
-    slow.write_text(f"#!/bin/sh\nsleep 0.3\ngit checkout -q {landing.old}\ngit symbolic-ref HEAD {MAIN}\n")
-    slow.chmod(0o755)
-    switch = subprocess.Popen([slow, "switch", "main"], cwd=repo.path, env=repo.env)
-    with lander(repo) as cherry_pick:
-        assert cherry_pick.land(landing) == Landed(tip=landing.new)
-    assert switch.wait() == 0
-    assert repo.status() == ""
-    assert {name: files_of(repo.path)[name] for name in ARRIVES} == ARRIVES
 
 
 def at(*steps: str | Callable[[], object]) -> Callable[[str], None]:

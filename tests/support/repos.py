@@ -133,7 +133,6 @@ POINTS = {
     ("Swap._lock", "return"): "land.prepared",
     ("ref_transaction.<locals>.commit", "call"): "land.swapped",
     ("ref_transaction.<locals>.commit", "return"): "land.committed",
-    ("CherryPick._catch_up", "call"): "land.released",
     ("Remote.fetch", "return"): "direct.fetch.after",
     ("Remote.push", "call"): "direct.push.before",
     ("Remote.push", "return"): "direct.push.after",
