@@ -18,7 +18,7 @@ from runplan.agents.environment import describe_missing
 from runplan.engine.context import slug_of
 from runplan.engine.preflight import require_agents, require_landable, require_test_command
 from runplan.errors import RefusedEarly, Unreachable
-from runplan.git.objects import Candidates, Entry, ObjectWriter, Signature
+from runplan.git.objects import Candidates, Entry, Signature
 from runplan.git.remote import Declined, Taken
 from runplan.git.repository import require_workable, signing
 from runplan.gitfacts import TAKEN_BY, add_trailers
@@ -151,15 +151,13 @@ def _create_branch(at: RepositoryContext, number: int, target: Oid, now: datetim
     pull = forge.find(branch=there.branch, base=run.target)
     if pull is not None and pull.is_merged:
         return TakenElsewhere(why=f"issue {number} was worked on: pull request #{pull.number} is merged: {pull.url}")
-    writer = ObjectWriter(repository.git, repository.common_dir)
-    blob = writer.write("blob", text, like=target)
+    writer = Candidates(repository.git, common_dir=repository.common_dir)
+    blob = writer.write("blob", text, target)
     tree = writer.tree_with(repository.git.commit(target).tree, {path: Entry("100644", blob)})
     user = require_workable(repository, target=at.target, prefix=run.branch_prefix)
     by = Signature(author=user, committer=user, when=git_date(now), sign=signing(repository.git))
     message = add_trailers(f"Plan issue {number}", [(TAKEN_BY, names.repository_id(repository.common_dir))])
-    made = Candidates(repository.git, common_dir=repository.common_dir).commit(
-        tree, onto=target, message=message, by=by
-    )
+    made = writer.commit(tree, onto=target, message=message, by=by)
     answer = there.push(made, old="", source=repository.common_dir)
     if isinstance(answer, Declined):
         raise RefusedEarly(f"{there.name} does not accept a push to {there.branch}: {answer.said}")

@@ -15,7 +15,7 @@ from msgspec import Struct
 from runplan.checks.lineage import NAMED, Foreign, Lineage, is_own
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import Stored
-from runplan.gitfacts import LANDING, Change, Commit, Identity
+from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid
 
 if TYPE_CHECKING:
     import hashlib
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.git.command import Git
-    from runplan.gitfacts import Oid
 
 Reader: TypeAlias = Callable[[str], Stored | None]  #: the object with this id
+Writer: TypeAlias = Callable[[str, bytes, Oid], Oid]  #: of kind and content; an id of the repository shows its hash
 
 TREE = "040000"
 SYMLINK = "120000"
@@ -195,62 +195,49 @@ def digest_like(oid: Oid, content: bytes) -> hashlib._Hash:
     return hashlib.sha1(content, usedforsecurity=False) if len(oid) == 40 else hashlib.sha256(content)
 
 
-class ObjectWriter:
-    """Writes objects into a repository; without one it only computes their ids. `git` reads existing trees."""
+def object_id(kind: str, content: bytes, like: Oid) -> Oid:
+    """The id that the object has in the repository of the object `like`."""
+    return digest_like(like, _stored(kind, content)).hexdigest()
 
-    def __init__(self, git: Git, common_dir: Path | None) -> None:
-        self._git = git
-        self._place = common_dir / "objects" if common_dir else None
 
-    def write(self, kind: str, content: bytes, *, like: Oid) -> Oid:
-        """Store an object and return its id; `like` is any id of the repository, and shows which hash it uses.
+def _stored(kind: str, content: bytes) -> bytes:
+    return f"{kind} {len(content)}\0".encode() + content
 
-        An existing object is written again: that takes as long as a check, and repairs a damaged file.
-        """
-        header = f"{kind} {len(content)}\0".encode()
-        oid = digest_like(like, header + content).hexdigest()
-        if self._place is not None:
-            try:
-                _store(f"{self._place}/{oid[:2]}", oid, header + content)
-            except OSError as error:
-                raise Unreachable(f"{self._place} cannot be written: {error.strerror}; nothing was landed") from error
-        return oid
 
-    def tree_with(self, tree: Oid, files: Mapping[str, Entry | None]) -> Oid:
-        """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
-        return self._write_tree(self._entries_with(tree, files, like=tree), like=tree)
+def tree_with(git: Git, tree: Oid, files: Mapping[str, Entry | None], write: Writer) -> Oid:
+    """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
+    return _write_tree(_entries_with(git, tree, files, write, like=tree), write, like=tree)
 
-    def _entries_with(self, tree: Oid | None, files: Mapping[str, Entry | None], *, like: Oid) -> dict[str, Entry]:
-        found: dict[str, Entry | None] = dict(entries(self._git, tree)) if tree else {}
-        below: dict[str, dict[str, Entry | None]] = {}
-        for path, entry in files.items():
-            name, _, rest = path.partition("/")
-            if rest:
-                below.setdefault(name, {})[rest] = entry
-            else:
-                found[name] = entry
-        for name, inner in below.items():
-            there = found.get(name)
-            if there is not None and there.mode != TREE and not any(inner.values()):
-                continue  # a file stands where the directory was: the paths below are gone already
-            inside = there.oid if there is not None and there.mode == TREE else None
-            made = self._entries_with(inside, inner, like=like)
-            found[name] = Entry(TREE, self._write_tree(made, like=like)) if made else None
-        return {name: entry for name, entry in found.items() if entry is not None}
 
-    def _write_tree(self, found: Mapping[str, Entry], *, like: Oid) -> Oid:
-        """Sorted as git sorts: a directory as if its name ended in a slash."""
-        order = sorted(found.items(), key=lambda one: os.fsencode(one[0]) + (b"/" if one[1].mode == TREE else b""))
-        content = b"".join(
-            f"{entry.mode.lstrip('0')} ".encode() + os.fsencode(name) + b"\0" + bytes.fromhex(entry.oid)
-            for name, entry in order
-        )
-        return self.write("tree", content, like=like)
+def _entries_with(
+    git: Git, tree: Oid | None, files: Mapping[str, Entry | None], write: Writer, *, like: Oid
+) -> dict[str, Entry]:
+    found: dict[str, Entry | None] = dict(entries(git, tree)) if tree else {}
+    below: dict[str, dict[str, Entry | None]] = {}
+    for path, entry in files.items():
+        name, _, rest = path.partition("/")
+        if rest:
+            below.setdefault(name, {})[rest] = entry
+        else:
+            found[name] = entry
+    for name, inner in below.items():
+        there = found.get(name)
+        if there is not None and there.mode != TREE and not any(inner.values()):
+            continue  # a file stands where the directory was: the paths below are gone already
+        inside = there.oid if there is not None and there.mode == TREE else None
+        made = _entries_with(git, inside, inner, write, like=like)
+        found[name] = Entry(TREE, _write_tree(made, write, like=like)) if made else None
+    return {name: entry for name, entry in found.items() if entry is not None}
 
-    def commit(self, tree: Oid, parent: Oid, by: Signature, message: str) -> Oid:
-        head = f"tree {tree}\nparent {parent}\nauthor {_person(by.author)} {by.authored or by.when}\n"
-        head += f"committer {_person(by.committer)} {by.when}\n"
-        return self.write("commit", f"{head}\n{message}".encode("utf-8", "surrogateescape"), like=tree)
+
+def _write_tree(found: Mapping[str, Entry], write: Writer, *, like: Oid) -> Oid:
+    """Sorted as git sorts: a directory as if its name ended in a slash."""
+    order = sorted(found.items(), key=lambda one: os.fsencode(one[0]) + (b"/" if one[1].mode == TREE else b""))
+    content = b"".join(
+        f"{entry.mode.lstrip('0')} ".encode() + os.fsencode(name) + b"\0" + bytes.fromhex(entry.oid)
+        for name, entry in order
+    )
+    return write("tree", content, like)
 
 
 def _person(identity: Identity) -> str:
@@ -311,7 +298,22 @@ class Candidates:
     def __init__(self, git: Git, *, common_dir: Path, user: Git | None = None) -> None:
         self._git = git
         self._user = user or git
-        self._writer = ObjectWriter(git, common_dir)
+        self._place = common_dir / "objects"
+
+    def write(self, kind: str, content: bytes, like: Oid) -> Oid:
+        """Store an object and return its id; `like` is any id of the repository, and shows which hash it uses.
+
+        An existing object is written again: that takes as long as a check, and repairs a damaged file.
+        """
+        oid = object_id(kind, content, like)
+        try:
+            _store(f"{self._place}/{oid[:2]}", oid, _stored(kind, content))
+        except OSError as error:
+            raise Unreachable(f"{self._place} cannot be written: {error.strerror}; nothing was landed") from error
+        return oid
+
+    def tree_with(self, tree: Oid, files: Mapping[str, Entry | None]) -> Oid:
+        return tree_with(self._git, tree, files, self.write)
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -354,7 +356,7 @@ class Candidates:
 
     def code_key(self, tree: Oid, without: Sequence[str]) -> str:
         """The id that the tree would have without these paths; nothing is written."""
-        return ObjectWriter(self._git, None).tree_with(tree, dict.fromkeys(without))
+        return tree_with(self._git, tree, dict.fromkeys(without), object_id)
 
     def landed_commits(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below `tip` with a landing trailer, newest first."""
@@ -406,8 +408,9 @@ class Candidates:
         tree = self._tree(onto)
         for oid in commits:
             reverted = self._git.commit(oid)
-            before = self._tree(reverted.parents[0])
-            merged = self._merge(oid, self._with_paths_of(before, reverted.tree, without), tree)
+            kept = {path: self._entry(reverted.tree, path) for path in without}
+            before = self.tree_with(self._tree(reverted.parents[0]), kept)
+            merged = self._merge(oid, before, tree)
             if isinstance(merged, Conflicted):
                 return merged
             tree = merged
@@ -417,12 +420,6 @@ class Candidates:
     def _built(self, commits: Sequence[Oid], tree: Oid, onto: Oid) -> Replayed:
         found = changes(self._git, self._tree(onto), tree)
         return Built(commits=tuple(commits), tree=tree, patch=patch_of(found)) if found else NothingLeft()
-
-    def _with_paths_of(self, tree: Oid, other: Oid, paths: Sequence[str]) -> Oid:
-        """The tree with these paths as in the other one."""
-        theirs = {path: self._entry(other, path) for path in paths}
-        changed = {path: entry for path, entry in theirs.items() if entry != self._entry(tree, path)}
-        return self._writer.tree_with(tree, changed) if changed else tree
 
     def _entry(self, tree: Oid, path: str) -> Entry | None:
         where, entry = find(self._git, tree, path)
@@ -437,18 +434,23 @@ class Candidates:
         if before in (onto, theirs):
             return theirs if before == onto else onto
         # Temporary commits make `base` the merge base; `merge-tree --merge-base` came with git 2.40.
-        ours = self._writer.commit(onto, base, _TEMPORARY, "temporary")
-        other = commit or self._writer.commit(theirs, base, _TEMPORARY, "temporary")
+        ours = self.commit(onto, onto=base, message="temporary", by=_TEMPORARY)
+        other = commit or self.commit(theirs, onto=base, message="temporary", by=_TEMPORARY)
         tree, conflicts = self.merge(ours, other)
         return Conflicted(paths=conflicts) if conflicts else tree
 
     def commit(self, tree: Oid, *, onto: Oid, message: str, by: Signature, merged: Oid = "") -> Oid:
         """One commit on `onto` with this tree; `merged` becomes its second parent."""
-        if not by.sign and not merged:
-            return self._writer.commit(tree, onto, by, message)
-        text = message.encode("utf-8", "surrogateescape")
-        options = [*(("-p", merged) if merged else ()), *(("-S",) if by.sign else ())]
-        return self._git.run("commit-tree", tree, "-p", onto, *options, stdin=text, env=identity_env(by)).text
+        if by.sign:
+            text = message.encode("utf-8", "surrogateescape")
+            parents = ("-p", onto, *(("-p", merged) if merged else ()))
+            return self._git.run("commit-tree", tree, *parents, "-S", stdin=text, env=identity_env(by)).text
+        lines = [f"tree {tree}", f"parent {onto}", *([f"parent {merged}"] if merged else [])]
+        lines += [
+            f"author {_person(by.author)} {by.authored or by.when}",
+            f"committer {_person(by.committer)} {by.when}",
+        ]
+        return self.write("commit", "\n".join([*lines, "", message]).encode("utf-8", "surrogateescape"), tree)
 
     # --- bookkeeping ------------------------------------------------------------------------------------
 
@@ -459,11 +461,10 @@ class Candidates:
         """
         tree = self._tree(code)
         written = {
-            path: Entry(self._mode(tree, path), self._writer.write("blob", content, like=code))
-            for path, content in files.items()
+            path: Entry(self._mode(tree, path), self.write("blob", content, code)) for path, content in files.items()
         }
         text = message if message.endswith("\n") else f"{message}\n"
-        return self.commit(self._writer.tree_with(tree, written), onto=code, message=text, by=by, merged=merged)
+        return self.commit(self.tree_with(tree, written), onto=code, message=text, by=by, merged=merged)
 
     def _mode(self, tree: Oid, path: str) -> str:
         where, entry = find(self._git, tree, path)

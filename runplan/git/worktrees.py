@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
 from runplan.git.command import SETTINGS, Git, configured, failure, one_line
-from runplan.git.objects import SYMLINK, Entry, ObjectWriter, Signature, identity_env
+from runplan.git.objects import SYMLINK, Candidates, Entry, Signature, identity_env
 from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import LANDING_KEEP, delete_tree, make_writable
 from runplan.gitfacts import Identity, Untracked, is_agent
@@ -251,18 +251,16 @@ class Lane:
     def commit_verbatim(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid:
         """A commit of the named files byte for byte, when git cannot convert them as their attributes say."""
         tool = self._workspace.git
-        writer = ObjectWriter(tool, self._workspace.path)
-        files = {name: self._verbatim(writer, name) for name in paths}
-        return writer.commit(writer.tree_with(tool.commit(self.base).tree, files), self.base, by, message)
-
-    def _verbatim(self, writer: ObjectWriter, name: str) -> Entry | None:
-        place = self.path / name
-        if not os.path.lexists(place):
-            return None
-        linked = place.is_symlink()
-        content = os.fsencode(os.readlink(place)) if linked else place.read_bytes()  # noqa: PTH115
-        mode = SYMLINK if linked else "100755" if os.access(place, os.X_OK) else "100644"
-        return Entry(mode, writer.write("blob", content, like=self.base))
+        writer = Candidates(tool, common_dir=self._workspace.path)
+        files: dict[str, Entry | None] = dict.fromkeys(paths)
+        for name in (name for name in paths if os.path.lexists(self.path / name)):
+            place = self.path / name
+            linked = place.is_symlink()
+            content = os.fsencode(os.readlink(place)) if linked else place.read_bytes()  # noqa: PTH115
+            mode = SYMLINK if linked else "100755" if os.access(place, os.X_OK) else "100644"
+            files[name] = Entry(mode, writer.write("blob", content, self.base))
+        tree = writer.tree_with(tool.commit(self.base).tree, files)
+        return writer.commit(tree, onto=self.base, message=message, by=by)
 
 
 #: How many blank-separated fields precede the path: changed, unmerged, untracked, ignored.

@@ -9,7 +9,7 @@ import pytest
 
 from runplan.errors import Unreachable
 from runplan.git.command import Stored
-from runplan.git.objects import Entry, ObjectWriter, entries
+from runplan.git.objects import Candidates, Entry, entries
 from tests.support.repos import Repo, init_repo, make_repo
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def write(repo: Repo, content: bytes) -> str:
     with repo.adapter() as git:
-        return ObjectWriter(git, repo.path / ".git").write("blob", content, like=repo.head())
+        return Candidates(git, common_dir=repo.path / ".git").write("blob", content, repo.head())
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_trees_are_sorted_as_git_sorts_them(tmp_path: Path) -> None:
     files = {"a.txt": "1", "a/x": "2", "a-b": "3", "a0": "4", "z/y/x.txt": "5"}
     repo = make_repo(tmp_path / "r", **files)
     with repo.adapter() as git:
-        writer = ObjectWriter(git, repo.path / ".git")
-        blob = writer.write("blob", b"new\n", like=repo.head())
+        writer = Candidates(git, common_dir=repo.path / ".git")
+        blob = writer.write("blob", b"new\n", repo.head())
         plain, executable = Entry("100644", blob), Entry("100755", blob)
         made = writer.tree_with(repo.tree(), {"a/new.txt": plain, "b/c/d.txt": executable, "a.txt": plain})
         assert sorted(entries(git, made)) == ["a", "a-b", "a.txt", "a0", "b", "z"]
