@@ -15,6 +15,7 @@ from runplan.checks import testcommand
 from runplan.errors import NotFound, RefusedEarly
 from runplan.git import objects as trees
 from runplan.git.objects import Candidates
+from runplan.git.repository import pull_command
 from runplan.git.worktrees import standing
 from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace
@@ -182,10 +183,7 @@ def require_same_history(at: RepositoryContext, plan: str) -> None:
         return
     if git.run("merge-base", "--is-ancestor", tip, at.target, ok=(0, 1)).code:
         run = at.settings.run
-        from runplan.git.repository import Checkouts
-
-        checkouts = Checkouts(git, root=at.repository.root, common_dir=at.repository.common_dir)
-        pull = checkouts.pull(at.local_target, run.remote)
+        pull = pull_command(git, at.repository.common_dir, run.target, run.remote)
         push = command("git", "push", run.remote, run.target)
         raise RefusedEarly(
             f"{plan} has landed work on {there.target_name} that {at.target_name} lacks; "

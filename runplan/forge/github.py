@@ -126,11 +126,13 @@ class GitHub:
 
     @repeatable("look for the pull request of {branch}")
     def find(self, *, branch: str, base: str) -> m.PullRequest | None:
-        """The newest pull request of this branch, open or not."""
+        """The newest pull request of this branch, open or not, wherever it leads."""
         # Without the owner GitHub ignores the filter and lists every pull request.
         head = f"{self._address.owner}:{branch}"
-        found = self._repo.get_pulls(state="all", head=head, base=base, sort="created", direction="desc")
-        return next((_pull_request(one) for one in islice(found, 1)), None)
+        found = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
+        # A person may have changed where it leads. Of several the newest open one for this target counts.
+        one = max(islice(found, 10), key=lambda one: (one.state == "open", one.base.ref == base), default=None)
+        return None if one is None else _pull_request(one)
 
     def create(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
         from github import GithubException

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import ANY, LongCalls, configured
-from runplan.git.repository import Checkouts, remove_stale_lock
+from runplan.git.repository import pull_command, remove_stale_lock
 from runplan.names import HEADS
 from runplan.store.files import lock_descriptor
 from runplan.text import bounded, command, plain
@@ -40,7 +40,6 @@ _SETTINGS = (
     "credential.interactive=false",
     "core.filesRefLockTimeout=500",
 )
-_ADDRESS = re.compile(r"(?:\w+://(?:[^/@]*@)?(?P<host>[^/:]+)(?::\d+)?/|(?:[^/@:]*@)?(?P<short>[^/:]+):)(?P<path>.+)")
 _NO_SUCH_BRANCH = "couldn't find remote ref"
 _PASSWORD = re.compile(
     r"terminal prompts disabled|could not read (?:Username|Password)|Authentication failed|Permission denied \("
@@ -128,12 +127,9 @@ class Remote:
         return read_push(ref=ref, code=ran.code, out=ran.text, err=ran.err)
 
     @cached_property
-    def known(self) -> dict[str, str]:
-        """The URLs of all remotes, and core.sshcommand, by their keys."""
-        asked = r"^(core\.sshcommand|remote\..*\.url)$"
-        ran = self.git.run("config", "-z", "--get-regexp", asked, ok=(0, 1))
-        pairs = (entry.partition("\n") for entry in os.fsdecode(ran.out).split("\0") if entry)
-        return {key: value for key, _, value in pairs}
+    def _has_own_ssh(self) -> bool:
+        named = not {"GIT_SSH_COMMAND", "GIT_SSH"}.isdisjoint(self._caller)
+        return named or self.git.run("config", "core.sshCommand", ok=(0, 1)).code == 0
 
     def _run(self, *args: str, source: Path | None = None) -> Ran:
         git, included = self.git, list[Path]()
@@ -170,7 +166,7 @@ class Remote:
 
     def _env(self, included: Iterable[Path]) -> dict[str, str]:
         env = {name: self._caller[name] for name in PASSED if name in self._caller}
-        if "GIT_SSH_COMMAND" not in env and "GIT_SSH" not in env and "core.sshcommand" not in self.known:
+        if not self._has_own_ssh:
             env["GIT_SSH_COMMAND"] = SSH
         files = (f"include.path={file}" for file in included)
         # With mirror on, git would push every ref by force.
@@ -180,7 +176,6 @@ class Remote:
 
 # --- the answer to a push -------------------------------------------------------------------------------
 
-_REMOTE_REJECTED = "[remote rejected]"
 #: Rejections that are no refusal: another push was faster, or the server has a fault.
 _NO_REFUSAL = re.compile(
     r"cannot lock ref|failed to (?:update|lock|read) ref|incorrect old value provided|reference already exists"
@@ -199,23 +194,19 @@ _LONGEST = 400
 
 
 def read_push(*, ref: str, code: int, out: str, err: str) -> PushAnswer:
-    """The result of a push to `ref`; with several push addresses, the answer on which all of them agree."""
+    """The result of a push to `ref`, from git's porcelain output."""
     fields = (line.split("\t") for line in out.splitlines())
-    statuses = [(one[0], one[2]) for one in fields if len(one) == 3 and one[1].rpartition(":")[2] == ref]
-    if code == 0 and statuses and all(flag in " *=-" for flag, _ in statuses):
+    statuses = ((one[0], one[2]) for one in fields if len(one) == 3 and one[1].rpartition(":")[2] == ref)
+    flag, summary = next(statuses, ("", ""))
+    if code == 0 and flag and flag in " *=-":
         return Taken()
-    said = words(err)
-    reasons = dict.fromkeys(_reason(summary) for flag, summary in statuses if flag == "!")
-    new = [reason for reason in reasons if reason and reason not in said]
-    said = " ".join([said, *(f"({reason})" for reason in new)]) if said else "; ".join(new)
-    refused = all(one.startswith(_REMOTE_REJECTED) and not _NO_REFUSAL.search(_reason(one)) for _, one in statuses)
-    if (statuses and refused) or (not statuses and _MAY_NOT.search(err)):
+    said, reason = words(err), summary.partition(" (")[2].removesuffix(")") if flag == "!" else ""
+    if reason and reason not in said:
+        said = f"{said} ({reason})" if said else reason
+    rejected = summary.startswith("[remote rejected]") and not _NO_REFUSAL.search(reason)
+    if rejected or (not flag and _MAY_NOT.search(err)):
         return Declined(said=said or "the server gave no reason")
     return Uncertain(said=said or f"git push ended with code {code}")
-
-
-def _reason(summary: str) -> str:
-    return summary.partition(" (")[2].removesuffix(")")
 
 
 def words(err: str) -> str:
@@ -230,69 +221,40 @@ def words(err: str) -> str:
 
 def require(there: Remote) -> Oid:
     """Refuse, before any work, a remote on which a direct landing could not succeed; else the tip of its branch."""
-    _require_configured(there)
-    _require_one_address(there)
+    git, name, branch = there.git, there.name, there.branch
+    push = command("git", "push", name, branch)
+    remotes = git.text("remote").splitlines()
+    if name not in remotes:
+        others = f"set run.remote to one of {', '.join(remotes)}, or run: " if remotes else "run: "
+        raise RefusedEarly(f"there is no remote {name} here; {others}{command('git', 'remote', 'add', name, 'URL')}")
+    fetched = git.text("remote", "get-url", "--", name)
+    for pushed in git.text("remote", "get-url", "--push", "--all", "--", name).splitlines():
+        if _repository(pushed) != _repository(fetched):
+            raise RefusedEarly(
+                f"{name} is fetched from {fetched} and pushed to {pushed}, so the result of a push cannot be seen; "
+                "set run.remote to a remote with one address, or land by cherry-pick"
+            )
     tip = there.fetch()
     if tip is None:
-        push = command("git", "push", there.name, there.branch)
-        raise RefusedEarly(f"{there.name} has no branch {there.branch}; create it: {push}")
-    _require_pushed(there, tip)
-    _require_no_lfs(there, tip)
-    return tip
-
-
-def _require_configured(there: Remote) -> None:
-    names = sorted(key[len("remote.") : -len(".url")] for key in there.known if key.startswith("remote."))
-    if there.name in names:
-        return
-    add = command("git", "remote", "add", there.name, "URL")
-    others = f"set run.remote to one of {', '.join(names)}, or run: " if names else "run: "
-    raise RefusedEarly(f"there is no remote {there.name} here; {others}{add}")
-
-
-def _require_one_address(there: Remote) -> None:
-    """Refuse different addresses for fetch and push: a fetch could not show the result of a push."""
-    fetched = there.git.text("remote", "get-url", "--", there.name)
-    for pushed in there.git.text("remote", "get-url", "--push", "--all", "--", there.name).splitlines():
-        if _place(pushed) != _place(fetched):
-            raise RefusedEarly(
-                f"{there.name} is fetched from {fetched} and pushed to {pushed}, so the result of a push cannot be "
-                "seen; set run.remote to a remote with one address, or land by cherry-pick"
-            )
-
-
-def _place(address: str) -> str:
-    """The same text for all addresses of one repository: https://host/a/b.git and git@host:a/b."""
-    found = _ADDRESS.fullmatch(address)
-    if found is None:
-        return address
-    return f"{(found['host'] or found['short']).lower()}/{found['path'].strip('/').removesuffix('.git')}"
-
-
-def _require_pushed(there: Remote, tip: Oid) -> None:
-    git = there.git
-    here = git.tip(f"{HEADS}{there.branch}")
-    if here is None or here == tip:
-        return
-    ahead, behind = map(int, git.text("rev-list", "--left-right", "--count", f"{here}...{tip}", "--").split())
-    if ahead:
-        name, branch = there.name, there.branch
-        commits = "a commit" if ahead == 1 else f"{ahead} commits"
-        checkouts = Checkouts(git, root=git.cwd, common_dir=there.common_dir)
-        first = f"{checkouts.pull(f'{HEADS}{branch}', name, how='--rebase')} && " if behind else ""
+        raise RefusedEarly(f"{name} has no branch {branch}; create it: {push}")
+    here = git.tip(f"{HEADS}{branch}")
+    if here is not None and not git.is_ancestor(here, tip):
+        first = "" if git.is_ancestor(tip, here) else f"{pull_command(git, there.common_dir, branch, name)} && "
         raise RefusedEarly(
-            f"{branch} has {commits} that {name}/{branch} lacks; "
-            f"push first, or keep them on another branch: {first}{command('git', 'push', name, branch)}"
+            f"{branch} has commits that {name}/{branch} lacks; "
+            f"push first, or keep them on another branch: {first}{push}"
         )
-
-
-def _require_no_lfs(there: Remote, tip: Oid) -> None:
-    """git-lfs uploads in a hook, and runplan's git runs no hooks."""
+    # git-lfs uploads in a hook, and runplan's git runs no hooks.
     pattern = ("-e", "^[^#].*filter=lfs", tip, "--", ":(glob)**/.gitattributes")
-    found = there.git.run("grep", "-l", "-z", "-E", *pattern, ok=(0, 1))
+    found = git.run("grep", "-l", "-z", "-E", *pattern, ok=(0, 1))
     if found.code == 0:
         file = found.text.split("\0")[0].partition(":")[2]
         raise RefusedEarly(
-            f"{file} keeps files in git LFS, which a direct landing would not upload; "
-            f"land by cherry-pick, then: {command('git', 'push', there.name, there.branch)}"
+            f"{file} keeps files in git LFS, which a direct landing would not upload; land by cherry-pick, then: {push}"
         )
+    return tip
+
+
+def _repository(address: str) -> list[str]:
+    """The last two parts of an address: those of https://host/a/b.git and git@host:a/b are the same."""
+    return re.split(r"[/:]", address.rstrip("/").removesuffix(".git"))[-2:]

@@ -216,17 +216,19 @@ class Checkouts:
             if (one.root.is_dir() or (one.git_dir / "locked").exists()) and self.branch(one) == ref
         )
 
-    def pull(self, ref: str, remote: str, *, how: str = "--ff-only") -> str:
-        """The command that lets a local branch follow the remote's, in the checkout that has it out, if any."""
-        from runplan.text import command  # only a message needs it
 
-        branch = ref.removeprefix(HEADS)
-        place = next((one.root for one in self.with_branch(ref) if one.root.is_dir()), None)
-        if place is not None:
-            return command("git", "-C", str(place), "pull", how, remote, branch)
-        if how == "--ff-only":
-            return command("git", "fetch", remote, f"{branch}:{branch}")
-        return f"{command('git', 'switch', branch)} && {command('git', 'pull', how, remote, branch)}"
+def pull_command(git: Git, common_dir: Path, branch: str, remote: str) -> str:
+    """The command that brings a local branch up to date, in the checkout that has it out, if any."""
+    from runplan.text import command  # only a message needs it
+
+    pull = ("pull", "--rebase", remote, branch)
+    having = Checkouts(git, root=git.cwd, common_dir=common_dir).with_branch(f"{HEADS}{branch}")
+    place = next((str(one.root) for one in having if one.root.is_dir()), "")
+    return (
+        command("git", "-C", place, *pull)
+        if place
+        else f"{command('git', 'switch', branch)} && {command('git', *pull)}"
+    )
 
 
 def _is_main(root: Path, common: Path) -> bool:

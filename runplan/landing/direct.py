@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from runplan.errors import GitFailed, Unreachable
 from runplan.git import remote as push
+from runplan.git.repository import pull_command
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
 from runplan.names import HEADS
@@ -31,16 +32,66 @@ if TYPE_CHECKING:
     from runplan.landing.lander import LandingAnswer
 
 
-class Direct:
-    """Moves a branch of a remote."""
+class RemoteLander:
+    """Moves a branch of a remote by a push."""
 
-    def __init__(self, git: Git, remote: Remote, *, root: Path, tool: Path) -> None:
+    def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
         self._git = git
         self._remote = remote
-        self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", root=root, common_dir=remote.common_dir)
         self._tool = tool  #: the repository that holds the candidate
         self.ref = remote.ref
         self.branch = remote.branch
+
+    def land(self, landing: Landing, deliver: Callable[[], None] = do_nothing) -> LandingAnswer:
+        """Push with a lease; or say why not, with nothing changed."""
+        old = self._settle(landing)
+        if not isinstance(old, str):
+            return old
+        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
+            raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
+        answer = self._remote.push(landing.new, old=old, source=self._tool)
+        if not isinstance(answer, push.Taken):
+            return self._not_taken(landing, answer)
+        deliver()
+        if self._git.tip(self.ref) in (None, old):  # else the user has just fetched
+            self._git.update_refs(f"update {self.ref} {landing.new}")
+        return Landed(tip=landing.new, note=self._finish(landing, is_new=not old))
+
+    def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
+        seen = self._settle(landing)
+        if isinstance(seen, Landed):
+            return seen
+        if isinstance(answer, push.Declined):
+            why = f"{self._remote.name} does not accept a push to {self.branch}: {answer.said}"
+            return Refused(reason=Declined(why=why))
+        if isinstance(seen, Refused):
+            return seen
+        raise Unreachable(f"the push to {self.branch} on {self._remote.name} failed and changed nothing: {answer.said}")
+
+    def observe(self, landing: Landing) -> Landed | None:
+        """Whether the last fetch showed the landing; reliable after `recover`; changes nothing."""
+        tip = self._git.tip(self.ref)
+        return Landed(tip=tip) if tip is not None and find(self._git, landing, tip) else None
+
+    def recover(self, landing: Landing) -> None:
+        """A fetch shows the result of an interrupted push."""
+        self._settle(landing)
+
+    def _settle(self, landing: Landing) -> Landed | Refused | Oid:
+        """Fetch: the landing when the remote holds it, or the tip to push from; "" for a branch to be made."""
+        raise NotImplementedError
+
+    def _finish(self, landing: Landing, *, is_new: bool) -> str:
+        """Act on the landing; a note for the user."""
+        raise NotImplementedError
+
+
+class Direct(RemoteLander):
+    """Moves the target on a remote."""
+
+    def __init__(self, git: Git, remote: Remote, *, root: Path, tool: Path) -> None:
+        super().__init__(git, remote, tool=tool)
+        self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", root=root, common_dir=remote.common_dir)
 
     def tip(self) -> Oid | None:
         """The tip of the branch on the remote, fetched now; None when it has no such branch."""
@@ -49,61 +100,26 @@ class Direct:
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
 
-    def land(self, landing: Landing, deliver: Callable[[], None] = do_nothing) -> LandingAnswer:
-        """Push, and let the local branch follow; or say why not, with nothing changed."""
-        seen = self._settle(landing)
-        if isinstance(seen, Landed):
-            return seen
-        if seen != landing.old:
-            return Refused(reason=TargetMoved(tip=seen))
-        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
-            raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
-        answer = self._remote.push(landing.new, old=landing.old, source=self._tool)
-        if not isinstance(answer, push.Taken):
-            return self._not_taken(landing, answer)
-        deliver()
-        if self._git.tip(self.ref) == landing.old:  # else the user has just fetched
-            self._git.update_refs(f"update {self.ref} {landing.new} {landing.old}")
-        return Landed(tip=landing.new, note=self.follow(landing))
-
     def observe(self, landing: Landing) -> Landed | None:
-        """Whether the last fetch showed the landing; reliable after `recover`; changes nothing."""
-        tip = self._git.tip(self.ref)
-        if tip is None or not find(self._git, landing, tip):
-            return None
-        left = landing.follows and self._local.tip() == landing.follows
-        return Landed(tip=tip, note=self._stays(landing.follows) if left else "")
+        seen = super().observe(landing)
+        if seen and landing.follows and self._local.tip() == landing.follows:
+            return replace(seen, note=self._stays(landing.follows))
+        return seen
 
-    def recover(self, landing: Landing) -> None:
-        """Complete or roll back an interrupted landing; a fetch shows which."""
-        self._settle(landing)
-
-    # --- the remote -------------------------------------------------------------------------------------
-
-    def _settle(self, landing: Landing) -> Landed | Oid:
-        """Recover and fetch: the landing when the remote holds it, else the remote's tip."""
+    def _settle(self, landing: Landing) -> Landed | Refused | Oid:
         self._local.recover()  # first, and also when the remote does not answer
         tip = self.tip()
         if tip is None:
-            name, branch = self._remote.name, self._remote.branch
-            again = command("git", "push", name, f"{landing.old}:{HEADS}{branch}")
-            raise Unreachable(f"{name} has no branch {branch} any more; create it again: {again}")
+            again = command("git", "push", self._remote.name, f"{landing.old}:{HEADS}{self.branch}")
+            raise Unreachable(f"{self._remote.name} has no branch {self.branch} any more; create it again: {again}")
         found = find(self._git, landing, tip)
         if found is None:
-            return tip
+            return tip if tip == landing.old else Refused(reason=TargetMoved(tip=tip))
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
         return Landed(tip=tip, note=self.follow(landing) if found == landing.new else self._stays(landing.follows))
 
-    def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
-        seen = self._settle(landing)
-        if isinstance(seen, Landed):
-            return seen
-        name, branch = self._remote.name, self._remote.branch
-        if isinstance(answer, push.Declined):
-            return Refused(reason=Declined(why=f"{name} does not accept a push to {branch}: {answer.said}"))
-        if seen != landing.old:
-            return Refused(reason=TargetMoved(tip=seen))
-        raise Unreachable(f"the push to {branch} on {name} failed and changed nothing: {answer.said}")
+    def _finish(self, landing: Landing, *, is_new: bool) -> str:  # noqa: ARG002
+        return self.follow(landing)
 
     # --- the local branch -------------------------------------------------------------------------------
 
@@ -111,27 +127,22 @@ class Direct:
         return self._local.tip()
 
     def follow(self, landing: Landing) -> str:
-        """Let the local branch follow; a note when it does not."""
+        """Let the local branch follow; a note when it stays."""
         here = self._local.tip()
-        if not landing.follows or here is None or here == landing.new:
+        if not landing.follows or here in (None, landing.new):
             return ""
-        if here != landing.follows:
-            up_to_date = self._git.is_ancestor(landing.new, here)
-            return "" if up_to_date else self._stays(here, "it has moved meanwhile", how="--rebase")
-        if here != landing.old and not self._git.is_ancestor(here, landing.new):
-            return self._stays(here, "it has commits of its own", how="--rebase")
-        answer = self._local.land(replace(landing, ref=self._local.ref, old=landing.follows))
-        match answer:
-            case Landed(note=note):
-                return note
-            case Pending(why=why):
-                return self._stays(here, why)
-            case Refused(reason=reason):
-                tip = reason.tip if isinstance(reason, TargetMoved) else here
-                return self._stays(tip, "it has moved meanwhile", how="--rebase")
+        if here != landing.follows or here != landing.old:
+            if self._git.is_ancestor(landing.new, here):
+                return ""
+            if here != landing.follows or not self._git.is_ancestor(here, landing.new):
+                return self._stays(here, "it has moved meanwhile, or has commits of its own")
+        answer = self._local.land(replace(landing, ref=self._local.ref, old=here))
+        if isinstance(answer, Landed):
+            return answer.note
+        return self._stays(here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile")
 
-    def _stays(self, at: Oid, why: str = "", *, how: str = "--ff-only") -> str:
+    def _stays(self, at: Oid, why: str = "") -> str:
         if not at:
             return ""
-        pull = self._local.checkouts.pull(self._local.ref, self._remote.name, how=how)
-        return f"your local {self._remote.branch} stays at {at:.7}{f': {why}' if why else ''}; to update it: {pull}"
+        pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
+        return f"your local {self.branch} stays at {at:.7}{f': {why}' if why else ''}; to update it: {pull}"

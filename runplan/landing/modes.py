@@ -81,7 +81,7 @@ def _pull_request(at: Place, settings: Settings) -> Lander:
     sign_in = _sign_in(access)
     return PullRequestLander(
         at.git,
-        remote=_remote(at.git, run, branch, at.env, sign_in, at.common_dir),
+        _remote(at.git, run, branch, at.env, sign_in, at.common_dir),
         target=_direct(at, run, sign_in),
         tool=at.tool,
         plan=at.plan,

@@ -13,22 +13,14 @@ import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from runplan.errors import GitFailed, Unreachable
+from runplan.errors import Unreachable
 from runplan.forge.model import ForgeDenied, Merge, NotMerged, open_conflicts
 from runplan.git import remote as push
 from runplan.gitfacts import LANDING, PLAN, RUN, read_trailers
-from runplan.landing.lander import (
-    Declined,
-    Failed,
-    Landed,
-    Landing,
-    NeedsRepair,
-    Refused,
-    TargetMoved,
-    Waiting,
-    find,
-)
+from runplan.landing.direct import RemoteLander
+from runplan.landing.lander import Declined, Failed, Landed, Landing, NeedsRepair, Refused, TargetMoved, Waiting, find
 from runplan.names import parked_under
 from runplan.plan.marks import Status
 from runplan.plan.model import parse
@@ -45,7 +37,7 @@ if TYPE_CHECKING:
     from runplan.git.remote import Remote
     from runplan.gitfacts import Oid
     from runplan.landing.direct import Direct
-    from runplan.landing.lander import Conclusion, LandingAnswer, Progress
+    from runplan.landing.lander import Conclusion, Progress
     from runplan.plan.model import Plan
     from runplan.settings.schema import PullRequestSettings
 
@@ -62,30 +54,26 @@ class PlanPlace(Struct, frozen=True, kw_only=True):
     issues: tuple[int, ...]
 
 
-class PullRequestLander:
+class PullRequestLander(RemoteLander):
     """Moves the branch of a plan on a remote, and brings its pull request to the target."""
 
     def __init__(
         self,
         git: Git,
-        *,
         remote: Remote,
+        *,
         target: Direct,
         tool: Path,
         plan: PlanPlace,
         settings: PullRequestSettings,
         forge: Callable[[], GitHub],
     ) -> None:
-        self._git = git
-        self._remote = remote
+        super().__init__(git, remote, tool=tool)
         self._target = target
-        self._tool = tool  #: the repository that holds the candidate
         self._plan = plan
         self._settings = settings
         self._forge = forge
-        self._number = 0  #: of the pull request, once this process has seen it
         self.closed: Failed | None = None  #: a person closed the pull request or deleted its branch
-        self.ref = remote.ref
 
     # --- phases: the branch -------------------------------------------------------------------------------
 
@@ -96,80 +84,54 @@ class PullRequestLander:
     def target_tip(self) -> Oid | None:
         return self._target.tip()
 
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
+        return Landing(id=id, ref=self.ref, old=old, new=new)
+
     def _branch_tip(self) -> Oid | None:
-        tip = self._remote.fetch()
-        if tip is None:
-            self._keep_deleted()
+        """The tip on the remote. Commits of a branch that is gone from there are parked, unless they were merged."""
+        tip, last = self._remote.fetch(), self._git.tip(self.ref)
+        if tip is None and last is not None:
+            if not self._is_on_target(last):
+                pull = self._find()
+                if pull is None or not pull.is_merged or pull.head != last:
+                    self.closed = self._deleted(last)
+            self._forget()
         return tip
 
-    def _keep_deleted(self) -> None:
-        """Park the commits of a branch that is gone from the remote, unless they were merged."""
-        last = self._git.tip(self.ref)
-        if last is not None and not self._is_on_target(last):
-            pull = self._find()
-            if pull is None or not pull.is_merged or pull.head != last:
-                gone = f"{self._remote.branch} was deleted on {self._remote.name} before it was merged"
-                self.closed = Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park(last)}")
-        self._forget()
+    def _deleted(self, last: Oid) -> Failed:
+        gone = f"{self.branch} was deleted on {self._remote.name} before it was merged"
+        return Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park(last)}")
 
     def _is_on_target(self, oid: Oid) -> bool:
         target = self._target.tip()
         return target is not None and self._git.is_ancestor(oid, target)
 
-    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
-        return Landing(id=id, ref=self.ref, old=old, new=new)
-
-    def land(self, landing: Landing, deliver: Callable[[], None]) -> LandingAnswer:
-        """Push with a lease; a fetch settles every unclear answer."""
-        before = self._branch_tip()
-        if (seen := self._seen(landing, before)) is not None:
-            return seen
-        if before not in (None, landing.old):
-            return Refused(reason=TargetMoved(tip=before or ""))
+    def _settle(self, landing: Landing) -> Landed | Refused | Oid:
+        tip = self._branch_tip()
+        if tip is not None and find(self._git, landing, tip):
+            return Landed(tip=tip)
         if self.closed is not None:
             return Refused(reason=Declined(why=self.closed.why, reason=self.closed.reason))
-        if before is None and not self._is_on_target(landing.old):  # merged by squash
-            return Refused(reason=TargetMoved(tip=self._target.tip() or ""))
-        if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
-            raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
-        answer = self._remote.push(landing.new, old=before or "", source=self._tool)
-        if not isinstance(answer, push.Taken):
-            return self._not_taken(landing, answer)
-        deliver()
-        self._git.update_refs(f"update {self.ref} {landing.new}")
-        return Landed(tip=landing.new, note=self._publish_anyhow(landing.new, is_new=before is None))
+        if tip == landing.old or (tip is None and self._is_on_target(landing.old)):
+            return tip or ""
+        return Refused(reason=TargetMoved(tip=tip or self._target.tip() or ""))  # without a tip: merged by squash
 
-    def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
-        now = self._branch_tip()
-        if (seen := self._seen(landing, now)) is not None:
-            return seen
-        name, branch = self._remote.name, self._remote.branch
-        if isinstance(answer, push.Declined):
-            return Refused(reason=Declined(why=f"{name} does not accept a push to {branch}: {answer.said}"))
-        if now not in (None, landing.old):
-            return Refused(reason=TargetMoved(tip=now or ""))
-        raise Unreachable(f"the push to {branch} on {name} failed and changed nothing: {answer.said}")
-
-    def _seen(self, landing: Landing, tip: Oid | None) -> Landed | None:
-        return Landed(tip=tip) if tip is not None and find(self._git, landing, tip) else None
-
-    def observe(self, landing: Landing) -> Landed | None:
-        """Whether the last fetch showed the landing; reliable after `recover`."""
-        return self._seen(landing, self._git.tip(self.ref))
-
-    def recover(self, landing: Landing) -> None:  # noqa: ARG002
-        """A fetch shows the result of an interrupted push."""
-        self._branch_tip()
+    def _finish(self, landing: Landing, *, is_new: bool) -> str:
+        """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
+        try:
+            pull = self._publish(landing.new, is_new=is_new)
+        except Unreachable as error:
+            return f"the pull request does not show this phase yet: {error}"
+        return f"{_name(pull)}: {pull.url}"
 
     # --- the pull request ---------------------------------------------------------------------------------
 
     def conclude(self, progress: Progress, *, now: float) -> Conclusion:
         """Bring the pull request one step closer to its merge; what it waits for, or that it is merged."""
         tip = self._branch_tip()
-        forge = self._forge()
         if tip is None:
             return self._without_branch(progress)
-        pull = self._publish(tip)
+        forge, pull = self._forge(), self._publish(tip)
         if pull.is_merged:
             return self._close_up(pull, pull.merge_commit)
         if self.closed is not None:
@@ -181,13 +143,10 @@ class PullRequestLander:
             if f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
                 forge.cancel_merge(pull.number)
             what = "has commits that runplan did not push, or lacks some that it did"
-            why = f"{_name(pull)} {what}; review and merge it: {pull.url}"
-            return Waiting(kind="review", why=why)
+            return Waiting(kind="review", why=f"{_name(pull)} {what}; review and merge it: {pull.url}")
         step = next_step(pull, self._checks(pull, now), progress)
         if isinstance(step, NeedsRepair) and not step.merge:
-            step = NeedsRepair(
-                title=step.title, complaint=f"{step.complaint}\n\n{forge.failure_log(pull.head)}".strip()
-            )
+            step = replace(step, complaint=f"{step.complaint}\n\n{forge.failure_log(pull.head)}".strip())
         return step if step is not None else self._merge(pull, [*dict.fromkeys((self._settings.method, *METHODS))])
 
     def others(self, touches: Sequence[str]) -> tuple[str, ...]:
@@ -211,24 +170,15 @@ class PullRequestLander:
             return self._close_up(pull, pull.merge_commit)
         if not progress.pushed or self._is_complete(self._target.tip() or ""):
             return Landed(tip="")
-        gone = f"{self._remote.branch} was deleted on {self._remote.name} before it was merged"
-        return Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park(progress.pushed[-1])}")
+        return self._deleted(progress.pushed[-1])
 
     def _is_complete(self, tip: Oid) -> bool:
         plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
         return all(phase.status is Status.DONE for phase in plan.phases)
 
-    def _publish_anyhow(self, tip: Oid, *, is_new: bool) -> str:
-        """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
-        try:
-            pull = self._publish(tip, is_new=is_new)
-        except Unreachable as error:
-            return f"the pull request does not show this phase yet: {error}"
-        return f"{_name(pull)}: {pull.url}"
-
     def _publish(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
-        forge, branch, base = self._forge(), self._remote.branch, self._target.branch
+        forge, branch, base = self._forge(), self.branch, self._target.branch
         plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
         found = None if is_new else self._find()
         if found is not None and self._is_over(found, tip):
@@ -236,27 +186,30 @@ class PullRequestLander:
         before = found.body if found else ""
         body = body_of(before, plan, report=self._plan.report, fixes=self._plan.issues)
         if found is None:
-            found = forge.create(branch=branch, base=base, title=title_of(self._plan.slug, plan), body=body)
+            found = forge.create(
+                branch=branch, base=base, title=f"[{self._plan.slug}] {plan.title}"[:LONGEST_TITLE], body=body
+            )
         elif found.is_open and body != before:
             forge.edit(found.number, body=body)
         elif not found.is_open and not found.is_merged:
             drop = command("git", "push", self._remote.name, "--delete", branch)
             kept = f"its commits are kept at {self._park(tip)}"
             self.closed = Failed(Reason.PR_CLOSED, f"{_name(found)} was closed; {kept}; to start the plan over: {drop}")
-        self._number = found.number
         return found
 
     def _find(self) -> PullRequest | None:
-        if self._number:
-            return self._forge().read(self._number)
-        return self._forge().find(branch=self._remote.branch, base=self._target.branch)
+        return self._forge().find(branch=self.branch, base=self._target.branch)
 
     def _is_over(self, pull: PullRequest, tip: Oid) -> bool:
         """Whether the pull request was for other commits: phases landed after its merge, or the plan began anew."""
-        if pull.is_merged:
-            return pull.head != tip
-        is_known = self._git.known(pull.head) is not None
-        return not pull.is_open and not (is_known and self._git.is_ancestor(pull.head, tip))
+        if pull.is_open or pull.head == tip:
+            return False
+        if self._git.known(pull.head) is None:
+            return True
+        if pull.is_merged:  # commits that a person pushed since need no pull request of runplan's
+            later = f"{pull.head}..{tip}"
+            return self._git.text("log", f"--format=%(trailers:key={LANDING},valueonly)", later, "--").strip() != ""
+        return not self._git.is_ancestor(pull.head, tip)
 
     def _is_ours(self, head: Oid, progress: Progress) -> bool:
         """Whether runplan pushed the commit for the whole plan; it does not merge what somebody else has added."""
@@ -303,7 +256,6 @@ class PullRequestLander:
         notes = [f"{_name(pull)} is merged: {pull.url}", self._follow()]
         notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
         notes.append(self._delete_branch(pull.head))
-        self._forget()
         self._git.run("update-ref", "-d", self._parked(pull.head))
         return Landed(tip=merged, note="; ".join(filter(None, notes)))
 
@@ -313,11 +265,16 @@ class PullRequestLander:
             return ""
         answer = self._remote.push("", old=merged, source=self._tool)
         if isinstance(answer, push.Taken) or (tip := self._remote.fetch()) is None:
+            self._forget()
             return ""
-        if tip == merged and isinstance(answer, push.Uncertain):
-            raise Unreachable(f"the branch {self._remote.branch} was not deleted: {answer.said}")
-        said = answer.said if tip == merged else f"it has commits that were pushed after the merge, up to {tip:.12}"
-        return f"the branch {self._remote.branch} stays on {self._remote.name}: {said}"
+        stays = f"the branch {self.branch} stays on {self._remote.name}"
+        drop = command("git", "push", self._remote.name, "--delete", self.branch)
+        if tip != merged:
+            what = f"commits were pushed to it after the merge, up to {tip:.12}"
+            return f"{stays}: {what}; open a pull request for them, or drop them: {drop}"
+        if isinstance(answer, push.Uncertain):
+            raise Unreachable(f"the branch {self.branch} was not deleted: {answer.said}")
+        return f"{stays}: {answer.said}"
 
     def _close_issue(self, issue: int, pull: PullRequest) -> str:
         """Close the issue with one comment; a note when it is not there, or the token may not."""
@@ -355,12 +312,6 @@ def _name(pull: PullRequest) -> str:
     return f"pull request #{pull.number}"
 
 
-def _update(pull: PullRequest) -> NeedsRepair:
-    return NeedsRepair(
-        title=f"Merge {pull.base} into {_name(pull)}", complaint=f"{_name(pull)} is behind {pull.base}", merge=True
-    )
-
-
 def next_step(pull: PullRequest, checks: tuple[Check, ...] | None, progress: Progress) -> Conclusion | None:
     """What hinders the merge of an open pull request; None when nothing does.
 
@@ -369,7 +320,8 @@ def next_step(pull: PullRequest, checks: tuple[Check, ...] | None, progress: Pro
     name = _name(pull)
     if pull.state in ("dirty", "behind"):
         if progress.updates < MAX_UPDATES:
-            return _update(pull)
+            title = f"Merge {pull.base} into {name}"
+            return NeedsRepair(title=title, complaint=f"{name} is behind {pull.base}", merge=True)
         why = f"{name} was brought up to date {progress.updates} times and is behind {pull.base} again"
         return Failed(Reason.CONFLICT if pull.state == "dirty" else Reason.TARGET_MOVING, why)
     failed = [check.name for check in checks or () if check.state == "failed"]
@@ -398,20 +350,13 @@ _BLOCK = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
 LONGEST_TITLE = 120
 
 
-def title_of(slug: str, plan: Plan) -> str:
-    return f"[{slug}] {plan.title}"[:LONGEST_TITLE]
-
-
 def body_of(before: str, plan: Plan, *, report: str, fixes: Sequence[int]) -> str:
     """The description with the progress of the plan; text outside of the marked block stays as it is."""
-    block = f"{BEGIN}\n{_progress(plan, report)}\n{END}"
+    rows = (f"- [{'x' if phase.status is Status.DONE else ' '}] {phase.id} {phase.title}" for phase in plan.phases)
+    done = sum(phase.status is Status.DONE for phase in plan.phases)
+    head = f"**{done} of {len(plan.phases)} phases** of `{plan.path}` · report: `{report}`"
+    block = "\n".join([BEGIN, head, "", *rows, END])
     if _BLOCK.search(before):
         return _BLOCK.sub(lambda _: block, before, count=1)
     closing = "".join(f"\n\nFixes #{number}" for number in fixes)
     return f"{before.rstrip()}\n\n{block}{closing}".lstrip()
-
-
-def _progress(plan: Plan, report: str) -> str:
-    rows = (f"- [{'x' if phase.status is Status.DONE else ' '}] {phase.id} {phase.title}" for phase in plan.phases)
-    done = sum(phase.status is Status.DONE for phase in plan.phases)
-    return "\n".join([f"**{done} of {len(plan.phases)} phases** of `{plan.path}` · report: `{report}`", "", *rows])

@@ -88,7 +88,7 @@ def test_a_push_lands_although_an_edited_file_keeps_the_checkout_behind(project:
     assert project.repo.head("main") == before
     assert remote.git("show", "main:1.txt") == "1"
     assert "your local main stays at" in ran.err
-    assert f"git -C {project.path} pull --ff-only origin main" in ran.err
+    assert f"git -C {project.path} pull --rebase origin main" in ran.err
     assert [row["status"] for row in project.runplan("status", "X", "--json").json["phases"]] == ["done", "todo"]
 
 

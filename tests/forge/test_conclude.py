@@ -203,19 +203,19 @@ def test_auto_merge_does_not_merge_commits_that_come_later(conclude: Conclude, h
     assert hub.merges == int(by_person)
 
 
-def test_a_pull_request_that_leads_elsewhere_is_not_merged(at: Place, hub: Hub) -> None:
+def test_a_pull_request_that_leads_elsewhere_is_neither_merged_nor_opened_again(conclude: Conclude, hub: Hub) -> None:
     hub.git("branch", "release", "main")
-    hub.nulls = 0
-    lander = a_lander(at)
-    progress = Progress(may_merge=True, repairs=0, max_repairs=2, updates=0, pushed=(hub.tip(BRANCH),))
-    waits(lander.conclude(progress, now=0), "checks")
+    conclude(1, auto=False)
     hub.pulls[1].base = "release"
-    assert "leads to release instead of main" in waits(lander.conclude(progress, now=LATE), "review")
-    assert hub.merges == 0
+    assert "#1 leads to release instead of main; change it back" in waits(conclude(2), "review")
+    assert (hub.merges, list(hub.pulls)) == (0, [1])
+    hub.pulls[1].base = "main"
+    merged(conclude(), hub)
 
 
-def test_commits_that_are_pushed_after_the_merge_stay(
-    conclude: Conclude, hub: Hub, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("by_person", [False, True], ids=["merged by runplan", "by a person"])
+def test_commits_that_are_pushed_after_the_merge_stay_on_the_branch(
+    conclude: Conclude, clone: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, by_person: bool
 ) -> None:
     merge = hub.do_merge
 
@@ -225,10 +225,17 @@ def test_commits_that_are_pushed_after_the_merge_stay(
         return made
 
     monkeypatch.setattr(hub, "do_merge", and_push)
+    if by_person:
+        conclude(1, auto=False)
+        hub.do_merge(hub.pulls[1], "squash")
     found = conclude()
     assert isinstance(found, Landed)
-    assert f"the branch {BRANCH} stays on origin: it has commits that were pushed after the merge" in found.note
+    late = hub.tip(BRANCH)
+    assert f"{BRANCH} stays on origin: commits were pushed to it after the merge, up to {late[:12]}" in found.note
+    assert found.note.endswith(f"or drop them: git push origin --delete {BRANCH}")
+    assert (list(hub.pulls), hub.merges) == ([1], 1)
     assert "late.txt" in hub.git("ls-tree", "--name-only", BRANCH)
+    assert git("rev-parse", f"origin/{BRANCH}", cwd=clone) == late
 
 
 @pytest.mark.parametrize("deletes", [False, True], ids=["runplan", "the server"])

@@ -102,14 +102,14 @@ def test_a_branch_the_remote_lacks_is_refused(pair: Pair) -> None:
 
 def test_commits_that_are_not_pushed_are_refused_and_stay(pair: Pair) -> None:
     pair.here.commit("Mine", **{"mine.txt": "m\n"})
-    with pytest.raises(RefusedEarly, match=r"^main has a commit that origin/main lacks; .*: git push origin main$"):
+    with pytest.raises(RefusedEarly, match=r"^main has commits that origin/main lacks; .*: git push origin main$"):
         require(pair)
     own = pair.here.commit("Mine too", **{"mine.txt": "m2\n"})
     pair.elsewhere(**{"c.txt": "c\n"})
     with pytest.raises(RefusedEarly) as refused:
         require(pair)
     assert str(refused.value) == (
-        "main has 2 commits that origin/main lacks; push first, or keep them on another branch: "
+        "main has commits that origin/main lacks; push first, or keep them on another branch: "
         f"git -C {pair.here.path} pull --rebase origin main && git push origin main"
     )
     pair.here.git("switch", "-qc", "elsewhere", "HEAD~2")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runplan.forge.model import Check, PullRequest
 from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
-from runplan.landing.pull_request import BEGIN, END, body_of, next_step, title_of
+from runplan.landing.pull_request import BEGIN, END, body_of, next_step
 from runplan.plan.model import parse
 from runplan.run import events as e
 from runplan.run.decide import decide
@@ -96,10 +96,6 @@ def test_only_the_marked_block_is_replaced() -> None:
     assert text.endswith("\nBelow")
     assert "old" not in text
     assert body_of(text, PLAN, report="reports/plan-x.md", fixes=(7,)) == text
-
-
-def test_a_title_is_not_too_long() -> None:
-    assert len(title_of("x" * 200, PLAN)) == 120
 
 
 # --- review and claims -------------------------------------------------------------------------------------

@@ -131,13 +131,6 @@ def test_a_push_without_output_is_described_by_its_exit_code() -> None:
     assert read("", "", code=-9) == Uncertain(said="git push ended with code -9")
 
 
-def test_conflicting_results_of_two_addresses_are_unclear() -> None:
-    declined = status("!", "[remote rejected] (hook declined)")
-    assert isinstance(read(status(" ", "aaaaaaa..bbbbbbb") + declined), Uncertain)
-    assert isinstance(read(declined + declined), Declined)
-    assert isinstance(read(declined + status("!", "[rejected] (fetch first)")), Uncertain)
-
-
 def test_a_push_message_has_no_decoration_no_colours_and_a_bounded_length() -> None:
     err = "remote: \x1b[31mNo.\x1b[0m\r\nremote: ==========\nremote: No.\nhint: try again\n" + FAILED
     assert words(err) == "No."
