@@ -34,6 +34,7 @@ MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as 
 
 OWN = "own"  #: the folder of a dispatch that its agent may write; under a sandbox the only one
 RETURN = f"{OWN}/return.json"
+LOGS = "RUNPLAN_LOGS"  #: has the descriptors of `Launch.logs`
 
 
 class Ending(StrEnum):
@@ -304,7 +305,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     reader: str  #: module of agents/clis that reads the output lines; "" for none
     wall_s: float
     silence_s: float  #: 0 = no silence limit
-    log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped
+    log_cap: int = 16 * 1024 * 1024  #: bytes kept of each output; the rest is counted and dropped
+    logs: tuple[str, ...] = ()  #: names of further logs; the process writes to the descriptors that LOGS has
     grace_s: float = 5.0  #: between asking the process to end and killing it
     tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: likewise

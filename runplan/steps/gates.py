@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from runplan.checks import results
 from runplan.checks.results import MOST_NOTED
 from runplan.report.sections import NO_TESTS
-from runplan.run.dispatch import OWN
+from runplan.run.dispatch import LOGS
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.steps.context import phase_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from runplan.run.actions import Action, Start
@@ -36,7 +36,7 @@ NAMED = 3  #: failing tests named in one line
 _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
 
 
-def command_line(action: Start, phase: PhaseRun, context: RunContext, directory: Path) -> tuple[str, float]:
+def command_line(action: Start, phase: PhaseRun, context: RunContext) -> tuple[str, float]:
     """The command of a setup or of some checks, and its time limit in seconds."""
     if action.role == "setup":
         return context.settings.run.setup, context.settings.tests.timeout_s
@@ -45,7 +45,7 @@ def command_line(action: Start, phase: PhaseRun, context: RunContext, directory:
     if TESTS in lines and (junit := context.settings.tests.junit):  # stale results prove nothing
         lines[TESTS] = f"rm -f -- {' '.join(junit)}\n{lines[TESTS]}"
     wall_s = max(checks[name].timeout_s for name in lines)
-    return lines.popitem()[1] if len(lines) == 1 else side_by_side(lines, directory / OWN), wall_s
+    return lines.popitem()[1] if len(lines) == 1 else side_by_side(lines), wall_s
 
 
 def _rerun(name: str, phase: PhaseRun) -> str:
@@ -64,17 +64,22 @@ def _rerun_command(name: str, now: results.Results, judged: results.Comparison, 
     return results.rerun_command(tests.command, replace(now, failures=frozenset(failed)))
 
 
-def side_by_side(lines: Mapping[str, str], folder: Path) -> str:
-    """A shell script that runs the commands at the same time and prints their exit codes; their output is in files.
+def side_by_side(lines: Mapping[str, str]) -> str:
+    """A shell script that runs the commands at the same time, each with a log of its own, and prints their exit codes.
 
     One process tree under one shim: a phase has one dispatch at a time, and it ends as a whole.
     """
-    starts, waits = [], []
-    for number, (name, line) in enumerate(lines.items()):
-        log = quote(str(folder / f"{name}.log"))
-        starts.append(f"/bin/sh -c {quote(f'exec 2>&1{chr(10)}{line}')} </dev/null >{log} & gate{number}=$!")
+    starts, waits = [f"set -- ${LOGS}; unset {LOGS}"], []
+    for number, (name, line) in enumerate(lines.items(), 1):
+        command = quote(f"exec 2>&1\n{line}")
+        starts.append(f"/bin/sh -c {command} </dev/null >/dev/fd/${{{number}}} & gate{number}=$!")
         waits.append(f"wait $gate{number}; code=$?; echo {name} $code; test $code -eq 0 || failed=1")
     return "\n".join([*starts, *waits, "exit ${failed:-0}"])
+
+
+def own_logs(gates: Sequence[str]) -> dict[str, str]:
+    """The log of each check that runs at the same time as others."""
+    return {name: f"gate-{name}.log" for name in gates} if len(gates) > 1 else {}
 
 
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
@@ -220,9 +225,8 @@ def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, results.Re
 def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
     """The file with the output of each command of a dispatch."""
     directory = context.dispatches.directory(started.id)
-    if len(started.gates) <= 1:
-        return dict.fromkeys(started.gates or ("",), directory / "out.log")
-    return {name: directory / OWN / f"{name}.log" for name in started.gates}
+    alone = dict.fromkeys(started.gates or ("",), "out.log")
+    return {name: directory / log for name, log in (own_logs(started.gates) or alone).items()}
 
 
 def _results(name: str, output: str, code: int | None, phase: PhaseRun, context: RunContext) -> results.Results:

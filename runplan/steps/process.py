@@ -38,7 +38,7 @@ from runplan.run.events import DispatchEnded, DispatchStarted, GuardFound, Lande
 from runplan.run.reasons import Reason
 from runplan.steps.budget import choose, name_limit, pause_after
 from runplan.steps.context import phase_of
-from runplan.steps.gates import command_line
+from runplan.steps.gates import command_line, own_logs
 from runplan.steps.verify import EVERY_PHASE, final_brief, plan_base, return_text
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _agent(
 
 def _command(action: Start, phase: PhaseRun, context: RunContext, id: str, path: Path) -> Launch:
     directory = context.dispatches.directory(id)
-    line, wall_s = command_line(action, phase, context, directory)
+    line, wall_s = command_line(action, phase, context)
     argv, env = context.agents.command(
         line, dispatch=id, role=Role(action.role), phase=phase.read.phase, directory=directory, worktree=path
     )
@@ -212,6 +212,7 @@ def _command(action: Start, phase: PhaseRun, context: RunContext, id: str, path:
         reader="",
         wall_s=wall_s,
         silence_s=0,
+        logs=tuple(own_logs(action.gates).values()),
         files=((FINGERPRINT, context.fingerprints.take()),),
     )
 

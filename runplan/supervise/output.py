@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -26,7 +25,6 @@ from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST, Redactor, overlap, redacted, redacted_end
 from runplan.run.dispatch import (
     MESSAGE_TAIL,
-    OWN,
     RETURN,
     Ending,
     Finished,
@@ -71,14 +69,6 @@ MISREAD = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtime
 def reader_of(kind: str) -> Reader:
     """The function that reads one output line of this kind of agent; a command of the project reports no events."""
     return agent_of(kind).read if kind else lambda _: ()
-
-
-def tally_of(log: bytes, kind: str) -> Tally:
-    """What an agent reported, from the log of its output."""
-    events = EventCollector(reader_of(kind))
-    for line in log.split(b"\n"):
-        events.read_line(line[:LONGEST_LINE])
-    return events.tally
 
 
 class CappedLog:
@@ -133,47 +123,44 @@ class CappedLog:
                 data = data[os.write(self._file, data) :]
 
 
-class LineSplitter:
-    """Cuts chunks into lines and passes each to `take`; of an overlong line only the start is kept."""
+class EventCollector:
+    """Cuts output into lines, reads them for events and sums these up. A line that its reader fails on is unread."""
 
-    def __init__(self, take: Callable[[bytes], None]) -> None:
-        self._take = take
-        self._line = bytearray()
+    def __init__(self, read: Reader, *, secrets: Collection[str] = ()) -> None:
+        self._read = read
+        self._secrets = secrets
+        self._line = bytearray()  #: the newest one, until its end arrives
+        self._folding = Folding()
 
     def feed(self, chunk: bytes) -> None:
         first, newline, rest = chunk.partition(b"\n")
         self._line += first[: LONGEST_LINE - len(self._line)]
         if newline:
-            self._take(bytes(self._line))
             *lines, last = rest.split(b"\n")
-            for line in lines:
-                self._take(line)
+            for line in (bytes(self._line), *lines):
+                self.read_line(line)
             self._line = bytearray(last[:LONGEST_LINE])
 
     def finish(self) -> None:
-        """Pass on a last line without a line end."""
+        """Read a last line without a line end."""
         if self._line:
-            self._take(bytes(self._line))
-
-
-class EventCollector:
-    """Reads lines into events and folds them. A line that its reader fails on counts as unread."""
-
-    def __init__(self, read: Reader, *, secrets: Collection[str] = ()) -> None:
-        self._read = read
-        self._secrets = secrets
-        self._folding = Folding()
+            self.read_line(bytes(self._line))
 
     def read_line(self, line: bytes) -> None:
         try:
-            events = self._read(line)
+            self.add(self._read(line))
         except MISREAD:
-            events = (Unread(),)
-        self.add(events)
+            self.add((Unread(),))
 
     def add(self, events: tuple[AgentEvent, ...]) -> None:
+        """Add events without secrets. One can be split over several messages, so the message is redacted whole."""
         for event in events:
-            self._folding.take(_without_secrets(event, self._secrets))
+            match event:
+                case Trouble(words=words) | Finished(words=words) | Retrying(words=words):
+                    event = replace(event, words=redacted(words, self._secrets))
+                case ToolUsed(tool=tool, path=path):
+                    event = replace(event, tool=redacted(tool, self._secrets), path=redacted(path, self._secrets))
+            self._folding.take(event)
 
     @property
     def message(self) -> str:
@@ -184,47 +171,6 @@ class EventCollector:
     @property
     def tally(self) -> Tally:
         return self._folding.tally
-
-
-def _without_secrets(event: AgentEvent, secrets: Collection[str]) -> AgentEvent:
-    match event:
-        case Trouble(words=words) | Finished(words=words) | Retrying(words=words):
-            return replace(event, words=redacted(words, secrets))
-        case ToolUsed(tool=tool, path=path):
-            return replace(event, tool=redacted(tool, secrets), path=redacted(path, secrets))
-        case _:
-            return event  # a secret can be split over several messages, so the whole message is redacted
-
-
-class AgentOutput:
-    """Everything one agent prints: standard output is logged and read for events, standard error is logged."""
-
-    def __init__(self, kind: str, files: DispatchFiles, *, cap: int, secrets: Collection[str] = ()) -> None:
-        self.events = EventCollector(reader_of(kind), secrets=secrets)
-        self._finish_events = partial(agent_of(kind).finish, files.directory / OWN) if kind else tuple
-        self._lines = LineSplitter(self.events.read_line)
-        self._out = CappedLog(files.out, cap=cap, secrets=secrets)
-        self.err = CappedLog(files.err, cap=cap, secrets=secrets)
-        self._error_file = files.err
-
-    def take_out(self, chunk: bytes) -> None:
-        self._out.write(chunk)
-        self._lines.feed(chunk)
-
-    def finish(self) -> None:
-        self._lines.finish()
-        with contextlib.suppress(*MISREAD, OSError):
-            self.events.add(self._finish_events())
-        self._out.close()
-        self.err.close()
-
-    @property
-    def error(self) -> str:
-        """The end of standard error, from its finished log."""
-        with contextlib.suppress(OSError), self._error_file.open("rb") as file:
-            file.seek(-min(ERROR_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
-            return file.read().decode(errors="replace")
-        return ""
 
 
 # --- records -----------------------------------------------------------------------------------------------------
@@ -263,9 +209,11 @@ class DispatchFiles:
         """The outcome of a dispatch whose shim died: its log shows what the agent used."""
         from runplan.settings.load import kinds  # slow to import, and rarely needed
 
-        reader, log = self.shim().reader, read_bounded(self.out, largest=LARGEST)
-        seen = tally_of(log, reader) if log and reader in kinds() else Tally()
-        tally = replace(seen, troubles=(), finished=None, denied=(), retries=0, waiting="", unread=0)
+        kind = self.shim().reader
+        events = EventCollector(reader_of(kind if kind in kinds() else ""))
+        events.feed(read_bounded(self.out, largest=LARGEST) or b"")
+        events.finish()
+        tally = replace(events.tally, troubles=(), finished=None, denied=(), retries=0, waiting="", unread=0)
         return Outcome(ending=Ending.LOST, code=None, signal=None, message="", tally=tally)
 
     def locked(self) -> bool:
@@ -278,6 +226,13 @@ class DispatchFiles:
     def shim(self) -> ShimRecord:
         """The shim's record; an empty one before it is written."""
         return _read(self._shim, ShimRecord) or ShimRecord()
+
+    def error(self) -> str:
+        """The end of standard error, from its finished log."""
+        with contextlib.suppress(OSError), self.err.open("rb") as file:
+            file.seek(-min(ERROR_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
+            return file.read().decode(errors="replace")
+        return ""
 
     def write_shim(self, record: ShimRecord) -> None:
         publish(self._shim, msgspec.json.encode(record), sync=False)

@@ -36,14 +36,14 @@ from runplan.agents.clis import agent_of
 from runplan.checks.secrets import secret_values
 from runplan.errors import is_shortage, refused_by_system
 from runplan.processes import MARK
-from runplan.run.dispatch import Ending, Launch, Outcome
-from runplan.supervise.output import AgentOutput, DispatchFiles, ShimRecord, reader_of
+from runplan.run.dispatch import LOGS, OWN, Ending, Launch, Outcome
+from runplan.supervise.output import MISREAD, CappedLog, DispatchFiles, EventCollector, ShimRecord, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runplan.processes import Process
-    from runplan.run.dispatch import Tally, Usage
+    from runplan.run.dispatch import Usage
 
 #: A request to a shim is the length of its text, with the lock's descriptor, then the text. The answer is its pid.
 HEADER = struct.Struct("!I")
@@ -51,6 +51,7 @@ ENDED = b"."  #: a shim's word that its dispatch has ended and that it takes ano
 LONGEST_KIND = 64  #: bytes of the name of a kind of agent
 IDLE_S = 5.0  #: a shim without a dispatch exits after this
 
+STREAMS = (1, 2)  #: standard output and error
 PIPE_SIZE = 1024 * 1024
 CHUNK = 256 * 1024
 LEFTOVER_GRACE_S = 1.0  #: between SIGTERM and SIGKILL for processes that an agent leaves behind
@@ -132,40 +133,39 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str) -> bool:
     held = os.open(files.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with _Signals() as signals:
         files.write_shim(ShimRecord(identity=me, reader=launch.reader))
-        outcome = _run(launch, files, signals)
+        try:
+            supervision = _Supervision(launch, files, signals)
+        except (OSError, ValueError) as error:
+            ending, why = (Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (Ending.MISSING, error)
+            message = f"cannot start {launch.argv[0]!r}: {why}"
+            outcome = Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
+        else:
+            outcome = supervision.run()
         files.write_exit(outcome, held=held)
     os.close(held)
     return outcome.ending is Ending.EXITED and not outcome.leftovers and not signals.requests
 
 
-def _run(launch: Launch, files: DispatchFiles, signals: _Signals) -> Outcome:
-    try:
-        supervision = _Supervision(launch, files, signals)
-    except (OSError, ValueError) as error:
-        ending, why = (Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (Ending.MISSING, error)
-        message = f"cannot start {launch.argv[0]!r}: {why}"
-        return Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
-    return supervision.run()
-
-
-def _start(launch: Launch) -> tuple[int, int, int]:
-    """Start the process in a session of its own: its pid, and our ends of its standard output and error."""
+def _start(launch: Launch) -> tuple[int, list[int]]:
+    """Start the process in a session of its own: its pid, and our ends of its outputs."""
     with contextlib.ExitStack() as stack:
         stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        (out, out_end), (err, err_end) = _pipe(), _pipe()
-        for descriptor in (stdin, out_end, err_end):
+        pipes = [_pipe() for _ in (*STREAMS, *launch.logs)]
+        out, err, *more = (write_end for _, write_end in pipes)
+        for descriptor in (stdin, out, err, *more):
             stack.callback(os.close, descriptor)
         agent = subprocess.Popen(
             launch.argv,
             stdin=stdin,
-            stdout=out_end,
-            stderr=err_end,
+            stdout=out,
+            stderr=err,
+            pass_fds=more,
             cwd=launch.cwd,
-            env={**launch.env, MARK: launch.id},
+            env={**launch.env, MARK: launch.id} | ({LOGS: " ".join(map(str, more))} if more else {}),
             start_new_session=True,
         )
     agent.returncode = 0  # the shim waits for every child itself; Popen must not
-    return agent.pid, out, err
+    return agent.pid, [read_end for read_end, _ in pipes]
 
 
 def _pipe() -> tuple[int, int]:
@@ -214,9 +214,13 @@ class _Supervision:
         """Start the agent."""
         self._launch = launch
         self._signals = signals
-        self._output = AgentOutput(launch.reader, files, cap=launch.log_cap, secrets=secret_values(launch.env))
+        self._files = files
+        secrets = secret_values(launch.env)
+        self._events = EventCollector(reader_of(launch.reader), secrets=secrets)
+        paths = (files.out, files.err, *(files.directory / name for name in launch.logs))
+        self._logs = [CappedLog(path, cap=launch.log_cap, secrets=secrets) for path in paths]
         self._started = time.monotonic()  # before the start: from there on the agent can stop the shim
-        self._agent, out, err = _start(launch)
+        self._agent, outputs = _start(launch)
         self._status: int | None = None
         self._ending: Ending | None = None
         self._kill_at = 0.0  #: when an agent that was asked to end is killed
@@ -226,8 +230,8 @@ class _Supervision:
         self._sample: Activity | None = None  #: taken in the middle of the current silence
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
-        self._selector.register(out, selectors.EVENT_READ, self._output.take_out)
-        self._selector.register(err, selectors.EVENT_READ, self._output.err.write)
+        for output, log in zip(outputs, self._logs, strict=True):
+            self._selector.register(output, selectors.EVENT_READ, log)
 
     def run(self) -> Outcome:
         while self._status is None:
@@ -241,16 +245,13 @@ class _Supervision:
             if self._status is None:
                 self._check(time.monotonic())
         self._drain()
-        leftovers = self._end_leftovers()
+        grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
+        leftovers = processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
         return self._outcome(os.waitstatus_to_exitcode(self._status), leftovers)
-
-    @property
-    def _tally(self) -> Tally:
-        return self._output.events.tally
 
     def _usage(self) -> Usage:
         launch = self._launch
-        return metered(self._tally, prompt=launch.prompt, usd_in=launch.usd_in, usd_out=launch.usd_out)
+        return metered(self._events.tally, prompt=launch.prompt, usd_in=launch.usd_in, usd_out=launch.usd_out)
 
     # --- output -------------------------------------------------------------------------------------
 
@@ -264,7 +265,9 @@ class _Supervision:
             os.close(key.fd)
             return 0
         self._last_output = time.monotonic()
-        key.data(chunk)
+        key.data.write(chunk)
+        if key.data is self._logs[0]:
+            self._events.feed(chunk)
         return len(chunk)
 
     def _drain(self) -> None:
@@ -277,7 +280,12 @@ class _Supervision:
                 self._selector.unregister(key.fd)
                 os.close(key.fd)
         self._selector.close()
-        self._output.finish()
+        self._events.finish()
+        if self._launch.reader:
+            with contextlib.suppress(*MISREAD, OSError):
+                self._events.add(agent_of(self._launch.reader).finish(self._files.directory / OWN))
+        for log in self._logs:
+            log.close()
 
     # --- limits -------------------------------------------------------------------------------------
 
@@ -306,7 +314,7 @@ class _Supervision:
 
     def _exceeded(self) -> Ending | None:
         """The limit that ends the agent."""
-        tally, launch = self._tally, self._launch
+        tally, launch = self._events.tally, self._launch
         finished = tally.finished if tally.finished and tally.finished.ok else None
         if finished and not finished.so_far:
             return None  # finished work is not discarded for its cost
@@ -334,20 +342,19 @@ class _Supervision:
     def _stop(self, ending: Ending, now: float) -> None:
         """Ask the agent to end by the signal on which its kind ends cleanly; it is killed after the grace."""
         self._ending = ending
-        self._waiting = self._tally.waiting
+        self._waiting = self._events.tally.waiting
         self._kill_at = now + self._launch.grace_s
         self._signal(agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        for process in self._family():
-            if number is signal.SIGKILL or self._gets(process, number):
-                processes.send(process, number)
-
-    def _gets(self, process: Process, number: signal.Signals) -> bool:
-        if process.pid == self._agent and Path(self._launch.argv[0]).name == "bwrap":
-            return False  # it ends with the agent; ended earlier it would cut off the agent's last output
-        # As at a terminal: an agent interrupts the commands that it runs in other sessions itself.
-        return number is not signal.SIGINT or processes.session(process.pid) == self._agent
+        found = self._family()
+        if number is not signal.SIGKILL and Path(self._launch.argv[0]).name == "bwrap":
+            # It ends with the agent; ended earlier it would cut off the agent's last output.
+            found = [process for process in found if process.pid != self._agent]
+        if number is signal.SIGINT:  # as at a terminal: an agent interrupts its commands in other sessions itself
+            found = [process for process in found if processes.session(process.pid) == self._agent]
+        for process in found:
+            processes.send(process, number)
 
     def _family(self) -> list[Process]:
         return processes.family(self._launch.id, root=os.getpid(), leader=self._agent)
@@ -364,24 +371,20 @@ class _Supervision:
             if pid == self._agent:
                 self._status = status
 
-    def _end_leftovers(self) -> int:
-        grace_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
-        return processes.end_all(self._leftovers, grace_s=max(0.0, min(LEFTOVER_GRACE_S, grace_s)))
-
     def _leftovers(self) -> list[Process]:
         # Orphans become children of a subreaper, so without children no descendant is left.
         return self._family() if self._reap() or not _LIBC else []
 
     def _outcome(self, exit_code: int, leftovers: int) -> Outcome:
-        by_signal, tally = exit_code < 0, self._tally
+        by_signal, tally = exit_code < 0, self._events.tally
         return Outcome(
             ending=self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED),
             code=None if by_signal else exit_code,
             signal=-exit_code if by_signal else None,
-            message=self._output.events.message,
+            message=self._events.message,
             leftovers=leftovers,
             tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
-            error=self._output.error,
+            error=self._files.error(),
             ended_at=time.time(),
             seconds=round(time.monotonic() - self._started, 3),
         )

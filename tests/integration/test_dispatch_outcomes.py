@@ -14,6 +14,7 @@ import pytest
 from runplan.checks.secrets import LONGEST
 from runplan.errors import Unreachable
 from runplan.run.dispatch import MESSAGE_TAIL, Ending, NeverStarted, Outcome, Running, Usage
+from runplan.steps.gates import own_logs, side_by_side
 from runplan.supervise.dispatches import Dispatches
 from runplan.supervise.output import LOG_TAIL
 from tests.support.dispatching import Stage, pid_in, stage, until
@@ -101,6 +102,34 @@ def test_a_long_log_keeps_its_head_and_its_tail_and_says_what_was_left_out(on: S
     assert cap <= len(log) < cap + 100
     assert outcome.message.endswith("x\nlast\n")
     assert len(outcome.message) == MESSAGE_TAIL - LONGEST
+
+
+def test_commands_that_run_side_by_side_have_capped_logs_without_secrets(on: Stage) -> None:
+    lines = {"lint": "echo first; yes | head -c 5000000; echo last >&2; exit 3", "types": 'echo "it is $MY_TOKEN"'}
+    env = {"PATH": os.environ["PATH"], "MY_TOKEN": "hunter2-hunter2-0123456789"}
+    dispatch = on.sh(side_by_side(lines), reader="", env=env, logs=tuple(own_logs(tuple(lines)).values()), log_cap=1000)
+
+    assert on.outcome(dispatch).code == 1
+
+    folder = on.dispatches.directory(dispatch)
+    lint, types = ((folder / name).read_bytes() for name in own_logs(tuple(lines)).values())
+    assert on.out(dispatch) == b"lint 3\ntypes 0\n"
+    assert lint.startswith(b"first\ny\n")
+    assert lint.endswith(b"y\nlast\n")
+    assert len(lint) < 1100
+    assert types == b"it is [redacted]\n"
+
+
+def test_a_report_in_a_file_is_read_at_the_end_and_may_fail(on: Stage) -> None:
+    reports = ('{"info": {"exit_status": "Submitted", "submission": "from a file"}}', "{")
+    messages = []
+    for report in reports:
+        launch = on.launch("sh", "-c", "echo a line", reader="mini")
+        on.dispatches.write(launch.id, "own/trajectory.json", report)
+        on.dispatches.start(launch)
+        messages.append(on.outcome(launch.id).message)
+
+    assert messages == ["from a file", ""]
 
 
 def test_64_megabytes_of_output_take_the_shim_less_than_60_megabytes_of_memory(on: Stage) -> None:

@@ -25,11 +25,9 @@ from runplan.supervise.output import (
     ERROR_TAIL,
     LOG_TAIL,
     LONGEST_LINE,
-    AgentOutput,
     CappedLog,
     DispatchFiles,
     EventCollector,
-    LineSplitter,
 )
 
 if TYPE_CHECKING:
@@ -38,10 +36,15 @@ if TYPE_CHECKING:
 
 def lines_of(*chunks: bytes) -> list[bytes]:
     taken: list[bytes] = []
-    lines = LineSplitter(taken.append)
+
+    def read(line: bytes) -> tuple[AgentEvent, ...]:
+        taken.append(line)
+        return ()
+
+    events = EventCollector(read)
     for chunk in chunks:
-        lines.feed(chunk)
-    lines.finish()
+        events.feed(chunk)
+    events.finish()
     return taken
 
 
@@ -100,15 +103,13 @@ def test_a_line_that_fails_in_its_reader_counts_as_unread(error: type[Exception]
     assert (events.message, events.tally.unread) == ("ab", 1)
 
 
-def test_the_end_of_standard_error_is_kept_apart_and_bounded(tmp_path: Path) -> None:
-    output = AgentOutput("command", DispatchFiles(tmp_path), cap=10 * ERROR_TAIL)
-    for _ in range(3):
-        output.err.write(b"x" * ERROR_TAIL)
-    output.err.write("the end ä".encode())
-    output.finish()
+def test_the_end_of_standard_error_is_bounded(tmp_path: Path) -> None:
+    (tmp_path / "err.log").write_bytes(b"x" * 3 * ERROR_TAIL + "the end ä".encode())
 
-    assert output.error.endswith("xthe end ä")
-    assert len(output.error) <= ERROR_TAIL
+    error = DispatchFiles(tmp_path).error()
+
+    assert error.endswith("xthe end ä")
+    assert len(error) <= ERROR_TAIL
 
 
 def test_a_full_log_still_updates_the_time_of_the_last_output(tmp_path: Path) -> None:
@@ -119,19 +120,6 @@ def test_a_full_log_still_updates_the_time_of_the_last_output(tmp_path: Path) ->
     size, moment = (tmp_path / "out.log").stat().st_size, (tmp_path / "out.log").stat().st_mtime
     log.close()
     assert (size, moment > 0) == (50, True)
-
-
-def test_a_report_in_a_file_is_read_at_the_end_and_may_fail(tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    messages = []
-    for report in ('{"info": {"exit_status": "Submitted", "submission": "from a file"}}', "{"):
-        (tmp_path / "own/trajectory.json").write_text(report)
-        output = AgentOutput("mini", DispatchFiles(tmp_path), cap=100)
-        output.take_out(b"line\n")
-        output.finish()
-        messages.append(output.events.message)
-
-    assert messages == ["from a file", ""]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +165,7 @@ def test_a_secret_across_the_end_of_the_head_is_in_neither_part(tmp_path: Path) 
         assert not any(SECRET[at : at + 6] in kept for at in range(len(SECRET) - 6)), before
 
 
-def test_recorded_events_are_redacted(tmp_path: Path) -> None:
+def test_recorded_events_are_redacted() -> None:
     reported: list[AgentEvent] = [
         Message(text=f"it is {SECRET[:9]}"),
         Message(text=f"{SECRET[9:]}, you know"),
@@ -188,12 +176,9 @@ def test_recorded_events_are_redacted(tmp_path: Path) -> None:
     ]
     events = EventCollector(lambda _: tuple(reported), secrets=(SECRET,))
     events.read_line(b"x")
-    output = AgentOutput("command", DispatchFiles(tmp_path), cap=1000, secrets=(SECRET,))
-    output.err.write(SECRET.encode() + b"." * (ERROR_TAIL - 9))
-    output.finish()
 
     assert events.message == "it is [redacted], you know"
-    assert SECRET[-9:] not in repr((events.tally, output.error))
+    assert SECRET[-9:] not in repr(events.tally)
     assert events.tally.troubles == (Trouble(kind=EndingKind.AUTH, words="bad key [redacted]", resets=3.0),)
 
 
