@@ -29,8 +29,6 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
     "deepseek": ("DEEPSEEK_API_KEY",),
 }
 
-OWN_CONFIG = "of its own configuration"
-
 
 class Task(Struct, frozen=True, kw_only=True):
     """One dispatch of an agent."""
@@ -58,15 +56,16 @@ class Task(Struct, frozen=True, kw_only=True):
     def prompt(self) -> Path:
         return self.directory / "prompt.md"
 
-    def options(self, model_flag: str) -> tuple[str, ...]:
-        """The model and the arguments of the settings."""
-        return (*((model_flag, self.table.model) if self.table.model else ()), *self.table.args)
-
 
 class Agent:
     """One kind of agent; its name is that of its module in agents/clis, which has an instance called AGENT."""
 
     program = ""  #: looked for on PATH; "": a command of the user
+    base: tuple[str, ...] = ()  #: its arguments in every role
+    writing: tuple[str, ...] = ()  #: its arguments where it has to change files
+    reading: tuple[str, ...] = ()  #: its arguments where it must not
+    model_flag = "-m"
+    usd_flag = ""  #: of a program that enforces a limit in dollars itself
     rank = 100  #: `init` suggests agents with a lower rank first
     keys: tuple[str, ...] = ()  #: variables with its keys, the preferred one first
     addresses: tuple[str, ...] = ()  #: variables with its provider's address
@@ -87,8 +86,16 @@ class Agent:
     def argv(self, task: Task) -> tuple[str, ...]:
         return (*self.command(task.table), *self.arguments(task))
 
-    def arguments(self, task: Task) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
+    def arguments(self, task: Task) -> tuple[str, ...]:
+        """Its arguments: those of every role, those of this one, the limit, the model, and those of the settings."""
+        if not self.program:
+            return ()
+        limit = (self.usd_flag, f"{task.usd:.4f}") if self.usd_flag and task.usd else ()
+        model = (self.model_flag, task.table.model) if task.table.model else ()
+        return (*self.base, *self.role_arguments(task), *limit, *model, *task.table.args)
+
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
+        return self.writing if task.writes else self.reading
 
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:
         """The events that a line of its output reports."""
@@ -139,19 +146,16 @@ class Agent:
 
     def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The login, address and model it will use, and the account that is billed."""
-        key = self.key(table, caller)
-        default = OWN_CONFIG if self.is_configured(caller) else "its default"
-        address = caller.get(first_set(caller, *self.addresses)) if key else ""
-        model = table.model or caller.get(first_set(caller, *self.models)) or default
-        return account(key or OWN_CONFIG, address or default, model, f"the account of {key or 'that login'}")
+        key, is_own = self.key(table, caller), self.is_configured(caller)
+        default, seen = ("of its own configuration", {}) if is_own else ("its default", caller)
+        address = seen.get(first_set(seen, *self.addresses)) or default
+        model = table.model or seen.get(first_set(seen, *self.models)) or default
+        login, bill = (key, key) if key else ("of its own configuration", "that login")
+        return f"login {login}; address {address}; model {model}; billed to the account of {bill}"
 
     def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """Why it cannot work, and the remedy; "" when nothing is missing."""
         return ""
-
-
-def account(login: str, address: object, model: object, bill: str) -> str:
-    return f"login {login}; address {address}; model {model}; billed to {bill}"
 
 
 class ProviderAgent(Agent):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import tzinfo
 
+    from runplan.agents.adapter import Agent
     from runplan.run.dispatch import Outcome
 
 #: Only the end of an error is searched.
@@ -107,16 +108,6 @@ class AgentEnding(Struct, frozen=True, kw_only=True):
     resets: float | None = None  #: when a limit resets, in seconds since the epoch, if known
 
 
-class Profile(Struct, frozen=True, kw_only=True):
-    """The properties of an agent in its role that decide how its ending is judged."""
-
-    closes: bool = False  #: its program has an end event, and without one no run ended well
-    answers: bool = False  #: it is expected to leave a message
-    writes: bool = False  #: its role is to change files, so a denied tool is a failure
-    codes: Mapping[int, EndingKind] = {}  #: meaning of exit codes when its output does not say more
-    zone: tzinfo | None = None  #: of the clock times it names; UTC when unknown
-
-
 #: The ending of a process that runplan stopped or lost, and its words.
 _STOPPED = {
     Ending.BUDGET: AgentEnding(kind=EndingKind.BUDGET),
@@ -134,62 +125,62 @@ _RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MU
 _SIGNAL_CODES = (130, 137, 143)
 
 
-def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
-    """How the agent's work ended."""
+def judge(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo | None = None) -> AgentEnding:
+    """How the agent's work ended; `zone` is that of the clock times it names, UTC when unknown."""
     tally = outcome.tally
     if outcome.ending in _STOPPED:
         return _STOPPED[outcome.ending]
     if outcome.ending in _CLOCKS:
-        return _out_of_time(outcome, profile)
+        return _out_of_time(outcome, agent, zone)
     if outcome.ending is Ending.MISSING:
         return AgentEnding(kind=EndingKind.SETUP, words=_line(outcome.message))
     if tally.finished is not None and tally.finished.ok:
-        return _finished(outcome, profile)
+        return _finished(outcome, agent, writes=writes)
     if tally.troubles:
-        return _troubled(outcome, profile)
+        return _troubled(outcome, zone)
     if tally.finished is not None:
         return AgentEnding(kind=EndingKind.CRASHED, words=_line(tally.finished.words) or _exit(outcome))
-    return _unfinished(outcome, profile)
+    return _unfinished(outcome, agent, zone)
 
 
-def quoted(ending: AgentEnding, outcome: Outcome, profile: Profile) -> str:
+def quoted(ending: AgentEnding, outcome: Outcome, agent: Agent) -> str:
     """The error that the report quotes: of an agent its program's, never its chat; of a command either stream."""
     bare = ("", _exit(outcome))
     if ending.kind is EndingKind.CRASHED and ending.words not in bare:
         return ending.words
-    error = _line(outcome.error) or ("" if profile.answers else _line(outcome.message))
+    error = _line(outcome.error) or ("" if agent.program else _line(outcome.message))
     return error or ("" if ending.words in bare else ending.words)
 
 
-def _out_of_time(outcome: Outcome, profile: Profile) -> AgentEnding:
+def _out_of_time(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
     """Stopped by a wall or silence limit; the provider is to blame when the agent waited for it."""
     waiting, candidates = outcome.tally.waiting, []
     if waiting:
         candidates = [trouble(waiting), *outcome.tally.troubles[-1:]]
-    elif profile.answers:  # some programs report a wait only on standard error
+    elif agent.program:  # some programs report a wait only on standard error
         candidates = [trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]]
     excuse = next((each for each in candidates if each.kind in _EXCUSES), None)
-    return _ending(excuse, outcome, profile) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
+    return _ending(excuse, outcome, zone) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
 
 
-def _finished(outcome: Outcome, profile: Profile) -> AgentEnding:
+def _finished(outcome: Outcome, agent: Agent, *, writes: bool) -> AgentEnding:
     if outcome.ending is Ending.SIGNALLED:
         return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
     if outcome.code:
         return AgentEnding(kind=EndingKind.CRASHED, words=f"{_exit(outcome)}, although it reported success")
-    if profile.writes and outcome.tally.denied:
+    if writes and outcome.tally.denied:
         tools = ", ".join(dict.fromkeys(tool.tool for tool in outcome.tally.denied))
         return AgentEnding(kind=EndingKind.DENIED, words=_line(f"not allowed to use {tools}"))
-    return _answered(outcome, profile)
+    return _answered(outcome, agent)
 
 
-def _answered(outcome: Outcome, profile: Profile) -> AgentEnding:
-    if profile.answers and not outcome.message.strip():
+def _answered(outcome: Outcome, agent: Agent) -> AgentEnding:
+    if agent.program and not outcome.message.strip():
         return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without a message")
     return AgentEnding(kind=EndingKind.SUCCESS)
 
 
-def _troubled(outcome: Outcome, profile: Profile) -> AgentEnding:
+def _troubled(outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
     """The last trouble of a known kind; but a limit holds until its reset."""
     troubles = outcome.tally.troubles
     known = [each for each in troubles if each.kind is not EndingKind.CRASHED]
@@ -198,49 +189,49 @@ def _troubled(outcome: Outcome, profile: Profile) -> AgentEnding:
     if known[-1].kind in _AFTER_LIMIT:  # the final error of a limit is often only a refused request
         limits = [each for each in reversed(known) if each.kind is EndingKind.LIMIT]
         limits.sort(key=lambda each: each.resets is None)  # a time in a field before one in words
-        endings = (_ending(each, outcome, profile) for each in limits)
+        endings = (_ending(each, outcome, zone) for each in limits)
         if lasting := next((each for each in endings if each.resets is not None), None):
             return replace(lasting, words=_line(max(limits, key=known.index).words))
-    return replace(_ending(known[-1], outcome, profile), resets=None)
+    return replace(_ending(known[-1], outcome, zone), resets=None)
 
 
-def _unfinished(outcome: Outcome, profile: Profile) -> AgentEnding:
+def _unfinished(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
     if outcome.ending is Ending.SIGNALLED:
         return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
     if outcome.code:
-        return _failed(outcome, profile)
-    if not profile.closes:
-        return _answered(outcome, profile)
+        return _failed(outcome, agent, zone)
+    if not agent.closes:
+        return _answered(outcome, agent)
     if not outcome.message.strip() and not outcome.tally.context and not outcome.tally.usage.input_tokens:
         return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without output")
     return AgentEnding(kind=EndingKind.CRASHED, words="it ended without its end event")
 
 
-def _failed(outcome: Outcome, profile: Profile) -> AgentEnding:
+def _failed(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
     """It ended with an error code. Of a command's own words only a usage limit is believed."""
     words = _line(outcome.error) or _exit(outcome)
-    if kind := profile.codes.get(outcome.code or 0):
-        return AgentEnding(kind=kind, words=words, resets=_resets(outcome.error, outcome, profile))
+    if kind := agent.codes.get(outcome.code or 0):
+        return AgentEnding(kind=kind, words=words, resets=_resets(outcome.error, outcome, zone))
     if outcome.code in _SIGNAL_CODES:
         return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
-    for text in (outcome.error,) if profile.answers else (outcome.error, outcome.message):
+    for text in (outcome.error,) if agent.program else (outcome.error, outcome.message):
         last = re.split(r"\n\s*\n", text.strip())[-1][-_LONGEST_WORDS:]  # paragraphs before it are warnings
         found = kind_of(last)
-        if found is EndingKind.LIMIT or (profile.answers and found is not EndingKind.CRASHED):
-            return _ending(Trouble(kind=found, words=text), outcome, profile)
+        if found is EndingKind.LIMIT or (agent.program and found is not EndingKind.CRASHED):
+            return _ending(Trouble(kind=found, words=text), outcome, zone)
     return AgentEnding(kind=EndingKind.CRASHED, words=words)
 
 
-def _ending(cause: Trouble, outcome: Outcome, profile: Profile) -> AgentEnding:
+def _ending(cause: Trouble, outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
     """The ending by this trouble, with the time that it or its words name."""
     now, resets = outcome.ended_at, cause.resets
     if resets is None or (now and not now < resets <= now + FARTHEST_S):
-        resets = _resets(cause.words, outcome, profile)
+        resets = _resets(cause.words, outcome, zone)
     return AgentEnding(kind=cause.kind, words=_line(cause.words), resets=resets)
 
 
-def _resets(words: str, outcome: Outcome, profile: Profile) -> float | None:
-    return reset_time(words, now=outcome.ended_at, zone=profile.zone) if outcome.ended_at else None
+def _resets(words: str, outcome: Outcome, zone: tzinfo | None) -> float | None:
+    return reset_time(words, now=outcome.ended_at, zone=zone) if outcome.ended_at else None
 
 
 def _exit(outcome: Outcome) -> str:

@@ -7,20 +7,20 @@ import re
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.agents.adapter import Task, first_set
 from runplan.agents.clis import agent_of
-from runplan.agents.endings import Profile
 from runplan.agents.environment import agent_environment, allowed, task_environment
 from runplan.checks.secrets import redacted, secret_values
 from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
-from runplan.run.dispatch import OWN, RETURN, WRITERS, Role
+from runplan.run.dispatch import OWN, RETURN, Role
 from runplan.run.reasons import Reason
 from runplan.settings.places import state_directory, user_file
 
@@ -35,29 +35,16 @@ _VERSION = re.compile(r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}")
 _INTERPRETER = re.compile(r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*")
 
 
-class Agents:
+class Agents(Struct, frozen=True, dict=True):
     """The agents of the settings, for one run."""
 
-    def __init__(
-        self,
-        settings: AgentsSettings,
-        *,
-        root: Path,
-        plan: str,
-        run: str,
-        caller: Mapping[str, str],
-        checks: Sequence[str] = (),
-        sandbox: Sandbox | None = None,
-    ) -> None:
-        """`checks` names further variables that tests and setup get (tests.env)."""
-        self._sandbox = sandbox
-        self._checks = checks
-        self._settings = settings
-        self._root = root
-        self._plan = plan
-        self._run = run
-        self._caller = caller
-        self._secrets = secret_values(caller)
+    settings: AgentsSettings
+    root: Path
+    plan: str
+    run: str
+    caller: Mapping[str, str]
+    checks: Sequence[str] = ()  #: further variables that tests and setup get (tests.env)
+    sandbox: Sandbox | None = None
 
     def launch(
         self,
@@ -73,17 +60,17 @@ class Agents:
         usd: float = 0.0,
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the kind of the agent, which reads its output."""
-        table = self._settings.agent(name)
+        table = self.settings.agent(name)
         agent = agent_of(table.kind)
         task = Task(
             table=table,
-            caller=self._caller,
+            caller=self.caller,
             role=role,
             phase=phase,
             cycle=cycle,
-            root=self._root,
+            root=self.root,
             directory=directory,
-            sandboxed=self._sandbox is not None and is_used(self._settings.sandbox_of(name), self._caller),
+            sandboxed=self.sandbox is not None and is_used(self.settings.sandbox_of(name), self.caller),
             usd=usd,
         )
         for file, content in agent.files(task).items():
@@ -93,48 +80,37 @@ class Agents:
         variables = agent.environment(task) | self._variables(dispatch, role, phase)
         variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(cycle)}
         variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
-        keep = (*agent.names(table, self._caller), *table.env)
-        env = agent_environment(self._caller, keep=keep, settings=variables)
-        if self._sandbox and task.sandboxed:
-            argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=task.own)
+        keep = (*agent.names(table, self.caller), *table.env)
+        env = agent_environment(self.caller, keep=keep, settings=variables)
+        if self.sandbox and task.sandboxed:
+            argv = self.sandbox.wrap(argv, role=role, worktree=worktree, own=task.own)
         return argv, env | committing_as(dispatch), table.kind
 
     def command(
         self, line: str, *, dispatch: str, role: Role, phase: str, directory: Path, worktree: Path
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """argv and environment for tests and setup. They run an agent's work, so they get what agents get."""
-        env = allowed(self._caller, keep=self._checks) | self._variables(dispatch, role, phase)
+        env = allowed(self.caller, keep=self.checks) | self._variables(dispatch, role, phase)
         env |= {"GIT_NO_REPLACE_OBJECTS": "1"}  # they must see the tree that would land
         argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
-        if self._sandbox and is_used(self._settings.sandbox, self._caller):
-            argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=directory / OWN)
+        if self.sandbox and is_used(self.settings.sandbox, self.caller):
+            argv = self.sandbox.wrap(argv, role=role, worktree=worktree, own=directory / OWN)
         return argv, env
 
     @cached_property
     def digest(self) -> str:
         """Identifies the variables of the caller that tests and setup get."""
-        given = sorted(allowed(self._caller, keep=self._checks).items())
+        given = sorted(allowed(self.caller, keep=self.checks).items())
         return sha256(repr(given).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
-        return task_environment(dispatch=dispatch, role=role, plan=self._plan, phase=phase, run=self._run)
-
-    def profile(self, name: str, role: Role) -> Profile:
-        """The properties of this agent in this role that decide how its ending is judged."""
-        agent = agent_of(self._settings.agent(name).kind)
-        return Profile(
-            closes=agent.closes,
-            answers=bool(agent.program),
-            writes=role in WRITERS,
-            codes=agent.codes,
-            zone=datetime.now(UTC).astimezone().tzinfo,
-        )
+        return task_environment(dispatch=dispatch, role=role, plan=self.plan, phase=phase, run=self.run)
 
     def version(self, name: str) -> str:
-        return version_of(self._settings.agent(name), self._caller)
+        return version_of(self.settings.agent(name), self.caller)
 
     def redacted(self, text: str) -> str:
-        return redacted(text, self._secrets)
+        return redacted(text, secret_values(self.caller))
 
 
 def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
@@ -256,34 +232,33 @@ def sandboxed(
     return (bwrap, *_BASE, *closed, *opened, "--chdir", cwd, "--", *argv)
 
 
-class Sandbox:
-    """The sandbox of one repository's dispatches; `lanes` has one repository for each worktree."""
+class Sandbox(Struct, frozen=True):
+    """The sandbox of one repository's dispatches."""
 
-    def __init__(self, checkouts: Checkouts, *, worktrees: Path, lanes: Path, env: Mapping[str, str]) -> None:
-        self._checkouts = checkouts
-        self._worktrees = worktrees
-        self._lanes = lanes
-        self._env = env
+    checkouts: Checkouts
+    worktrees: Path
+    lanes: Path  #: has one repository for each worktree
+    env: Mapping[str, str]
 
     def wrap(self, argv: tuple[str, ...], *, role: Role, worktree: Path, own: Path) -> tuple[str, ...]:
         """The command of a dispatch under bubblewrap; `own` is the directory for its return and configuration."""
-        path = self._env.get("PATH", "")
+        path = self.env.get("PATH", "")
         if shutil.which(str(worktree / argv[0]) if "/" in argv[0] else argv[0], path=path) is None:
             return argv  # the shim reports a missing program by name; bwrap would only exit with 1
         # A verifier must not change its worktree.
-        work = () if role is Role.VERIFY else (worktree, self._lanes / f"{worktree.name}.git")
+        work = () if role is Role.VERIFY else (worktree, self.lanes / f"{worktree.name}.git")
         bwrap, cwd = shutil.which("bwrap", path=path) or "bwrap", os.path.realpath(worktree)
         return sandboxed(argv, bwrap=bwrap, cwd=cwd, read_only=_real(self._read_only()), writable=_real((own, *work)))
 
     def _read_only(self) -> Iterable[Path]:
-        common = self._checkouts.common_dir
+        common = self.checkouts.common_dir
         yield common
         if common.name == ".git":  # the main checkout, also when runplan was started in a linked one
             yield common.parent
-        yield from (checkout.root for checkout in self._checkouts.all())
-        yield self._worktrees
-        yield user_file(self._env).parent
-        yield state_directory(self._env)
+        yield from (checkout.root for checkout in self.checkouts.all())
+        yield self.worktrees
+        yield user_file(self.env).parent
+        yield state_directory(self.env)
 
 
 def obstacle(env: Mapping[str, str]) -> str:

@@ -322,11 +322,12 @@ def _ended(started: DispatchStarted, state: RunState, context: RunContext, outco
     if not started.agent:
         yield ended
         return
-    profile = context.agents.profile(started.agent, Role(started.role))
-    ending = judge(outcome, profile)
+    agent = agent_of(context.settings.agents.agent(started.agent).kind)
+    zone = context.clock.now().astimezone().tzinfo
+    ending = judge(outcome, agent, writes=started.role in WRITERS, zone=zone)
     if ending.kind in ("crashed", "killed", "silent", "timed-out"):
         has_reason = said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # in the agent's own return
-        detail = detail if has_reason else quoted(ending, outcome, profile)
+        detail = detail if has_reason else quoted(ending, outcome, agent)
     elif ending.kind != "success":
         detail = ending.words or detail
     yield name_limit(replace(ended, kind=ending.kind, detail=detail), started)

@@ -175,51 +175,25 @@ def test_the_key_of_the_users_own_codex_gateway_is_passed_on(tmp_path: Path) -> 
 def reported(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tuple[str, ...]:
     found = agent_of(kind).account(settings(it={"kind": kind, **table}).agent("it"), {"HOME": str(place), **caller})
     login, address, model, bill = found.split("; ")
-    parts = ((login, "login "), (address, "address "), (model, "model "), (bill, "billed to "))
+    parts = ((login, "login "), (address, "address "), (model, "model "), (bill, "billed to the account of "))
     return tuple(text.removeprefix(name) for text, name in parts)
 
 
 KEY = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
 OWN_CLAUDE = '{"model": "opus", "env": {"ANTHROPIC_BASE_URL": "https://gw"}}'
-ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
-BY_KEY = "the account of {}, by use"
+OWN, DEFAULT, ADDRESS = "of its own configuration", "its default", {"OPENAI_BASE_URL": "https://other"}
 
 
 @pytest.mark.parametrize(
     ("kind", "files", "caller", "account"),
     [
-        ("claude", {}, {}, ("of its own configuration", ANTHROPIC, "its default", "the subscription of that login")),
-        (
-            "claude",
-            {},
-            KEY,
-            ("ANTHROPIC_API_KEY", ANTHROPIC, "its default", BY_KEY.format("ANTHROPIC_API_KEY")),
-        ),
-        (
-            "claude",
-            {".claude/settings.json": OWN_CLAUDE},
-            {**KEY, "ANTHROPIC_BASE_URL": "https://other"},
-            ("ANTHROPIC_API_KEY", "https://gw", "opus", BY_KEY.format("ANTHROPIC_API_KEY")),
-        ),
-        ("codex", {}, KEY, ("OPENAI_API_KEY", OPENAI, "its default", BY_KEY.format("OPENAI_API_KEY"))),
-        (
-            "codex",
-            {".codex/config.toml": GATEWAY},
-            KEY,
-            ("GATEWAY_KEY", "https://gw.example/v1", "gw-model", "the account at gw"),
-        ),
-        (
-            "codex",
-            {".codex/auth.json": '{"tokens": {"id_token": "x"}}'},
-            KEY,
-            (
-                "of its own (codex login)",
-                "that of the login",
-                "its default",
-                "the ChatGPT plan of that login",
-            ),
-        ),
-        ("aider", {}, KEY, ("OPENAI_API_KEY", "its default", "its default", "the account of OPENAI_API_KEY")),
+        ("claude", {}, {}, (OWN, DEFAULT, DEFAULT, "that login")),
+        ("claude", {}, KEY, ("ANTHROPIC_API_KEY", DEFAULT, DEFAULT, "ANTHROPIC_API_KEY")),
+        ("claude", {".claude/settings.json": OWN_CLAUDE}, KEY, ("ANTHROPIC_API_KEY", OWN, OWN, "ANTHROPIC_API_KEY")),
+        ("codex", {}, KEY | ADDRESS, ("OPENAI_API_KEY", "https://other", DEFAULT, "OPENAI_API_KEY")),
+        ("codex", {".codex/config.toml": GATEWAY}, KEY | ADDRESS, (OWN, OWN, OWN, "that login")),
+        ("codex", {".codex/auth.json": "{}"}, KEY, (OWN, OWN, OWN, "that login")),
+        ("aider", {}, KEY, ("OPENAI_API_KEY", DEFAULT, DEFAULT, "OPENAI_API_KEY")),
     ],
 )
 def test_an_account_says_what_the_program_will_use(
@@ -292,6 +266,12 @@ def test_gemini_and_qwen_are_given_their_settings(tmp_path: Path) -> None:
 
 def test_qwen_uses_the_key_it_is_given(tmp_path: Path) -> None:
     assert Call(tmp_path, "qwen", caller=KEYS).argv[1:3] == ("--auth-type", "openai")
+
+
+def test_opencode_has_a_database_for_each_dispatch(tmp_path: Path) -> None:
+    """With one for all, those that start at the same time fail: "database is locked"."""
+    paths = [Call(tmp_path / lane, "opencode", caller={}).env["OPENCODE_DB"] for lane in ("a", "b")]
+    assert paths == [str(tmp_path / lane / "own/opencode.db") for lane in ("a", "b")]
 
 
 def test_opencode_may_neither_edit_nor_run_commands_when_it_judges(tmp_path: Path) -> None:
@@ -367,17 +347,6 @@ def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_en
         passed = {name: value for name, value in seen.items() if name in caller}
         assert passed == {"PATH": "/bin", "HOME": "/home/uma", "LC_ALL": "C", "NPM_TOKEN": "n"}
         assert seen["RUNPLAN_AGENT"] == "1"
-
-
-def test_a_profile_has_the_facts_for_the_judgement(tmp_path: Path) -> None:
-    own = {"kind": "command", "argv": ["x"]}
-    agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={})
-    writer, reader = agents.profile("gemini", Role.FIX), agents.profile("gemini", Role.VERIFY)
-    assert (writer.closes, writer.answers, writer.writes, reader.writes) == (True, True, True, False)
-    assert dict(writer.codes)[55] == "setup"
-    assert writer.zone is not None
-    plain = agents.profile("own", Role.IMPLEMENT)
-    assert (plain.closes, plain.answers, plain.codes) == (False, False, {})
 
 
 # --- versions -----------------------------------------------------------------------------------------

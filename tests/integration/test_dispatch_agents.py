@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.endings import judge
 from runplan.agents.invocation import Agents
 from runplan.run.dispatch import OWN, Ending, Launch, Role, Tally
 from runplan.settings.load import Layer
@@ -41,7 +40,7 @@ def test_a_captured_stream_comes_back_as_it_was_read(on: Stage, cli: str) -> Non
     assert (found.ending, found.code) == (Ending.EXITED, 0)
     assert found.tally == samples.outcome(sample).tally
     assert found.message == samples.outcome(sample).message
-    assert judge(found, samples.profile(cli)).kind == "success"
+    assert samples.ending(cli, found).kind == "success"
 
 
 def test_the_end_of_standard_error_and_the_moment_of_the_end_are_known(on: Stage) -> None:
@@ -56,7 +55,7 @@ def test_a_broken_trajectory_does_not_block_the_dispatch(on: Stage) -> None:
     on.dispatches.start(launch)
     found = on.outcome(launch.id)
     assert found.tally == Tally()
-    assert judge(found, samples.profile("mini")).kind == "no-output"
+    assert samples.ending("mini", found).kind == "no-output"
 
 
 def test_strange_lines_are_kept_counted_and_ignored(on: Stage) -> None:
@@ -121,4 +120,4 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
     assert found.message == "ANTHROPIC_API_KEY", found.error
     assert (tmp_path / "made.txt").read_text(encoding="utf-8") == "Do ä."
     assert found.tally.model == "m"
-    assert judge(found, agents.profile("deep", Role.IMPLEMENT)).kind == "success"
+    assert samples.ending("claude", found).kind == "success"

@@ -120,18 +120,6 @@ def test_commands_that_run_side_by_side_have_capped_logs_without_secrets(on: Sta
     assert types == b"it is [redacted]\n"
 
 
-def test_a_report_in_a_file_is_read_at_the_end_and_may_fail(on: Stage) -> None:
-    reports = ('{"info": {"exit_status": "Submitted", "submission": "from a file"}}', "{")
-    messages = []
-    for report in reports:
-        launch = on.launch("sh", "-c", "echo a line", reader="mini")
-        on.dispatches.write(launch.id, "own/trajectory.json", report)
-        on.dispatches.start(launch)
-        messages.append(on.outcome(launch.id).message)
-
-    assert messages == ["from a file", ""]
-
-
 def test_64_megabytes_of_output_take_the_shim_less_than_60_megabytes_of_memory(on: Stage) -> None:
     dispatch = on.python(
         "import os, sys, time\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.agents.clis import agent_of
-from runplan.agents.endings import AgentEnding, Profile, judge
+from runplan.agents.endings import AgentEnding, judge
 from runplan.run.dispatch import Ending, Outcome
 from runplan.supervise.output import EventCollector
 
@@ -98,10 +98,5 @@ def outcome_of(
     )
 
 
-def profile(cli: str, *, writes: bool = True) -> Profile:
-    agent = agent_of(cli)
-    return Profile(closes=agent.closes, answers=bool(agent.program), writes=writes, codes=agent.codes, zone=UTC)
-
-
 def ending(cli: str, found: Outcome, *, writes: bool = True) -> AgentEnding:
-    return judge(found, profile(cli, writes=writes))
+    return judge(found, agent_of(cli), writes=writes)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runplan.agents.clis.mini import read_trajectory
-from runplan.agents.endings import AgentEnding, Profile, judge, trouble
+from runplan.agents.endings import AgentEnding, trouble
 from runplan.run.dispatch import Ending, EndingKind, Finished, Outcome, Tally, ToolUsed, Trouble, Usage
 from tests.support.samples import THEN, ending, outcome_of
 
@@ -238,14 +238,14 @@ def test_a_usage_limit_is_all_that_is_believed_of_a_failed_command(
     code: int, message: str, error: str, ends: tuple[str, float | None]
 ) -> None:
     said = Outcome(ending=Ending.EXITED, code=code, signal=None, message=message, error=error, ended_at=float(THEN))
-    found = judge(said, Profile())
+    found = ending("command", said)
     assert (found.kind, found.resets) == ends
 
 
 def test_another_error_of_a_command_is_not_read() -> None:
     said = Outcome(ending=Ending.EXITED, code=1, signal=None, message="x", error="rate limit, 401 unauthorized")
-    assert judge(said, Profile()).kind == "crashed"
-    assert judge(said, Profile(answers=True)).kind == "auth"
+    assert ending("command", said).kind == "crashed"
+    assert ending("claude", said).kind == "auth"
 
 
 # --- limits --------------------------------------------------------------------------------------------
@@ -372,26 +372,24 @@ def test_a_wait_is_read_from_standard_error(error: str, ends: str) -> None:
 
 
 def test_a_silent_command_with_exit_code_0_succeeds() -> None:
-    assert judge(Outcome(ending=Ending.EXITED, code=0, signal=None, message=""), Profile()).kind == "success"
+    assert ending("command", Outcome(ending=Ending.EXITED, code=0, signal=None, message="")).kind == "success"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EndingKind if kind is not EndingKind.CRASHED])
 def test_every_kind_of_trouble_has_an_ending(kind: EndingKind) -> None:
     tally = Tally(troubles=(Trouble(kind=kind, words="a\nb"),), finished=Finished(ok=False))
-    found = judge(Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=tally), Profile())
+    found = ending("command", Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=tally))
     assert (found.kind, found.words) == (kind.value, "a b")
 
 
 def test_the_last_known_trouble_decides_the_ending() -> None:
     reported = (trouble("Invalid API key"), trouble("529 overloaded"), trouble("oops"))
-    found = judge(
-        Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=Tally(troubles=reported)), Profile()
-    )
-    assert found.kind == "overloaded"
+    said = Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=Tally(troubles=reported))
+    assert ending("command", said).kind == "overloaded"
 
 
 def test_a_denied_tool_matters_only_to_an_agent_that_writes() -> None:
     tally = Tally(finished=Finished(ok=True), denied=(ToolUsed(tool="Write", denied=True),))
     said = Outcome(ending=Ending.EXITED, code=0, signal=None, message="done", tally=tally)
-    assert judge(said, Profile(writes=True)).kind == "denied"
-    assert judge(said, Profile(writes=False)).kind == "success"
+    assert ending("command", said).kind == "denied"
+    assert ending("command", said, writes=False).kind == "success"

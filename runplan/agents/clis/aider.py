@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
 
-_BASE = (
-    *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update", "--analytics-disable"),
-    *("--no-show-release-notes", "--no-gitignore", "--no-detect-urls", "--no-suggest-shell-commands"),
-    *("--map-tokens", "0", "--chat-history-file", "/dev/null", "--input-history-file", "/dev/null"),
-    # runplan commits the changes itself.
-    *("--no-auto-commits", "--no-dirty-commits"),
-)
 _HEADS = (b"Analytics have been", b"Detected dumb terminal", b"Weak model:", b"Git repo:", b"Repo-map:")
 _NUMBER = rb"(\d{1,9}|\d{1,9}(?:\.\d{1,3})?[kM])"
 _COST = rb"Cost: \$(\d{1,9}\.\d{1,9}) message, \$\d{1,9}\.\d{1,9} session\."
@@ -40,19 +33,21 @@ _LIBRARY_ERROR = re.compile(rb"litellm\.\w{1,60}: (?:litellm\.)?\w{1,60}(?:Error
 
 class Aider(ProviderAgent):
     program = "aider"
+    base = (
+        *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update", "--analytics-disable"),
+        *("--no-show-release-notes", "--no-gitignore", "--no-detect-urls", "--no-suggest-shell-commands"),
+        *("--map-tokens", "0", "--chat-history-file", "/dev/null", "--input-history-file", "/dev/null"),
+        *("--no-auto-commits", "--no-dirty-commits"),  # runplan commits the changes itself
+    )
+    reading = ("--dry-run", "--read", DIFF_FILE)
+    model_flag = "--model"
     rank = 6
     keys = provider_keys()
     #: It wraps lines at the width of the screen, error messages too.
     fixed: ClassVar = {"COLUMNS": "4000"}
 
     def arguments(self, task: Task) -> tuple[str, ...]:
-        role = () if task.writes else ("--dry-run", "--read", DIFF_FILE)
-        return (
-            *("--message-file", str(task.prompt)),
-            *_BASE,
-            *role,
-            *task.options("--model"),
-        )
+        return ("--message-file", str(task.prompt), *super().arguments(task))
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return under_home(caller, ".aider.conf.yml").is_file()

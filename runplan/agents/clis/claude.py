@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import (
-    OWN_CONFIG,
     Agent,
-    account,
     at,
     count,
     first_set,
@@ -42,20 +40,21 @@ if TYPE_CHECKING:
     from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable
 
-#: Bash is needed to look at the diff: without a bypass only commands that change nothing are allowed.
-_READING = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
-_WRITING = ("--dangerously-skip-permissions",)
-#: A repository's settings can run hooks, key helpers and MCP servers, deny tools and change the address. Without the
-#: source `project` they are ignored, but so is CLAUDE.md. The program reads it from a directory that is added
-#: explicitly, when CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD is set.
-_ISOLATED = ("--add-dir", ".", "--setting-sources", "user")
-
 _SUBTYPES = {"error_max_turns": EndingKind.MAX_TURNS, "error_max_budget_usd": EndingKind.BUDGET}
 _IGNORED = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
 
 
 class Claude(Agent):
     program = "claude"
+    #: A repository's settings can run hooks, key helpers and MCP servers, deny tools and change the address. Without
+    #: the source `project` they are ignored, but so is CLAUDE.md. The program reads it from a directory that is added
+    #: explicitly, when CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD is set.
+    base = ("-p", "--output-format", "stream-json", "--verbose", "--add-dir", ".", "--setting-sources", "user")
+    writing = ("--dangerously-skip-permissions",)
+    #: Bash is needed to look at the diff: without a bypass only commands that change nothing are allowed.
+    reading = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
+    model_flag = "--model"
+    usd_flag = "--max-budget-usd"
     prints_json = True
     rank = 1
     keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -71,12 +70,6 @@ class Claude(Agent):
         "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
     }
 
-    def arguments(self, task: Task) -> tuple[str, ...]:
-        base = ("-p", "--output-format", "stream-json", "--verbose")
-        role = _WRITING if task.writes else _READING
-        limit = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
-        return (*base, *role, *_ISOLATED, *limit, *task.options("--model"))
-
     def environment(self, task: Task) -> dict[str, str]:
         # As root it refuses to skip permissions unless it runs in a sandbox.
         sandboxed = {"IS_SANDBOX": "1"} if task.writes and os.geteuid() == 0 else {}
@@ -88,18 +81,9 @@ class Claude(Agent):
         files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(state)
 
-    def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
-        """Variables in its settings override those of the caller."""
-        settings = read_json(_folder(caller) / "settings.json")
-        variables = settings.get("env")
-        seen = {**caller, **variables} if isinstance(variables, dict) else caller
-        helper = "apiKeyHelper" if settings.get("apiKeyHelper") else ""
-        paid = first_set(seen, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY") or helper
-        login = paid or first_set(seen, "CLAUDE_CODE_OAUTH_TOKEN") or OWN_CONFIG
-        address = seen.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
-        model = table.model or seen.get("ANTHROPIC_MODEL") or settings.get("model") or "its default"
-        bill = f"the account of {paid}, by use" if paid else "the subscription of that login"
-        return account(login, address, model, bill)
+    def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+        """It prefers a key in the environment to its login."""
+        return first_set(caller, "ANTHROPIC_AUTH_TOKEN", *self.keys)
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match text(event, "type"):

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.agents.adapter import Agent, account, at, estimate, first_set, objects, read_json, text, under_home, usage
+from runplan.agents.adapter import Agent, at, estimate, objects, text, under_home, usage
 from runplan.agents.endings import trouble
 from runplan.run.dispatch import Finished, Message, Retrying, Spent, ToolUsed, Unread
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from runplan.run.dispatch import AgentEvent
     from runplan.settings.schema import AgentTable
 
-_BASE = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false")
 _OPENAI = "https://api.openai.com/v1"
 #: Settings that choose a provider or a login.
 _CHOICES = ("model_provider", "openai_base_url", "cli_auth_credentials_store")
@@ -27,6 +26,9 @@ _CHOICES = ("model_provider", "openai_base_url", "cli_auth_credentials_store")
 
 class Codex(Agent):
     program = "codex"
+    base = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false")
+    writing = ("--dangerously-bypass-approvals-and-sandbox",)
+    reading = ("-s", "read-only")
     prints_json = True
     rank = 2
     keys = ("OPENAI_API_KEY", "CODEX_API_KEY")
@@ -37,10 +39,11 @@ class Codex(Agent):
     passed = ("CODEX_HOME",)
 
     def arguments(self, task: Task) -> tuple[str, ...]:
+        return (*super().arguments(task), *self._provider(task), "-")
+
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
         # As root its own sandbox cannot be made inside another one, where it is not needed.
-        is_free = task.writes or task.sandboxed
-        role = ("--dangerously-bypass-approvals-and-sandbox",) if is_free else ("-s", "read-only")
-        return (*_BASE, *self._provider(task), *role, *task.options("-m"), "-")
+        return self.writing if task.sandboxed else super().role_arguments(task)
 
     def _provider(self, task: Task) -> tuple[str, ...]:
         """It takes a key from the environment only through a provider that names the variable."""
@@ -56,21 +59,6 @@ class Codex(Agent):
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """A login or a provider; a model alone is neither."""
         return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
-
-    def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
-        """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
-        config, key = _config(caller), self.key(table, caller)
-        model = table.model or config.get("model") or "its default"
-        if found := _provider(config):
-            name = f"the account at {config['model_provider']}"
-            return account(str(found.get("env_key") or "none"), found.get("base_url") or "its default", model, name)
-        stored = read_json(_folder(caller) / "auth.json")
-        is_key = bool(stored.get("OPENAI_API_KEY")) and not stored.get("tokens")
-        login = key or first_set(caller, "CODEX_API_KEY") or ("the key in auth.json" if is_key else "")
-        if not login:
-            return account("of its own (codex login)", "that of the login", model, "the ChatGPT plan of that login")
-        address = (caller.get("OPENAI_BASE_URL") if key else config.get("openai_base_url")) or _OPENAI
-        return account(login, address, model, f"the account of {login}, by use")
 
     def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         config = _config(caller)

@@ -23,6 +23,9 @@ _DENIED = ("policy_violation", "permission_denied")
 
 class Gemini(Agent):
     program = "gemini"
+    base = ("--skip-trust", "-o", "stream-json")
+    writing = ("--approval-mode", "yolo")
+    reading = ("--approval-mode", "plan")
     prints_json = True
     rank = 3
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -43,10 +46,6 @@ class Gemini(Agent):
     }
     reports_usd = False
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
-
-    def arguments(self, task: Task) -> tuple[str, ...]:
-        mode = ("--approval-mode", "yolo" if task.writes else "plan")
-        return ("--skip-trust", "-o", "stream-json", *mode, *task.options("-m"))
 
     def environment(self, task: Task) -> dict[str, str]:
         is_own = not self.key(task.table, task.caller)

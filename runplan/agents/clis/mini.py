@@ -28,6 +28,8 @@ _CHOOSES = ("-m", "--model", "-c", "--config")
 
 class Mini(ProviderAgent):
     program = "mini"
+    base = ("-y", "--exit-immediately")
+    usd_flag = "--cost-limit"  # it reports dollars only at its end
     rank = 7
     keys = provider_keys()
     models = ("MSWEA_MODEL_NAME",)
@@ -40,15 +42,12 @@ class Mini(ProviderAgent):
     passed = ("MSWEA_GLOBAL_CONFIG_DIR",)
 
     def arguments(self, task: Task) -> tuple[str, ...]:
-        base = ("-y", "--exit-immediately", "-o", str(task.own / TRAJECTORY))
-        # It reports dollars only at its end, so it has to enforce the limit itself.
-        limit = ("--cost-limit", f"{task.usd:.4f}") if task.usd else ()
         prompt = os.fsdecode(task.prompt.read_bytes().replace(b"\0", b""))
         if len(os.fsencode(prompt)) > LONGEST_ARGUMENT:
             prompt = (
                 f"Your task is in the file {task.prompt}. Read all of it, in pieces if need be, and do what it says."
             )
-        return (*base, *limit, *task.options("-m"), "-t", prompt)
+        return (*super().arguments(task), "-o", str(task.own / TRAJECTORY), "-t", prompt)
 
     def has_login(self, caller: Mapping[str, str]) -> bool:
         return bool(_settings(caller).get("MSWEA_MODEL_NAME"))

@@ -21,6 +21,8 @@ _DENIED = "rule which prevents"
 
 class OpenCode(ProviderAgent):
     program = "opencode"
+    base = ("run", "--format", "json")
+    writing = ("--auto",)  # its `--agent plan` can still commit through bash: the configuration denies that to readers
     prints_json = True
     rank = 4
     keys = ("OPENCODE_API_KEY", *provider_keys())
@@ -30,13 +32,10 @@ class OpenCode(ProviderAgent):
         is_own = "/" not in model or model.startswith("opencode/")
         return (*(self.keys[:1] if is_own else ()), *provider_keys(model))
 
-    def arguments(self, task: Task) -> tuple[str, ...]:
-        # Its `--agent plan` can still commit through bash: the configuration denies that to readers.
-        role = ("--auto",) if task.writes else ()
-        return ("run", "--format", "json", *role, *task.options("-m"))
-
     def environment(self, task: Task) -> dict[str, str]:
-        return {**self.fixed, "OPENCODE_CONFIG": str(task.directory / "opencode.json")}
+        # With a shared database, programs that start at the same time fail: "database is locked".
+        own = {"OPENCODE_CONFIG": str(task.directory / "opencode.json"), "OPENCODE_DB": str(task.own / "opencode.db")}
+        return {**self.fixed, **own}
 
     def files(self, task: Task) -> dict[str, str]:
         settings: dict[str, object] = {"share": "disabled", "autoupdate": False}

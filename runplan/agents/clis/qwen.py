@@ -30,6 +30,9 @@ _SETTINGS = {"general": {"gitCoAuthor": False, "disableAutoUpdate": True}}
 
 class Qwen(Agent):
     program = "qwen"
+    base = ("-o", "stream-json")
+    writing = ("--approval-mode", "yolo")
+    reading = ("--approval-mode", "plan")
     rank = 5
     keys = ("OPENAI_API_KEY",)
     addresses = ("OPENAI_BASE_URL",)
@@ -40,10 +43,9 @@ class Qwen(Agent):
     fixed: ClassVar = {"QWEN_CODE_NO_RELAUNCH": "true"}
 
     def arguments(self, task: Task) -> tuple[str, ...]:
-        mode = ("--approval-mode", "yolo" if task.writes else "plan")
         # Without a key it uses the login it knows.
         auth = ("--auth-type", "openai") if self.key(task.table, task.caller) else ()
-        return (*auth, "-o", "stream-json", *mode, *task.options("-m"))
+        return (*auth, *super().arguments(task))
 
     def environment(self, task: Task) -> dict[str, str]:
         settings = str(task.directory / _SETTINGS_FILE)
