@@ -177,9 +177,11 @@ def reach(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready
 def _spawn(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
     """Start the daemon without a terminal. It keeps the umask of the user, since it writes into checkouts."""
     from runplan.agents.environment import for_the_daemon  # slow to import
+    from runplan.store.files import publish
 
     output = own_directory(state_directory(env)) / OUTPUT
-    with open(output, "wb", opener=lambda path, flags: os.open(path, flags | os.O_APPEND, 0o600)) as file:
+    publish(output, b"\n", sync=False)  # on a full disk the daemon could not say why it ended
+    with open(output, "ab") as file:
         daemon = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

@@ -94,15 +94,19 @@ def read_text(path: Path, *, largest: int = LARGEST) -> str | None:
 
 
 def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) -> None:
-    """Write the file whole or not at all. With `at`, an open directory, the path is relative to it."""
+    """Write the file whole or not at all; an error names it. The path is relative to `at`, an open directory."""
     draft = f"{path}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with open(os.open(draft, flags, 0o644, dir_fd=at), "wb") as file:
-        file.write(content)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
+    try:
+        with open(os.open(draft, flags, 0o644, dir_fd=at), "wb") as file:
+            file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # write() names no file
+        raise
 
 
 def file_lock(path: Path) -> FileLock:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.settings.places import state_directory
 from tests.support.cli import Project, a_project, end_processes_of, killed_at, writes
 from tests.support.mounts import Inside, fill, inside, make_room, read_only, small_disk, writable
 
@@ -84,6 +85,16 @@ def test_a_run_stops_on_a_full_disk_and_continues_when_there_is_space(
         interrupted(there, point)
         fill(there, directory)
         refused_then_landed(there, code=code, message=message, settle=lambda: make_room(there, directory))
+
+
+def test_a_start_names_the_full_disk_of_the_daemon(project: Project) -> None:
+    directory = state_directory(project.env)
+    with inside(project) as there:
+        small_disk(there, directory)
+        fill(there, directory)
+        ran = there.runplan("start", "X", "auto")
+    full = f"{directory}/daemon.out: No space left on device; free space on the disk, then try again"
+    assert (ran.code, ran.last) == (5, f"runplan: {full}")
 
 
 def test_an_agent_whose_output_fills_the_disk_is_started_again_when_there_is_space(project: Project) -> None:
