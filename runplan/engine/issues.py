@@ -109,7 +109,7 @@ def take(at: RepositoryContext, number: int, *, now: datetime) -> RepositoryCont
     """Take the issue: afterwards the branch with its plan is on the remote. The context that reads the plan there."""
     git, path = at.repository.git, path_of(at, number)
     slug, target, store = slug_of(at, path), at.tip(), at.store()
-    tip = modes.fetch_branch(git, at.settings.run, slug, at.env)
+    tip = modes.fetch_branch(at.repository, at.settings.run, slug, at.env)
     at = replace(at, pull=slug)
     if tip is None and git.blob(target, path) is None:
         require_test_command(at)  # a refused start leaves no branch behind
@@ -143,7 +143,7 @@ def _taken_by(at: RepositoryContext, tip: Oid) -> str:
 def _create_branch(at: RepositoryContext, number: int, target: Oid, now: datetime) -> Oid | TakenElsewhere:
     """Push a commit with the plan as a new branch; the tip of the branch, which another repository may have made."""
     repository, run, path = at.repository, at.settings.run, path_of(at, number)
-    forge, there = modes.forge_of(repository.git, run, at.env), modes.own_branch(repository.git, run, at.pull, at.env)
+    forge, there = modes.forge_of(repository.git, run, at.env), modes.own_branch(repository, run, at.pull, at.env)
     issue = forge.issue(number)
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
@@ -236,7 +236,7 @@ def _candidates(at: RepositoryContext, label: str, store: Store) -> Iterator[Can
     git, run, target = at.repository.git, at.settings.run, at.tip()
     forge, own = modes.forge_of(git, run, at.env), names.repository_id(at.repository.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
-    branches = modes.own_branch(git, run, "issue", at.env).branches(pattern)
+    branches = modes.own_branch(at.repository, run, "issue", at.env).branches(pattern)
     for issue in forge.issues(label):
         path = path_of(at, issue.number)
         branch = names.pull_branch(run.branch_prefix, slug_of(at, path))

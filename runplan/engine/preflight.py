@@ -162,15 +162,14 @@ def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases:
 
 
 def landing_place(at: RepositoryContext, started: RunStarted) -> modes.Place:
-    git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
     report = names.report_path(at.settings.paths.reports, started.slug)
     plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
-    return modes.Place(git, root, common, at.state / "tool.git", at.env, plan)
+    return modes.Place(at.repository, at.state / "tool.git", at.env, plan)
 
 
 def require_landable(at: RepositoryContext) -> None:
     """Refuse a repository or remote that the landing mode cannot use."""
-    modes.require_ready(at.repository.git, at.settings.run, at.env)
+    modes.require_ready(at.repository, at.settings.run, at.env)
 
 
 def require_same_history(at: RepositoryContext, plan: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,14 +12,15 @@ from runplan.errors import RefusedEarly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from runplan.forge.address import Access
     from runplan.forge.github import GitHub
-    from runplan.forge.model import Repository
+    from runplan.forge.model import Repository as ForgeRepository
     from runplan.git.command import Git
-    from runplan.git.remote import Remote, SignIn
+    from runplan.git.remote import Remote
+    from runplan.git.repository import Repository
     from runplan.gitfacts import Oid
-    from runplan.landing.direct import Direct
     from runplan.landing.lander import Lander
     from runplan.landing.pull_request import PlanPlace
     from runplan.settings.schema import RunSettings, Settings
@@ -29,60 +29,31 @@ if TYPE_CHECKING:
 class Place(Struct, frozen=True):
     """The repository that a lander works in."""
 
-    git: Git
-    root: Path
-    common_dir: Path
+    repository: Repository
     tool: Path  #: the repository that holds candidates
     env: Mapping[str, str]  #: of the user, for reaching a remote
     plan: PlanPlace
 
 
 def open_lander(at: Place, settings: Settings) -> Lander:
-    run = settings.run
-    match run.landing:
-        case "cherry-pick":
-            from runplan.landing.cherry_pick import CherryPick
+    run, git, root = settings.run, at.repository.git, at.repository.root
+    if not uses_remote(run.landing):
+        from runplan.landing.cherry_pick import CherryPick
 
-            return CherryPick(at.git, ref=f"refs/heads/{run.target}", root=at.root, common_dir=at.common_dir)
-        case "direct":
-            return _direct(at, run)
-        case _:
-            return _pull_request(at, settings)
-
-
-def _direct(at: Place, run: RunSettings, sign_in: SignIn | None = None) -> Direct:
+        return CherryPick(git, ref=f"refs/heads/{run.target}", root=root, common_dir=at.repository.common_dir)
     from runplan.landing.direct import Direct
 
-    remote = _remote(at.git, run, run.target, at.env, sign_in, at.common_dir)
-    return Direct(at.git, remote, root=at.root, tool=at.tool)
-
-
-def _remote(
-    git: Git,
-    run: RunSettings,
-    branch: str,
-    env: Mapping[str, str],
-    sign_in: SignIn | None = None,
-    common_dir: Path | None = None,
-) -> Remote:
-    from runplan.git.remote import Remote
-
-    common = common_dir or Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
-    return Remote(git, name=run.remote, branch=branch, common_dir=common, caller=env, sign_in=sign_in)
-
-
-def _pull_request(at: Place, settings: Settings) -> Lander:
+    access = _access(git, run, at.env) if concludes(run.landing) else None
+    target = Direct(git, _remote(at.repository, run, run.target, at.env, access), root=root, tool=at.tool)
+    if access is None:
+        return target
     from runplan.forge.github import open_forge
     from runplan.landing.pull_request import PullRequestLander
 
-    run = settings.run
-    branch = names.pull_branch(run.branch_prefix, at.plan.slug)
-    access = _access(at.git, run, at.env)
-    sign_in = _sign_in(access)
     return PullRequestLander(
-        at.git,
-        _remote(at.git, run, branch, at.env, sign_in, at.common_dir),
-        target=_direct(at, run, sign_in),
+        git,
+        _remote(at.repository, run, names.pull_branch(run.branch_prefix, at.plan.slug), at.env, access),
+        target=target,
         tool=at.tool,
         plan=at.plan,
         settings=settings.pull_request,
@@ -97,10 +68,20 @@ def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], 
     return functools.cache(lambda: find_access(git, remote=run.remote, env=env))
 
 
-def _sign_in(access: Callable[[], Access]) -> Callable[[], tuple[str, ...]]:
+def _remote(
+    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], access: Callable[[], Access] | None
+) -> Remote:
+    """A branch of the remote; git signs in with the token for the forge, where there is one."""
+    from runplan.git.remote import Remote
+
+    sign_in = functools.partial(_sign_in, access) if access else None
+    return Remote(here.git, name=run.remote, branch=branch, common_dir=here.common_dir, caller=env, sign_in=sign_in)
+
+
+def _sign_in(access: Callable[[], Access]) -> tuple[str, ...]:
     from runplan.forge.github import git_settings
 
-    return lambda: git_settings(access())
+    return git_settings(access())
 
 
 def require_allowed(mode: str, run: RunSettings) -> None:
@@ -112,23 +93,21 @@ def require_allowed(mode: str, run: RunSettings) -> None:
         )
 
 
-def require_ready(git: Git, run: RunSettings, env: Mapping[str, str]) -> None:
+def require_ready(here: Repository, run: RunSettings, env: Mapping[str, str]) -> None:
     """Refuse, before any work, an unreachable remote or commits that are not pushed, where the mode needs them."""
     if not uses_remote(run.landing):
         return
     from runplan.git import remote
 
-    if not concludes(run.landing):
-        remote.require(_remote(git, run, run.target, env))
-        return
-    from runplan.forge.github import open_forge
+    access = _access(here.git, run, env) if concludes(run.landing) else None
+    if access:
+        from runplan.forge.github import open_forge
 
-    access = _access(git, run, env)
-    require_writable(open_forge(access(), env).repository())
-    remote.require(_remote(git, run, run.target, env, _sign_in(access)))
+        require_writable(open_forge(access(), env).repository())
+    remote.require(_remote(here, run, run.target, env, access))
 
 
-def require_writable(there: Repository) -> None:
+def require_writable(there: ForgeRepository) -> None:
     if not there.can_push:
         raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
 
@@ -139,18 +118,18 @@ def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> GitHub:
     return open_forge(_access(git, run, env)(), env)
 
 
-def own_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
+def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
     """The branch of a plan's pull request."""
     branch = names.pull_branch(run.branch_prefix, slug)
-    return _remote(git, run, branch, env, _sign_in(_access(git, run, env)))
+    return _remote(here, run, branch, env, _access(here.git, run, env))
 
 
-def fetch_branch(git: Git, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:
+def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:
     """Fetch the branch of a plan's pull request, if the remote has it; else forget it."""
-    there = own_branch(git, run, slug, env)
+    there = own_branch(here, run, slug, env)
     tip = there.fetch()
-    if tip is None and git.tip(there.ref) is not None:
-        git.run("update-ref", "-d", there.ref)
+    if tip is None and here.git.tip(there.ref) is not None:
+        here.git.run("update-ref", "-d", there.ref)
     return tip
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from runplan.errors import RefusedEarly
 from runplan.forge.github import find_access
 from runplan.git.command import Git
+from runplan.git.repository import Repository
 from runplan.gitfacts import PLAN, RUN, read_trailers
 from runplan.landing.lander import Conclusion, Declined, Failed, Landed, Progress, Refused, Waiting
 from runplan.landing.modes import Place, open_lander
@@ -52,7 +53,8 @@ def issues() -> list[int]:
 def at(clone: Path, stand_in: StandIn) -> Iterator[Place]:
     plan = PlanPlace(path="plans/X.md", slug="x", report="reports/plan-x.md", issues=())
     with Git(clone, env=dict(os.environ)) as user:
-        yield Place(user, clone, clone / ".git", clone / ".git", dict(os.environ) | environment(stand_in), plan)
+        here = Repository(root=clone, common_dir=clone / ".git", git=user)
+        yield Place(here, clone / ".git", dict(os.environ) | environment(stand_in), plan)
 
 
 def a_lander(at: Place) -> PullRequestLander:

@@ -138,7 +138,7 @@ def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRe
     path = contexts.plan_path(at, word)
     if modes.concludes(at.settings.run.landing):  # the plan is read from its own branch
         at = replace(at, pull=contexts.slug_of(at, path))
-        modes.fetch_branch(at.repository.git, at.settings.run, at.pull, at.env)
+        modes.fetch_branch(at.repository, at.settings.run, at.pull, at.env)
     tip, store = at.tip(), at.store()
     blob = at.repository.git.blob(tip, path)
     resuming = store is not None and store.interrupted(path) is not None
