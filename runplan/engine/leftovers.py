@@ -52,7 +52,7 @@ def _has_refs(at: RepositoryContext) -> bool:
     """Whether the user's repository has refs of ours; the state directory may have been deleted."""
     prefix = at.settings.run.branch_prefix
     own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
-    return any(ref.startswith(own) for ref in refs_snapshot(at.repository.common_dir, at.repository.git))
+    return any(ref.startswith(own) for ref in refs_snapshot(at.repository.common_dir))
 
 
 def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:

@@ -120,7 +120,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             lander=modes.open_lander(landing_place(at, started), at.settings),
             forge=functools.partial(modes.forge_of, git, at.settings.run, at.env),
             common_dir=common,
-            fingerprints=Fingerprints(git, common_dir=common, prefix=at.settings.run.branch_prefix),
+            fingerprints=Fingerprints(common, git.env, at.settings.run.branch_prefix),
             dispatches=self.dispatches,
             agents=Agents(
                 at.settings.agents,
@@ -130,7 +130,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
                 caller=at.env,
                 checks=at.settings.tests.env,
                 sandbox=Sandbox(
-                    Checkouts(git, root=root, common_dir=common),
+                    Checkouts(root, common),
                     worktrees=self.workspace.root,
                     lanes=self.workspace.lanes,
                     env=at.env,

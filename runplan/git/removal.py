@@ -105,7 +105,7 @@ class Removal:
     def _used_by(self, ref: str) -> str:
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""
-        checkouts = Checkouts(self._user, root=self._user.cwd, common_dir=self._workspace.common_dir)
+        checkouts = Checkouts(self._user.cwd, self._workspace.common_dir)
         return next((str(one.root) for one in checkouts.with_branch(ref)), "")
 
     def _is_on_target(self, tip: Oid) -> bool:
@@ -160,8 +160,7 @@ class Removal:
                     path.unlink()
 
     def _own_refs(self, prefix: str) -> list[str]:
-        repositories = ((self._workspace.common_dir, self._user), (self._workspace.path, self._tool))
-        refs = {ref for place, git in repositories for ref in refs_snapshot(place, git)}
+        refs = {ref for place in (self._workspace.common_dir, self._workspace.path) for ref in refs_snapshot(place)}
         # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
         own = re.compile(rf"{PARKED}|{BASES}" + (rf"|{HEADS}{re.escape(prefix)}.*/" if prefix else ""))
         return sorted(filter(own.match, refs))

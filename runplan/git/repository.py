@@ -48,7 +48,8 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
     here = start if start.is_dir() else start.parent
     if not here.is_dir():
         raise RefusedEarly(f"{start} does not exist")
-    _require_plain(here.absolute())
+    if not names.is_plain(str(here.absolute())):
+        raise RefusedEarly(f"{ODD_PATH}: {names.shown(str(here))}; move the repository to a path of plain text")
     git = Git(here, env=env)
     # --show-toplevel comes last: outside of a checkout git answers the others and then fails.
     ran = git.run(*_ASKED, "--show-toplevel", ok=(0, 128))
@@ -57,32 +58,16 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
         if "not a git repository" in ran.err:
             raise RefusedEarly(f"{here} is not in a git repository; run git init, or go to one")
         raise GitFailed(failure(_ASKED, ran, here))
+    common, own, top = (Path(answer) for answer in (*answers[1:], answers[1])[:3])
     if answers[0] == "true":
-        raise RefusedEarly(
-            f"{answers[1]} is a bare repository, without a checkout; go to a clone or to a worktree of it"
-        )
-    if len(answers) > 4:
-        raise RefusedEarly(f"{ODD_PATH}: the repository around {here}; move it to a path of plain text")
-    common, own = Path(answers[1]), Path(answers[2])
-    _require_plain(common)
-    top = Path(answers[3]) if len(answers) > 3 else None
-    root = top if top is not None and own == common else _main_checkout(git, common, top)
+        raise RefusedEarly(f"{common} is a bare repository, without a checkout; go to a clone or to a worktree of it")
+    root = top
+    if own != common or top == common:  # a linked worktree, or a directory inside of .git
+        # A submodule or a separate git directory names its checkout; a bare one behind worktrees has none.
+        named = git.run("config", "--file", str(common / "config"), "core.worktree", ok=(0, 1)).text
+        if common.name == ".git" or named:
+            root = Path(os.path.normpath(common / (named or "..")))
     return Repository(root=root, common_dir=common, git=git.at(root if root.is_dir() else common))
-
-
-def _require_plain(path: Path) -> None:
-    if not names.is_plain(str(path)):
-        raise RefusedEarly(f"{ODD_PATH}: {names.shown(str(path))}; move the repository to a path of plain text")
-
-
-def _main_checkout(git: Git, common: Path, top: Path | None) -> Path:
-    if common.name == ".git":
-        return common.parent
-    # A submodule or a separate git directory names its checkout; a bare one behind worktrees has none.
-    named = git.run("config", "--file", str(common / "config"), "core.worktree", ok=(0, 1))
-    if named.code == 0:
-        return Path(os.path.normpath(common / named.text))
-    return top if top is not None else common
 
 
 # --- refusals before any work -------------------------------------------------------------------------
@@ -91,8 +76,10 @@ def _main_checkout(git: Git, common: Path, top: Path | None) -> Path:
 def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:
     """Refuse a repository that cannot be worked in, with the remedy; else the identity of landed commits."""
     require_git(repository.git)
-    branches = _branches(require_target(repository, target))
-    if blocking := blocking_branch(branches, prefix):
+    refs = require_target(repository, target)
+    parts = prefix.split("/")[:-1]
+    needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    if blocking := next((name for name in needed if f"{HEADS}{name}" in refs), ""):
         from runplan.text import command  # only a refusal needs it
 
         rename = command("git", "branch", "-m", blocking, f"{blocking}-old")
@@ -105,25 +92,22 @@ def require_workable(repository: Repository, *, target: str, prefix: str) -> Ide
 
 def require_target(repository: Repository, target: str) -> list[str]:
     """Refuse a repository without a commit or without the target, a full ref name; else every ref."""
-    refs = sorted(refs_snapshot(repository.common_dir, repository.git))
+    if (repository.common_dir / "reftable").is_dir():
+        raise RefusedEarly("runplan cannot read reftables; keep refs as files: git refs migrate --ref-format=files")
+    refs = sorted(refs_snapshot(repository.common_dir))
     if target in refs:
         return refs
-    branches = _branches(refs)
+    branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
     if not branches:
         raise RefusedEarly(f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start")
     name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
     if target.startswith("refs/remotes/"):
-        remote = name.partition("/")[0]
         raise RefusedEarly(
-            f"this landing pushes to {name}, which is unknown here; fetch it: git fetch {remote}; "
+            f"this landing pushes to {name}, which is unknown here; fetch it: git fetch {name.partition('/')[0]}; "
             "or set run.landing to cherry-pick"
         )
     some = ", ".join(branches[:_MOST_NAMED])
     raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {some}")
-
-
-def _branches(refs: Collection[str]) -> list[str]:
-    return [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
 
 
 def require_git(git: Git) -> None:
@@ -132,13 +116,6 @@ def require_git(git: Git) -> None:
     found = re.search(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
         raise RefusedEarly(f"{version} is too old; install git {'.'.join(map(str, OLDEST_GIT))} or newer")
-
-
-def blocking_branch(branches: Collection[str], prefix: str) -> str | None:
-    """The branch that is a file where the prefix needs a directory."""
-    parts = prefix.split("/")[:-1]
-    needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
-    return next((name for name in needed if name in branches), None)
 
 
 def identity(git: Git) -> Identity:
@@ -180,41 +157,35 @@ class TargetCheckout(Struct, frozen=True, kw_only=True):
     def lock(self) -> Path:
         return self.git_dir / "index.lock"
 
+    @property
+    def branch(self) -> str:
+        """The full name of the branch that is out; empty for a detached HEAD."""
+        head = read_line(self.git_dir / "HEAD")
+        return head.removeprefix("ref: ") if head.startswith("ref: ") else ""
 
-class Checkouts:
-    """Every checkout of one repository, read from the files: asking git would cost a process each landing."""
 
-    def __init__(self, git: Git, *, root: Path, common_dir: Path) -> None:
-        self._git = git
-        self._root = root
-        self.common_dir = common_dir
+class Checkouts(Struct, frozen=True):
+    """Every checkout of one repository."""
+
+    root: Path
+    common_dir: Path
 
     def all(self) -> Iterator[TargetCheckout]:
         """The main checkout first; also those whose directory is gone."""
-        if _is_main(self._root, self.common_dir):
-            yield TargetCheckout(root=self._root, git_dir=self.common_dir)
+        dot_git = self.root / ".git"
+        if dot_git.is_file():
+            dot_git = self.root / read_line(dot_git).removeprefix("gitdir: ")
+        if dot_git.is_dir() and dot_git.samefile(self.common_dir):  # else a bare repository lies behind worktrees
+            yield TargetCheckout(root=self.root, git_dir=self.common_dir)
         for link in sorted(self.common_dir.glob("worktrees/*/gitdir")):
             named = read_line(link)
             if named:  # absolute, or since git 2.48 relative to where it is written
                 yield TargetCheckout(root=Path(os.path.normpath(link.parent / named)).parent, git_dir=link.parent)
 
-    def reachable(self) -> Iterator[TargetCheckout]:
-        return (one for one in self.all() if one.root.is_dir())
-
-    def branch(self, checkout: TargetCheckout) -> str | None:
-        """The full name of the branch that is out, or None."""
-        if (self.common_dir / "reftable").is_dir():
-            return self._git.at(checkout.root).run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text or None
-        text = read_line(checkout.git_dir / "HEAD")
-        return text.removeprefix("ref: ") if text.startswith("ref: ") else None
-
-    def with_branch(self, ref: str) -> tuple[TargetCheckout, ...]:
+    def with_branch(self, ref: str) -> list[TargetCheckout]:
         """Those that have `ref` out; one whose directory is gone counts only while it is locked."""
-        return tuple(
-            one
-            for one in self.all()
-            if (one.root.is_dir() or (one.git_dir / "locked").exists()) and self.branch(one) == ref
-        )
+        having = (one for one in self.all() if one.branch == ref)
+        return [one for one in having if one.root.is_dir() or (one.git_dir / "locked").exists()]
 
 
 def pull_command(git: Git, common_dir: Path, branch: str, remote: str) -> str:
@@ -222,21 +193,13 @@ def pull_command(git: Git, common_dir: Path, branch: str, remote: str) -> str:
     from runplan.text import command  # only a message needs it
 
     pull = ("pull", "--rebase", remote, branch)
-    having = Checkouts(git, root=git.cwd, common_dir=common_dir).with_branch(f"{HEADS}{branch}")
+    having = Checkouts(git.cwd, common_dir).with_branch(f"{HEADS}{branch}")
     place = next((str(one.root) for one in having if one.root.is_dir()), "")
     return (
         command("git", "-C", place, *pull)
         if place
         else f"{command('git', 'switch', branch)} && {command('git', *pull)}"
     )
-
-
-def _is_main(root: Path, common: Path) -> bool:
-    """Whether `root` is the main checkout; behind linked worktrees a bare repository may lie."""
-    dot_git = root / ".git"
-    if dot_git.is_file():
-        dot_git = root / read_line(dot_git).removeprefix("gitdir: ")
-    return dot_git.is_dir() and dot_git.samefile(common)
 
 
 def read_line(path: Path) -> str:
@@ -258,41 +221,26 @@ def remove_stale_lock(
 # --- refs ---------------------------------------------------------------------------------------------
 
 
-def refs_snapshot(common_dir: Path, git: Git) -> dict[str, Oid]:
-    """Every ref and its object, read from the files; git is asked only where refs are no files.
-
-    A symbolic ref has the object of the ref it names; one that leads nowhere is left out.
-    """
-    if (common_dir / "reftable").is_dir():
-        lines = os.fsdecode(git.run("for-each-ref", "--format=%(objectname) %(refname)").out).splitlines()
-        return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}
+def refs_snapshot(common_dir: Path) -> dict[str, Oid]:
+    """Every ref and its object; a symbolic ref has that of the ref it names, and is left out if it leads nowhere."""
+    stored: dict[str, bytes] = {}
+    top = os.fspath(common_dir)
     # Loose first, as git does: a ref that is packed in between is then found in the packed file.
-    loose = dict(_loose_refs(os.fspath(common_dir)))
-    packed = (line.partition(b" ") for line in (read_file(common_dir / "packed-refs") or b"").splitlines())
-    stored = {os.fsdecode(name): oid.decode() for oid, _, name in packed if re.fullmatch(_OID, oid)} | loose
-    resolved = ((name, _resolve(stored, name)) for name in sorted(stored))
-    return {name: oid for name, oid in resolved if oid is not None}
-
-
-def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
     for directory, _, files in os.walk(os.path.join(top, "refs")):
-        for file in files:
-            if file.endswith(".lock"):
-                continue
-            path = os.path.join(directory, file)
-            # None when it is deleted or packed while we look, or no file at all.
-            content = (read_file(path) or b"").strip()
-            if content.startswith(b"ref: ") or re.fullmatch(_OID, content):
-                yield path[len(top) + 1 :], os.fsdecode(content)
-
-
-def _resolve(stored: Mapping[str, str], name: str) -> Oid | None:
-    for _ in range(5):  # git's own limit on chains of symbolic refs
-        value = stored.get(name)
-        if value is None or not value.startswith("ref: "):
-            return value
-        name = value.removeprefix("ref: ").strip()
-    return None
+        for path in (os.path.join(directory, file) for file in files if not file.endswith(".lock")):
+            if content := read_file(path):  # else it is deleted or packed while we look, or no file at all
+                stored[path[len(top) + 1 :]] = content.strip()
+    for line in (read_file(common_dir / "packed-refs") or b"").splitlines():
+        oid, _, name = line.partition(b" ")
+        stored.setdefault(os.fsdecode(name), oid)
+    found = {}
+    for ref, value in sorted(stored.items()):
+        for _ in range(5):  # git's own limit on chains of symbolic refs
+            if value.startswith(b"ref: "):
+                value = stored.get(os.fsdecode(value.removeprefix(b"ref: ")), b"")
+        if re.fullmatch(_OID, value):
+            found[ref] = value.decode()
+    return found
 
 
 # --- fingerprints -------------------------------------------------------------------------------------
@@ -311,48 +259,46 @@ class Difference(Struct, frozen=True, kw_only=True):
     by_agent: bool = False  #: its newest reflog entry has the agent's identity
 
 
-class Fingerprints:
+class Fingerprints(Struct, frozen=True):
     """The user's refs, HEADs, configuration and hooks."""
 
-    def __init__(self, git: Git, *, common_dir: Path, prefix: str) -> None:
-        self._git = git
-        self._common_dir = common_dir
-        home = git.env.get("HOME") or "/"
-        self._files = (
-            *(f"{common_dir}/{name}" for name in _FILES),
-            git.env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig",
-            f"{git.env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
-        )
-        self._own = ("refs/runplan/", *([f"{HEADS}{prefix}"] if prefix else []))
+    common_dir: Path
+    env: Mapping[str, str]
+    prefix: str  #: of our branches
 
     def take(self) -> str:
-        """The fingerprint of now; runs no process where refs are files."""
+        """The fingerprint of now; runs no process."""
         return json.dumps(dict(self._values()))
 
     def compare(self, before: str, *, agent: str, landed: Collection[Oid] = ()) -> tuple[Difference, ...]:
         """The differences since, without refs that landings moved to `landed`; the process commits as `agent`."""
         old, new = json.loads(before), dict(self._values())
         return tuple(
-            Difference(name=name, old=old.get(name, ""), new=new.get(name, ""), by_agent=self._moved_by(name, agent))
+            Difference(name=name, old=old.get(name, ""), new=new.get(name, ""), by_agent=self._is_by(agent, name))
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name) and not (name.startswith("refs/") and new.get(name) in landed)
         )
 
-    def _moved_by(self, name: str, agent: str) -> bool:
-        log = read_file(self._common_dir / "logs" / name) or b"" if name.startswith("refs/") else b""
+    def _is_by(self, agent: str, name: str) -> bool:
+        log = read_file(self.common_dir / "logs" / name) or b"" if name.startswith("refs/") else b""
         newest = log[-_TAIL:].rstrip(b"\n").rpartition(b"\n")[2].partition(b"\t")[0]
         return f"<{agent}>".encode() in newest
 
     def _values(self) -> Iterator[tuple[str, str]]:
         from hashlib import sha256  # slow to import
 
-        refs = refs_snapshot(self._common_dir, self._git)
-        yield from ((name, oid) for name, oid in refs.items() if not name.startswith(self._own))
-        common = str(self._common_dir)
+        own = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))
+        yield from ((name, oid) for name, oid in refs_snapshot(self.common_dir).items() if not name.startswith(own))
+        common, home = str(self.common_dir), self.env.get("HOME") or "/"
         for head in ("HEAD", *(f"worktrees/{name}/HEAD" for name in _names(f"{common}/worktrees"))):
             yield head, first_line(f"{common}/{head}") or ""
-        hooks = [f"{common}/hooks/{name}" for name in _names(f"{common}/hooks") if not name.endswith(".sample")]
-        for path in (*self._files, *hooks):
+        files = [
+            *(f"{common}/{name}" for name in _FILES),
+            *(f"{common}/hooks/{name}" for name in _names(f"{common}/hooks") if not name.endswith(".sample")),
+            self.env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig",
+            f"{self.env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
+        ]
+        for path in files:
             content = read_file(path)
             if content is not None:
                 yield path, sha256(content).hexdigest()
@@ -367,14 +313,14 @@ def _names(directory: str) -> list[str]:
 
 def describe_differences(found: Sequence[Difference], process: str) -> tuple[str, ...]:
     """One sentence for the report each, the first few of them."""
+    lines = []
+    for one in found[:MOST_LINES]:
+        who = f"{process} changed {one.name} in your repository"
+        said = who if one.by_agent else f"{one.name} changed while {process} ran"
+        if one.name.startswith("/"):
+            lines.append(f"{said}: it {'is new' if not one.old else 'is gone' if not one.new else 'has other content'}")
+        else:
+            old, new = (value if value.startswith("ref: ") else value[:12] for value in (one.old, one.new))
+            lines.append(f"{said}: {old or 'nothing'} → {new or 'nothing'}")
     more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
-    return (*(_sentence(one, process) for one in found[:MOST_LINES]), *more)
-
-
-def _sentence(one: Difference, process: str) -> str:
-    who = f"{process} changed {one.name} in your repository"
-    said = who if one.by_agent else f"{one.name} changed while {process} ran"
-    if one.name.startswith("/"):
-        return f"{said}: it {'is new' if not one.old else 'is gone' if not one.new else 'has other content'}"
-    old, new = (value if value.startswith("ref: ") else value[:12] for value in (one.old, one.new))
-    return f"{said}: {old or 'nothing'} → {new or 'nothing'}"
+    return (*lines, *more)

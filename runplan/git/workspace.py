@@ -104,7 +104,9 @@ class Workspace:
             make_below(self.common_dir, path.parent)
             kind = "sha256" if self._sha256 else "sha1"
             options = ("-q", "--bare", "--template=", f"--object-format={kind}")
-            Git(path.parent, env=self.env).run("init", *options, str(path))
+            # Without it git 3 would keep the refs in reftables.
+            files = {"GIT_DEFAULT_REF_FORMAT": "files"}
+            Git(path.parent, env=self.env).run("init", *options, str(path), env=files)
         self.refresh(path)
 
     def refresh(self, path: Path) -> None:
@@ -136,7 +138,7 @@ class Workspace:
 
     def mirrored(self, wanted: Sequence[str]) -> dict[str, Oid]:
         """The user's refs that an agent sees: the named ones and every tag."""
-        refs = refs_snapshot(self.common_dir, self.user)
+        refs = refs_snapshot(self.common_dir)
         return {name: oid for name, oid in refs.items() if name in wanted or name.startswith("refs/tags/")}
 
     # --- moving objects ---------------------------------------------------------------------------------

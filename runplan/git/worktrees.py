@@ -210,7 +210,7 @@ class Lane:
         return (first_line(self._theirs / "HEAD") or "").removeprefix("ref: ")
 
     def refs(self) -> dict[str, Oid]:
-        return refs_snapshot(self.repository, self._git)
+        return refs_snapshot(self.repository)
 
     def take(self, tip: Oid, *, without: Sequence[Oid] = ()) -> Oid:
         self._workspace.take(self.repository / "objects", tip, without=without)
@@ -477,8 +477,7 @@ class Worktrees:
         only where the ref is not just one file.
         """
         ref, common = base_ref(pin), self._workspace.common_dir
-        packed = ref.encode() in (read_file(common / "packed-refs") or b"")
-        if packed or (common / "reftable").is_dir():
+        if ref.encode() in (read_file(common / "packed-refs") or b""):
             self._workspace.user.run("update-ref", "--no-deref", "-d", ref)
         else:
             (common / ref).unlink(missing_ok=True)
@@ -500,7 +499,7 @@ class Worktrees:
     def _keep_at(self, names: Sequence[str], oid: Oid, *, without: Sequence[Oid] = ()) -> str:
         """Make the first free of these refs in the user's repository, unless one of them has the commit already."""
         keep = self._workspace.copy_to_user(oid, without=without)
-        refs = refs_snapshot(self._workspace.common_dir, self._workspace.user)
+        refs = refs_snapshot(self._workspace.common_dir)
         ref = next((name for name in names if refs.get(name) == oid), "")
         if not ref:
             ref = next(name for name in names if name not in refs)

@@ -49,7 +49,7 @@ class CherryPick:
     def __init__(self, git: Git, *, ref: str, root: Path, common_dir: Path) -> None:
         self._git = git
         self.ref = ref
-        self.checkouts = Checkouts(git, root=root, common_dir=common_dir)
+        self.checkouts = Checkouts(root, common_dir)
         self._box = Box(git, self.checkouts)
 
     def tip(self) -> Oid | None:
@@ -126,15 +126,16 @@ class CherryPick:
                 if {ref, branch} & set(read_line(one.git_dir / file).split()):
                     raise Hold(f"a {what} of {branch} is under way in {one.root}; finish or abort it")
             found = next((what for mark, what in _MARKS.items() if (one.git_dir / mark).exists()), None)
-            if found and one.root.is_dir() and self.checkouts.branch(one) == ref:
+            if found and one.root.is_dir() and one.branch == ref:
                 raise Hold(f"a {found} is under way in {one.root}, which has {branch} checked out; finish or abort it")
 
     def _move_ref(self, landing: Landing) -> None:
         """No checkout has the branch, and none can switch to it while we hold their index locks."""
         self._box.write(Plan(landing=landing))
         try:
-            for one in self.checkouts.reachable():
-                self._box.lock_index(one)
+            for one in self.checkouts.all():
+                if one.root.is_dir():
+                    self._box.lock_index(one)
             if self.checkouts.with_branch(landing.ref):
                 raise IndexChanged  # a checkout has switched to it: begin again
             with ref_transaction(self._git, landing, name=landing.ref, fd=self._box.fd) as commit:

@@ -89,12 +89,17 @@ def _blocked(repo: Repo) -> None:
     repo.git("branch", "runplan")
 
 
+def _in_tables(repo: Repo) -> None:
+    (repo.path / ".git/reftable").mkdir()
+
+
 @pytest.mark.parametrize(
     ("prepare", "said"),
     [
         pytest.param(_empty, "has no commit yet; make one: git commit --allow-empty", id="empty"),
         pytest.param(_anonymous, 'git config user.name "Your Name" && git config user.email', id="no identity"),
         pytest.param(_renamed, "target branch main does not exist; set run.target to one of: old, trunk", id="target"),
+        pytest.param(_in_tables, "keep refs as files: git refs migrate --ref-format=files", id="reftables"),
         pytest.param(_blocked, "the branch runplan blocks .* run.branch_prefix", id="prefix"),
     ],
 )
@@ -157,7 +162,7 @@ def test_the_snapshot_of_refs_is_what_git_lists(tmp_path: Path) -> None:
     repo.git("branch", "late")
     (repo.path / ".git/refs/heads/late.lock").write_text("x")
     found = open_repository(repo.path, env=repo.env)
-    assert refs_snapshot(found.common_dir, found.git) == repo.refs()
+    assert refs_snapshot(found.common_dir) == repo.refs()
     assert len(repo.refs()) == 6
 
 
@@ -168,12 +173,12 @@ def test_checkouts_name_branch_detachment_and_missing_directories(tmp_path: Path
     repo.git("worktree", "add", "-q", "--detach", str(detached))
     repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
     shutil.rmtree(gone)
-    checkouts = Checkouts(repo.adapter(), root=repo.path, common_dir=repo.path / ".git")
-    assert {(one.root, checkouts.branch(one)) for one in checkouts.all()} == {
+    checkouts = Checkouts(repo.path, repo.path / ".git")
+    assert {(one.root, one.branch) for one in checkouts.all()} == {
         (repo.path, "refs/heads/main"),
         (gone, "refs/heads/side"),
-        (detached, None),
+        (detached, ""),
         (tmp_path / "other", "refs/heads/other"),
     }
     assert [one.root for one in checkouts.with_branch("refs/heads/other")] == [tmp_path / "other"]
-    assert checkouts.with_branch("refs/heads/side") == ()
+    assert checkouts.with_branch("refs/heads/side") == []

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.agents.invocation import Sandbox, sandboxed
-from runplan.git.command import Git
 from runplan.git.repository import Checkouts
 from runplan.run.dispatch import Ending, Role
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
@@ -103,7 +102,7 @@ class Place:
     def sandbox(self) -> Sandbox:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
         # As if runplan was started in the linked checkout.
-        checkouts = Checkouts(Git(self.linked, env=env), root=self.linked, common_dir=self.git)
+        checkouts = Checkouts(self.linked, self.git)
         return Sandbox(checkouts, worktrees=self.trees, lanes=self.lanes, env=env)
 
     def can_write(self, role: Role, directory: Path) -> bool:
