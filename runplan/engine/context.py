@@ -16,7 +16,7 @@ from runplan.git.command import borrowing
 from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
 from runplan.plan.specs import FOLDERS, PLAN_FILE
-from runplan.settings.load import environment, load, load_committed, load_lenient, record, recorded
+from runplan.settings.load import environment, load, load_lenient, record, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES
 from runplan.text import command
@@ -130,9 +130,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def committed_settings(self) -> LoadedSettings:
         """The settings of the target's tip, each with its origin."""
         file = self.committed()
-        if file is None:
-            return load(self.repository.root, env=self.env)
-        return load_committed(file.name, file.content, env=self.env)
+        return load(self.repository.root, env=self.env, committed=(file.name, file.content) if file else None)
 
     @property
     def targets(self) -> tuple[str, ...]:

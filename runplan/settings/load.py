@@ -75,13 +75,10 @@ def kinds() -> tuple[str, ...]:
 # --- loading -----------------------------------------------------------------------------------------------
 
 
-def load(root: Path, *, env: Mapping[str, str]) -> LoadedSettings:
-    """The settings for the repository at `root`."""
-    return merge([*_user_layers(env), *_own_layers(root, env), *_from_environment(env)])
-
-
-def load_committed(name: str, content: bytes, *, env: Mapping[str, str]) -> LoadedSettings:
-    return merge([*_user_layers(env), _own_layer(name, content, env), *_from_environment(env)])
+def load(root: Path, *, env: Mapping[str, str], committed: tuple[str, bytes] | None = None) -> LoadedSettings:
+    """The settings for the repository at `root`; a `committed` file counts instead of that of the checkout."""
+    own = [_own_layer(*committed, env)] if committed else _own_layers(root, env)
+    return merge([*_user_layers(env), *own, *_from_environment(env)])
 
 
 def load_files(root: Path, env: Mapping[str, str]) -> Settings:
@@ -105,9 +102,9 @@ def load_user(env: Mapping[str, str]) -> Settings:
 
 def record(settings: Settings) -> str:
     """The settings as JSON, for the record of a run; without those of the user, which may contain secrets."""
-    values = {section: fields for section, fields in to_builtins(settings).items() if section not in USER_SECTIONS}
     import json
 
+    values = {section: fields for section, fields in to_builtins(settings).items() if section not in USER_SECTIONS}
     return json.dumps(values, separators=(",", ":"))
 
 
@@ -136,7 +133,7 @@ def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:
     layer = _parsed(name, content)
     for section in USER_SECTIONS:
         if layer.values.get(section):
-            raise _error(name, section, "", f"applies to all repositories of a user; move it to {user_file(env)}")
+            raise _error(name, f"[{section}]", f"applies to all repositories of a user; move it to {user_file(env)}")
     return layer
 
 
@@ -174,11 +171,8 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
 # --- merging -----------------------------------------------------------------------------------------------
 
 
-def merge(layers: Iterable[Layer], *, agent_kinds: tuple[str, ...] | None = None) -> LoadedSettings:
-    """Put `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError.
-
-    `agent_kinds` are the built-in agents: the values of a table's `kind`, and the agents that need no table.
-    """
+def merge(layers: Iterable[Layer]) -> LoadedSettings:
+    """Put `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError."""
     values: dict[str, object] = {key.path: key.written for key in KEYS}
     origins = dict.fromkeys(values, "default")
     given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}  #: by section and field
@@ -188,33 +182,37 @@ def merge(layers: Iterable[Layer], *, agent_kinds: tuple[str, ...] | None = None
             try:
                 given.setdefault(section, {})[key.field] = key.read(value)
             except ValueError as error:
-                raise _error(layer.origin, section, name, str(error)) from None
+                raise _error(layer.origin, f"[{section}] {name}", str(error)) from None
             path = f"{section}.{name}"
             values[path], origins[path] = value, layer.origin
-    known = kinds() if agent_kinds is None else agent_kinds
     for section in [section for section in given if section not in SECTIONS]:
         kind, name = section.split(".", 1)
-        origin = [origin for path, origin in origins.items() if path.startswith(f"{section}.")][-1]
-        made = _agent(origin, name, given[section], known) if kind == "agents" else _gate(origin, name, given[section])
-        given[kind].setdefault("tables", {})[name] = made
+        make: Callable[..., AgentTable | GateTable] = _agent if kind == "agents" else _gate
+        try:
+            given[kind].setdefault("tables", {})[name] = make(name, **given[section])
+        except ValueError as error:
+            origin = [origin for path, origin in origins.items() if path.startswith(f"{section}.")][-1]
+            raise _error(origin, f"[{section}]", str(error)) from None
     settings = Settings(**{section.name: section.type(**given[section.name]) for section in fields(Settings)})
-    _check_roles(settings.agents, origins, known)
+    for role, name in settings.agents.named:
+        try:
+            _require_agent(name, settings.agents)
+        except ValueError as error:
+            raise _error(origins[f"agents.{role}"], f"[agents] {role}", str(error)) from None
     return LoadedSettings(settings=settings, values=values, origins=origins)
 
 
-def _error(origin: str, section: str, name: str, why: str) -> SettingsError:
-    """The error about a key, or about a section if `name` is empty."""
-    key = " ".join(part for part in (section and f"[{section}]", name) if part)
-    return SettingsError(f"{origin}: {key}: {why}")
+def _error(origin: str, where: str, why: str) -> SettingsError:
+    return SettingsError(f"{origin}: {where}: {why}")
 
 
 def _flat(layer: Layer) -> Iterator[tuple[str, str, object]]:
     """Each value with its section and its name; a table such as [agents.local] is a section."""
     for section, table in layer.values.items():
         if section not in SECTIONS:
-            raise _error(layer.origin, "", section, f"unknown section; {_hint(section, SECTIONS)}")
+            raise _error(layer.origin, section, f"unknown section; {_hint(section, SECTIONS)}")
         if not isinstance(table, dict):
-            raise _error(layer.origin, "", section, f"must be a table; write [{section}] above its keys")
+            raise _error(layer.origin, section, f"must be a table; write [{section}] above its keys")
         for name, value in table.items():
             if isinstance(value, dict) and section in ("agents", "gates") and name not in ROLES:
                 yield from ((f"{section}.{name}", key, one) for key, one in value.items())
@@ -228,9 +226,8 @@ def _key(origin: str, section: str, name: str) -> Key:
     if key := _KEYS.get(f"{pattern}.{name}"):
         return key
     valid = tuple(key.name for key in _KEYS.values() if key.section == pattern)
-    if not valid:
-        raise _error(origin, section, name, f"must be a table; write [{section}.NAME] above its keys")
-    raise _error(origin, section, name, f"unknown key; {_hint(name, valid)}")
+    why = f"unknown key; {_hint(name, valid)}" if valid else f"must be a table; write [{section}.NAME] above its keys"
+    raise _error(origin, f"[{section}] {name}", why)
 
 
 def _hint(name: str, valid: tuple[str, ...]) -> str:
@@ -238,44 +235,36 @@ def _hint(name: str, valid: tuple[str, ...]) -> str:
     return f"it belongs to [{home}]" if home else f"did you mean {nearest(name, valid)!r}?"
 
 
-def _gate(origin: str, name: str, given: dict[str, Any]) -> GateTable:
+def _gate(name: str, **given: Any) -> GateTable:
     if name == TESTS or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
-        raise _error(
-            origin, f"gates.{name}", "", "must have a name of small letters, digits, - and _, other than tests"
-        )
+        raise ValueError("must have a name of small letters, digits, - and _, other than tests")
     if "command" not in given:
-        raise _error(origin, f"gates.{name}", "", 'needs command = "..."')
+        raise ValueError('needs command = "..."')
     return GateTable(**given)
 
 
-def _agent(origin: str, name: str, given: dict[str, Any], known: tuple[str, ...]) -> AgentTable:
+def _agent(name: str, **given: Any) -> AgentTable:
+    """The agent of a table; ValueError for an unknown kind, or keys that its kind lacks or cannot have."""
     table = AgentTable(**{"name": name, "kind": name} | given)
-    if table.kind not in known:
-        raise _error(origin, f"agents.{name}", "kind", f"must be one of {', '.join(known)}, not {table.kind!r}")
-    if wrong := _unusable(table):
-        raise _error(origin, f"agents.{name}", "", wrong)
+    if table.kind not in kinds():
+        raise ValueError(f"kind must be one of {', '.join(kinds())}, not {table.kind!r}")
+    if table.kind in ("command", "script") and (table.model or table.args):
+        raise ValueError(f"a {table.kind} agent has no model or args; they are for the built-in agents")
+    if table.kind == "command" and not table.argv:
+        raise ValueError('a command needs argv = ["program", "argument"]')
+    if table.kind == "script" and not table.script:
+        raise ValueError('a script needs script = "file.toml"')
     return table
 
 
-def _check_roles(agents: AgentsSettings, origins: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Each role must name an agent that can be dispatched."""
-    named = [*((role, getattr(agents, role)) for role in ROLES), *(("verifiers", name) for name in agents.verifiers)]
-    for role, name in named:
-        if name in agents.tables or (role == "fallback" and not name):
-            continue
-        if name not in known:
-            there = ", ".join(dict.fromkeys((*agents.tables, *known)))
-            raise _error(origins[f"agents.{role}"], "agents", role, f"unknown agent {name!r}; known agents: {there}")
-        if wrong := _unusable(agents.agent(name)):
-            raise _error(origins[f"agents.{role}"], "agents", role, f"{name!r} needs a table [agents.{name}]: {wrong}")
-
-
-def _unusable(table: AgentTable) -> str:
-    """The key that a table of this kind lacks or cannot have; "" when it can be used."""
-    if table.kind in ("command", "script") and (table.model or table.args):
-        return f"a {table.kind} agent has no model or args; they are for the built-in agents"
-    if table.kind == "command" and not table.argv:
-        return 'a command needs argv = ["program", "argument"]'
-    if table.kind == "script" and not table.script:
-        return 'a script needs script = "file.toml"'
-    return ""
+def _require_agent(name: str, agents: AgentsSettings) -> None:
+    """A role must name an agent that can be dispatched."""
+    if name in agents.tables:
+        return
+    if name not in kinds():
+        there = ", ".join(dict.fromkeys((*agents.tables, *kinds())))
+        raise ValueError(f"unknown agent {name!r}; known agents: {there}")
+    try:
+        _agent(name)
+    except ValueError as error:
+        raise ValueError(f"{name!r} needs a table [agents.{name}]: {error}") from None

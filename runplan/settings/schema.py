@@ -34,8 +34,15 @@ USER_SECTIONS = ("daemon", "notify")
 
 
 def must(holds: Callable[[Any], object], why: str) -> Rule:
-    """The rule that a value passes a test; `why` may contain {value}."""
-    return lambda value: "" if holds(value) else why.format(value=value)
+    """The rule that a value passes a test, which may raise; `why` may contain {value}."""
+
+    def rule(value: Any) -> str:
+        try:
+            return "" if holds(value) else why.format(value=value)
+        except (LookupError, ValueError, OSError, re.error):
+            return why.format(value=value)
+
+    return rule
 
 
 def one_of(*words: str) -> Rule:
@@ -43,26 +50,8 @@ def one_of(*words: str) -> Rule:
 
 
 def _is_inside(path: str) -> bool:
-    return (
-        bool(path)
-        and names.is_plain(path)
-        and not path.startswith("/")
-        and not {"..", "\\"} & {*path.split("/"), *path}
-    )
-
-
-def _compiles(pattern: str) -> bool:
-    try:
-        return bool(re.compile(pattern))
-    except re.error:
-        return False
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        return bool(zone(name))
-    except (LookupError, ValueError, OSError):
-        return False
+    parts = path.split("/")
+    return bool(path) and names.is_plain(path) and parts[0] != "" and ".." not in parts and "\\" not in path
 
 
 not_empty = must(str.strip, "must not be empty")
@@ -72,8 +61,8 @@ branch = must(names.valid_ref, "{value!r} is not a valid branch name")
 ref_prefix = must(lambda value: names.valid_ref(f"{value}x"), "{value!r} is not a valid beginning of a branch name")
 path_inside = must(_is_inside, "must be a path inside the repository, not {value!r}")
 plain_path = must(lambda path: path.strip() and names.is_plain(path), "must be a printable path, not {value!r}")
-pattern = must(_compiles, "is not a regular expression: {value!r}")
-known_zone = must(_is_zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
+pattern = must(re.compile, "is not a regular expression: {value!r}")
+known_zone = must(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
 forwardable = must(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
 time_of_day = must(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
 web_address = must(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
@@ -145,6 +134,12 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
         judging = "verifiers" if self.verifiers else "verifier"
         named = (("implementer", self.implementer), *((judging, name) for name in self.judges))
         return (*named, *([("fallback", self.fallback)] if self.fallback else []))
+
+    @property
+    def named(self) -> list[tuple[str, str]]:
+        """Each role that names an agent, with that agent."""
+        roles = [(role, getattr(self, role)) for role in ROLES] + [("verifiers", name) for name in self.verifiers]
+        return [(role, name) for role, name in roles if name or role != "fallback"]
 
     def sandbox_of(self, name: str) -> str:
         return self.agent(name).sandbox or self.sandbox
@@ -328,9 +323,8 @@ class Key(Struct, frozen=True):
             return [part.strip() for part in text.split(",") if part.strip()]
         if self.is_duration or self.type is str:
             return text
-        words = {"yes": "true", "no": "false"} if self.type is bool else {}
         try:
-            return convert(words.get(text.strip().lower(), text.strip()), self.type, strict=False)
+            return convert(text.strip().lower(), self.type, strict=False)
         except ValidationError:
             return text
 

@@ -143,7 +143,7 @@ def test_a_zone_that_exists_is_taken(root: Path, env: dict[str, str]) -> None:
     [
         ("RUNPLAN_TESTS_COMMAND", "make test", "tests", "command", "make test"),
         ("RUNPLAN_TESTS_TIMEOUT", "90s", "tests", "timeout_s", 90.0),
-        ("RUNPLAN_RUN_MAIN_PROTECTED", "yes", "run", "main_protected", True),
+        ("RUNPLAN_RUN_MAIN_PROTECTED", "1", "run", "main_protected", True),
         ("RUNPLAN_RUN_MAX_FIX_CYCLES", "0", "run", "max_fix_cycles", 0),
         ("RUNPLAN_RUN_COPY", ".env, b", "run", "copy", (".env", "b")),
         ("RUNPLAN_LIMITS_USD", "2.5", "limits", "usd", 2.5),
