@@ -10,9 +10,13 @@ import signal
 import threading
 import time
 import traceback
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from apscheduler.executors.debug import DebugExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.date import DateTrigger
 
 from runplan import __version__
 from runplan.clock import SystemClock
@@ -20,16 +24,16 @@ from runplan.daemon import notifier, protocol, service, state
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.daemon.protocol import Done, Hello
 from runplan.daemon.server import ControlServer
-from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker, Services, Timers
+from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
-from runplan.errors import NotFound, SettingsError
+from runplan.errors import SettingsError
 from runplan.git import remote
 from runplan.report.metrics import metrics_text, this_process
 from runplan.report.notices import of_settings
 from runplan.report.summary import news_of, of_morning
 from runplan.settings.load import load_files, load_user, variables
-from runplan.settings.places import socket_path, state_directory, user_file
+from runplan.settings.places import socket_path, state_directory
 from runplan.settings.schedule import next_daily
 from runplan.store.files import not_there
 from runplan.text import in_words
@@ -37,6 +41,7 @@ from runplan.times import iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
     from msgspec import Struct
     from structlog.typing import FilteringBoundLogger
@@ -73,64 +78,82 @@ class DaemonProcess:
     def __init__(self, env: Mapping[str, str], since: str, log: FilteringBoundLogger) -> None:
         self._env = env
         self._since = since
-        self._log = log
         self._began = time.monotonic()
         self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  #: for the main thread
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._deadline = 0.0  #: of the shutdown
-
         self._state = state_directory(env)
-        self._user_stamp = _file_stamp(user_file(env))
         self._user = load_user(env)
+        self._invalid = ""  #: the error in the settings of the user
         self._valid: dict[Path, Settings] = {}  #: by the root of a repository, the last valid ones
-        self._notifier = Notifier(self._user.notify, log, env=env)
         self._lock = threading.Lock()
         self._workers: dict[Path, DaemonWorker] = {}  #: by the directory of the journal
+        self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": DebugExecutor()}, daemon=True)
+        #: Without settings variables, which would apply to the runs of every caller.
+        self.environment = {name: value for name, value in env.items() if name not in variables(env)}
+        self.clock = SystemClock()
+        self.log = log
+        self.notifier = Notifier(self._user.notify, log, env=env)
         daemon = self._user.daemon
-        self._services = Services(
-            open_repository=self._open,
-            # Without settings variables, which would apply to the runs of every caller.
-            environment={name: value for name, value in env.items() if name not in variables(env)},
-            timers=Timers(),
-            clock=SystemClock(),
-            limit=ConcurrencyLimit(
-                host=daemon.max_parallel, repository=daemon.max_parallel_repository, wake=self._wake_worker
-            ),
-            log=log,
-            notifier=self._notifier,
-            may_begin=lambda: not self._end_requests,
-            idle=lambda: self._tasks.put(lambda: None),  # wakes the loop, which checks whether it may end
+        self.limit = ConcurrencyLimit(
+            host=daemon.max_parallel, repository=daemon.max_parallel_repository, wake=self._wake_workers
         )
 
     def run(self) -> None:
         self._set_signal_handlers()
-        with contextlib.closing(ControlServer(socket_path(self._env), self._answer, self._request_failed)) as server:
-            self._log.info("started", version=__version__, pid=os.getpid(), socket=str(server.path))
+        self._scheduler.start()
+        with contextlib.closing(ControlServer(socket_path(self._env), self._answer, self._failed)) as server:
+            self.log.info("started", version=__version__, pid=os.getpid(), socket=str(server.path))
             self._recall()
             self._arm_morning()
             threading.Thread(target=server.serve_forever, args=(FOREVER_S,), name="socket", daemon=True).start()
             service.notify(self._env, service.READY)
             self._loop()
-            self._log.info("stopping")
+            self.log.info("stopping")
             service.notify(self._env, service.STOPPING, service.extended(CLOSING_S))
-        self._services.timers.close()
+        self._scheduler.shutdown(wait=False)
         self._close_workers()
-        self._notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
+        self.notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
         notifier.CALLS.close()
-        self._log.info("stopped")
+        self.log.info("stopped")
 
-    def _recall(self) -> None:
-        """Resume the unfinished runs and schedules of the known repositories."""
-        for one in state.known(self._state):
-            if state.is_gone(one):
-                self._log.warning("repository-gone", repository=one.root)
-                state.forget(self._state, one)
-                continue
-            with self._lock:
-                if one.state not in self._workers:
-                    self._workers[one.state] = DaemonWorker(one.root, one.state, self._services)
-        for worker in self._all_workers():
-            worker.wake()
+    # --- for workers, from any thread ---------------------------------------------------------------------
+
+    def may_begin(self) -> bool:
+        return not self._end_requests
+
+    def wake(self) -> None:
+        """Have the main thread check the clock, and whether it is time to end."""
+        self._tasks.put(lambda: None)
+
+    def call_at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
+        """Call back then, or at once when that has passed; a key has one moment. A call has to return at once."""
+        self._scheduler.add_job(
+            call, DateTrigger(run_date=moment), id=key, replace_existing=True, misfire_grace_time=None, coalesce=True
+        )
+
+    @contextlib.contextmanager
+    def open_repository(self, root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
+        """Open the repository at `root`, and not one around it."""
+        if not Path(root).is_dir():
+            raise not_there(Path(root))
+        with context_at(Path(root), self.environment, self._read_settings) as at:
+            if at.repository.root.resolve() != Path(root).resolve():
+                raise not_there(Path(root))
+            with open_repository(at, wakeup=wakeup, environment=environments.of) as repository:
+                yield repository
+
+    def _read_settings(self, root: Path, env: Mapping[str, str]) -> Settings:
+        """The settings of a repository; while they are invalid, the last valid ones."""
+        try:
+            self._valid[root] = load_files(root, env)
+        except SettingsError as error:
+            if root not in self._valid:
+                raise
+            self.log.warning(
+                "repository-settings", repository=str(root), words=f"{error}; using the last valid settings"
+            )
+        return self._valid[root]
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -157,87 +180,70 @@ class DaemonProcess:
         try:
             task()
         except Exception as error:  # noqa: BLE001 - the edge of a task: it must not end the daemon
-            self._log.error("task-failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.log.error("failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
 
     def _clock_jumped(self) -> None:
         """The machine slept or its clock was set: check what is due."""
-        self._services.timers.recheck()
-        for worker in self._all_workers():
-            worker.wake()
+        self._scheduler.wakeup()
+        self._wake_workers()
 
     # --- workers ------------------------------------------------------------------------------------------
+
+    def _recall(self) -> None:
+        """Resume the unfinished runs and schedules of the known repositories; a missing one is tried again later."""
+        for one in state.known(self._state):
+            with self._lock:
+                if one.state not in self._workers:
+                    self._workers[one.state] = DaemonWorker(one.root, one.state, self)
+        self._wake_workers()
 
     def _worker(self, one: Known) -> DaemonWorker:
         """The worker of the repository, one for all its checkouts; the repository is remembered."""
         with self._lock:
             found = self._workers.get(one.state)
-            if found is not None and (found.root == one.root or Path(found.root).is_dir()):
-                return found
-            if state.is_gone(one):
-                raise NotFound(f"{one.common} is not a git repository")
-            state.remember(self._state, one)
-            self._workers[one.state] = worker = DaemonWorker(one.root, one.state, self._services)
-            return worker
+            if found is None or (found.root != one.root and not Path(found.root).is_dir()):
+                state.remember(self._state, one)
+                found = self._workers[one.state] = DaemonWorker(one.root, one.state, self)
+            return found
 
     def _all_workers(self) -> list[DaemonWorker]:
         with self._lock:
             return list(self._workers.values())
 
-    def _wake_worker(self, root: str) -> None:
+    def _wake_workers(self, root: str = "") -> None:
         for worker in self._all_workers():
-            if worker.root == root:
+            if root in ("", worker.root):
                 worker.wake()
-
-    @contextlib.contextmanager
-    def _open(self, root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
-        """Open the repository at `root`, and not one around it."""
-        if not Path(root).is_dir():
-            raise not_there(Path(root))
-        with context_at(Path(root), self._services.environment, self._read_settings) as at:
-            if at.repository.root.resolve() != Path(root).resolve():
-                raise not_there(Path(root))
-            with open_repository(at, wakeup=wakeup, environment=environments.of) as repository:
-                yield repository
-
-    def _read_settings(self, root: Path, env: Mapping[str, str]) -> Settings:
-        """The settings of a repository; while they are invalid, the last valid ones."""
-        try:
-            self._valid[root] = load_files(root, env)
-        except SettingsError as error:
-            if root not in self._valid:
-                raise
-            self._log.error(
-                "repository-settings", repository=str(root), words=f"{error}; using the last valid settings"
-            )
-        return self._valid[root]
 
     # --- requests; in the threads of connections ------------------------------------------------------------
 
     def _answer(self, request: AnyRequest) -> Struct:
-        if isinstance(request, protocol.Ping):
-            return self._hello()
-        self._tasks.put(lambda: None)  # the main thread checks the clock
+        self.wake()
         match request:
             case protocol.Metrics():
                 return protocol.MetricsText(self._metrics())
-            case protocol.Status():
-                closed = (worker.trouble for worker in self._all_workers())
-                return protocol.DaemonStatus(closed=tuple(one for one in closed if one is not None))
             case protocol.Wake():
                 self._worker(request.repository).wake(commands=True)
             case protocol.Environment():
                 self._tasks.put(self._reload)
                 self._worker(request.repository).environments.receive(request.name, request.env)
+            case protocol.Ping():
+                return self._hello()
         return Done()
-
-    def _request_failed(self, error: Exception) -> None:
-        self._log.error("request-failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
 
     def _hello(self) -> Hello:
         left = in_words(max(0.0, self._deadline - time.monotonic()) + 1)
         refusal = f"the daemon is shutting down and starts nothing new; try again in {left}"
-        draining = refusal if self._end_requests else ""
-        return Hello(version=__version__, pid=os.getpid(), since=self._since, draining=draining)
+        return Hello(
+            version=__version__,
+            pid=os.getpid(),
+            since=self._since,
+            draining=refusal if self._end_requests else "",
+            closed=tuple(worker.trouble for worker in self._all_workers() if worker.trouble is not None),
+        )
 
     def _metrics(self) -> str:
         states = self._journals()
@@ -245,10 +251,10 @@ class DaemonProcess:
             version=__version__,
             uptime_s=time.monotonic() - self._began,
             repositories=len(states),
-            working=len(self._services.limit.working),
-            queued=len(self._services.limit.waiting),
+            working=len(self.limit.working),
+            queued=len(self.limit.waiting),
         )
-        return metrics_text(states, now=SystemClock().now(), process=process)
+        return metrics_text(states, now=self.clock.now(), process=process)
 
     def _journals(self) -> dict[str, Path]:
         return {one.root: one.state for one in state.known(self._state)}
@@ -262,14 +268,15 @@ class DaemonProcess:
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: None)
-        threading.Thread(target=self._read_signals, args=(signals,), name="signals", daemon=True).start()
 
-    def _read_signals(self, signals: int) -> None:
-        while number := os.read(signals, 1):
-            self._tasks.put(functools.partial(self._on_signal, number[0]))
+        def read() -> None:
+            while number := os.read(signals, 1):
+                self._tasks.put(functools.partial(self._on_signal, number[0]))
+
+        threading.Thread(target=read, name="signals", daemon=True).start()
 
     def _on_signal(self, number: int) -> None:
-        self._log.info("signal", number=number)
+        self.log.info("signal", number=number)
         if number == signal.SIGHUP:
             self._reload()
             self._recall()
@@ -292,7 +299,7 @@ class DaemonProcess:
 
     def _set_deadline(self, step: str, within_s: float) -> None:
         self._deadline = time.monotonic() + within_s
-        self._log.info(step, until=iso(SystemClock().now() + timedelta(seconds=within_s)))
+        self.log.info(step, until=iso(self.clock.now() + timedelta(seconds=within_s)))
         service.notify(self._env, service.STOPPING, service.extended(within_s + CLOSING_S))
 
     @property
@@ -313,52 +320,43 @@ class DaemonProcess:
                 self._do_task(deadline)  # another signal ends the process at once
             remote.CALLS.end()
         if not _are_idle(workers):
-            self._log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")
+            self.log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")
         remote.CALLS.close()
 
     # --- settings -------------------------------------------------------------------------------------------
 
     def _reload(self) -> None:
         """Apply changed settings of the user."""
-        stamp = _file_stamp(user_file(self._env))
-        if stamp == self._user_stamp:
-            return
-        self._user_stamp = stamp
         try:
-            self._user = load_user(self._env)
+            user = load_user(self._env)
         except SettingsError as error:
-            self._log.error("settings", words=f"{error}; using the last valid settings")
-            self._notifier.send(of_settings(str(error)))
+            if str(error) != self._invalid:
+                self._invalid = str(error)
+                self.log.warning("settings", words=f"{error}; using the last valid settings")
+                self.notifier.send(of_settings(str(error)))
             return
-        self._log.info("settings-changed")
-        daemon = self._user.daemon
-        self._services.limit.resize(host=daemon.max_parallel, repository=daemon.max_parallel_repository)
-        self._notifier.settings = self._user.notify
-        self._arm_morning()
+        if user != self._user or self._invalid:
+            self._user, self._invalid = user, ""
+            self.log.info("settings-changed")
+            self.limit.resize(host=user.daemon.max_parallel, repository=user.daemon.max_parallel_repository)
+            self.notifier.settings = user.notify
+            self._arm_morning()
 
     def _arm_morning(self) -> None:
         """Send the morning report at its next time; a clock that jumps may call earlier."""
         user = self._user
         if not user.notify.morning:
             return
-        due = next_daily(user.notify.morning, after=SystemClock().now(), zone=zone(user.run.timezone))
+        due = next_daily(user.notify.morning, after=self.clock.now(), zone=zone(user.run.timezone))
 
         def report() -> None:
-            if user is self._user and SystemClock().now() >= due:
+            if user is self._user and self.clock.now() >= due:
                 since = iso(due - timedelta(days=1))
                 if (notice := of_morning(news_of(self._journals(), since=since))) is not None:
-                    self._notifier.send(notice)
+                    self.notifier.send(notice)
             self._arm_morning()
 
-        self._services.timers.at("morning", due, lambda: self._tasks.put(report))
-
-
-def _file_stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        self.call_at("morning", due, lambda: self._tasks.put(report))
 
 
 def _wall_ahead_s() -> float:

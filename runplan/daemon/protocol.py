@@ -21,10 +21,7 @@ class Request(Struct, frozen=True, kw_only=True, tag_field="verb", tag=str.lower
 
 
 class Ping(Request, frozen=True):
-    """Which daemon is this? Every version understands this."""
-
-
-class Status(Request, frozen=True): ...
+    """Which daemon is this, and how is it? Every version understands this."""
 
 
 class Metrics(Request, frozen=True): ...
@@ -44,21 +41,12 @@ class Wake(Request, frozen=True, kw_only=True):
     repository: Known
 
 
-AnyRequest: TypeAlias = Ping | Status | Metrics | Environment | Wake
+AnyRequest: TypeAlias = Ping | Metrics | Environment | Wake
 ACTING = (Environment, Wake)  #: requests that an agent may not send
 
 
 class Done(Struct, frozen=True):
     """The result of a request that has nothing to return."""
-
-
-class Hello(Struct, frozen=True, kw_only=True):
-    """The result of a ping."""
-
-    version: str
-    pid: int
-    since: str  #: UTC, ISO 8601
-    draining: str = ""  #: why it begins nothing new
 
 
 class Closed(Struct, frozen=True, kw_only=True):
@@ -70,10 +58,14 @@ class Closed(Struct, frozen=True, kw_only=True):
     again: str  #: when it is tried again, likewise
 
 
-class DaemonStatus(Struct, frozen=True, kw_only=True):
-    """The result of a status request."""
+class Hello(Struct, frozen=True, kw_only=True):
+    """The result of a ping."""
 
-    closed: tuple[Closed, ...]
+    version: str
+    pid: int
+    since: str  #: UTC, ISO 8601
+    draining: str = ""  #: why it begins nothing new
+    closed: tuple[Closed, ...] = ()
 
 
 class MetricsText(Struct, frozen=True):

@@ -97,25 +97,10 @@ def remember(state: Path, repository: Known) -> None:
         raise Unreachable(f"{state / REPOSITORIES} cannot be written: {error.strerror}") from error
 
 
-def forget(state: Path, repository: Known) -> None:
-    _file(state / REPOSITORIES, repository).unlink(missing_ok=True)
-
-
 def _file(directory: Path, repository: Known) -> Path:
     import hashlib  # slow to import
 
     return directory / f"{hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:16]}.json"
-
-
-def is_gone(repository: Known) -> bool:
-    """Whether there is no repository; False when that cannot be checked."""
-    try:
-        os.stat(os.path.join(repository.common, "HEAD"))  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def known(state: Path) -> list[Known]:

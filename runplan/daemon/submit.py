@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from runplan.agents.environment import for_a_run
 from runplan.clock import SystemClock, until
 from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wake
-from runplan.daemon.protocol import DaemonStatus, Done, Environment, Status, Wake
+from runplan.daemon.protocol import Done, Environment, Hello, Ping, Wake
 from runplan.daemon.state import Known, holder, remember
 from runplan.engine.commands import BEGINNING, ENVIRONMENT
 from runplan.engine.context import uses_forge
@@ -75,7 +75,7 @@ def submit(
             answers = _await_answers(at, stored, say if wait else None)
             if None not in answers or wait:
                 return answers
-            closed = client.call(Status(), DaemonStatus).closed
+            closed = client.call(Ping(), Hello).closed
             if error := next((one.error for one in closed if one.root == repository.root), ""):
                 raise Queued(f"{error}; the request stays queued")
             return answers

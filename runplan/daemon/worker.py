@@ -1,17 +1,13 @@
-"""The worker of one repository in the daemon, its timers, and the limit of runs at work at once."""
+"""The worker of one repository in the daemon, and the limit of runs at work at once."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from apscheduler.executors.debug import DebugExecutor
-from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.triggers.date import DateTrigger
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import processes
@@ -31,16 +27,11 @@ from runplan.store.sqlite import Store
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
-    from structlog.typing import FilteringBoundLogger
-
-    from runplan.clock import SystemClock
-    from runplan.daemon.notifier import Notifier
-    from runplan.engine.repository import OpenRepository
+    from runplan.daemon.process import DaemonProcess
     from runplan.engine.runs import ActiveRun
     from runplan.report.notices import Notice
     from runplan.run.decide import Decision
@@ -51,27 +42,6 @@ if TYPE_CHECKING:
     from runplan.store.journal import Journal
 
 FIRST_RETRY_S = 2.0  #: after a slot could not be answered
-
-
-class Timers:
-    """Calls back at given times, in a thread of its own; a call has to return at once."""
-
-    def __init__(self) -> None:
-        self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": DebugExecutor()}, daemon=True)
-        self._scheduler.start()
-
-    def at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
-        """Call back then, or at once when that has passed; a key has one moment."""
-        self._scheduler.add_job(
-            call, DateTrigger(run_date=moment), id=key, replace_existing=True, misfire_grace_time=None, coalesce=True
-        )
-
-    def recheck(self) -> None:
-        """Read the clock again, which was set."""
-        self._scheduler.wakeup()
-
-    def close(self) -> None:
-        self._scheduler.shutdown(wait=False)
 
 
 Key: TypeAlias = tuple[str, str]  #: repository, plan
@@ -139,29 +109,15 @@ class ConcurrencyLimit:
             self._wake(root)
 
 
-class Services(Struct, frozen=True, kw_only=True):
-    """The objects that all workers of a daemon share."""
-
-    open_repository: Callable[[str, int, Environments], AbstractContextManager[OpenRepository]]
-    environment: Mapping[str, str]  #: of the daemon
-    timers: Timers
-    clock: SystemClock
-    limit: ConcurrencyLimit
-    log: FilteringBoundLogger
-    notifier: Notifier
-    may_begin: Callable[[], bool]
-    idle: Callable[[], None]  #: called when a worker has nothing to do any more
-
-
 class DaemonWorker(RepositoryWorker):
     """May be called from any thread; the work is done in a thread of its own while there is something to do."""
 
-    def __init__(self, root: str, state: Path, services: Services) -> None:
+    def __init__(self, root: str, state: Path, daemon: DaemonProcess) -> None:
         self.root = root
         self.state = state  #: the directory of the journal
-        self._services = services
-        self._log = services.log.bind(repository=root)
-        self.environments = Environments(services.environment)
+        self._daemon = daemon
+        self._log = daemon.log.bind(repository=root)
+        self.environments = Environments(daemon.environment)
         self.trouble: Closed | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -180,7 +136,7 @@ class DaemonWorker(RepositoryWorker):
     def wake(self, *, commands: bool = False) -> None:
         """Check the queue and the due steps; while the daemon drains, an idle worker wakes for commands only."""
         with self._lock:
-            needed = commands or self._services.may_begin()
+            needed = commands or self._daemon.may_begin()
             if self._closing or (self._thread is None and not needed):
                 return
             self._asked = True
@@ -236,11 +192,11 @@ class DaemonWorker(RepositoryWorker):
                 if not self._asked or self._closing:
                     self._thread = None
                     break
-        self._services.idle()
+        self._daemon.wake()
 
     def _open_and_work(self) -> datetime | None:
         self._clear()
-        with self._services.open_repository(self.root, self._wake_r, self.environments) as repository:
+        with self._daemon.open_repository(self.root, self._wake_r, self.environments) as repository:
             self.open(repository)
             self._executor = Executor(self, self.environments)
             plans = [row.plan for row in repository.store.unfinished()]
@@ -258,7 +214,7 @@ class DaemonWorker(RepositoryWorker):
             if started is not None and started.daemon:
                 self._executor.halt_without_keys(started)
             if plan in self.runs and running(self.runs[plan].state):  # before others take their turn
-                self._services.limit.count((self.root, plan))
+                self._daemon.limit.count((self.root, plan))
             return
         now = self._now()
         before = next((one for one in waits.all() if one.plan == plan), None)
@@ -273,7 +229,7 @@ class DaemonWorker(RepositoryWorker):
             self._notify_once(notice, declined.owner)
 
     def _now(self) -> datetime:
-        return self._services.clock.now()
+        return self._daemon.clock.now()
 
     def execute_commands(self) -> None:
         if self._ending:
@@ -320,10 +276,10 @@ class DaemonWorker(RepositoryWorker):
             since = self.trouble.since if self.trouble else iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
             self._log.warning("closed", error=str(trouble), again=iso(wake))
-            self._services.limit.release(self.root)  # else an unplugged one would hold up the others
+            self._daemon.limit.release(self.root)  # else an unplugged one would hold up the others
             self._refuse_starts(trouble)
         if wake is not None:
-            self._services.timers.at(f"wake {self.root}", wake, self.wake)
+            self._daemon.call_at(f"wake {self.root}", wake, self.wake)
 
     def _refuse_starts(self, trouble: RunplanError) -> None:
         """Refuse the commands that begin something; stop and pause stay queued."""
@@ -361,7 +317,7 @@ class DaemonWorker(RepositoryWorker):
         if row.paused and not before.paused:
             self._log.info("schedule-paused", plan=row.plan, why=row.paused)
             missing = self.repository.missing(schedules.request_of(row).started)
-            self._services.notifier.send(of_lost_keys(missing, repository=self.root, plan=row.plan, run=""))
+            self._daemon.notifier.send(of_lost_keys(missing, repository=self.root, plan=row.plan, run=""))
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
             table.arm(row.plan, following)
@@ -369,7 +325,7 @@ class DaemonWorker(RepositoryWorker):
     # --- runs -----------------------------------------------------------------------------------------
 
     def may_begin(self) -> bool:
-        return self._services.may_begin() and not self._closing
+        return self._daemon.may_begin() and not self._closing
 
     def step(self, plan: str) -> Decision | None:
         """Take the due steps of a run; an error is tried again, with growing delays."""
@@ -397,7 +353,7 @@ class DaemonWorker(RepositoryWorker):
         """Whether the run may work now; one that waits for something else needs no permit."""
         decision = decide(journal.state)
         if running(journal.state):  # also one that survived the last process
-            self._services.limit.count((self.root, plan))
+            self._daemon.limit.count((self.root, plan))
             return True
         if journal.state.stop or not self.may_begin():
             return True
@@ -405,7 +361,7 @@ class DaemonWorker(RepositoryWorker):
             return True
         if decision.waiting and decision.wake and parse_iso(decision.wake) > self._now():
             return True
-        if not self._services.limit.request((self.root, plan)):
+        if not self._daemon.limit.request((self.root, plan)):
             if not journal.state.queued:
                 journal.append(Queued())
             return False
@@ -415,7 +371,7 @@ class DaemonWorker(RepositoryWorker):
 
     def forget(self, plan: str) -> None:
         super().forget(plan)
-        self._services.limit.release(self.root, plan)
+        self._daemon.limit.release(self.root, plan)
 
     def _schedule_checkout_checks(self, journal: Journal) -> None:
         """Check again later whether a checkout in use is free."""
@@ -435,7 +391,7 @@ class DaemonWorker(RepositoryWorker):
                 self.waits(plan, active.id, lane.state, alone)
         if decision.waiting and not running(state):
             if decision.waiting != "slot":
-                self._services.limit.release(self.root, plan)
+                self._daemon.limit.release(self.root, plan)
             if not lanes:
                 self.waits(plan, active.id, state, decision)
         return decision
@@ -444,7 +400,7 @@ class DaemonWorker(RepositoryWorker):
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
         self._log.info(name_of(event), plan=plan, run=run, phase=phase, dispatch=dispatch)
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
-            self._services.notifier.send(of_lost_keys(event.missing, repository=self.root, plan=plan, run=run))
+            self._daemon.notifier.send(of_lost_keys(event.missing, repository=self.root, plan=plan, run=run))
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""
@@ -465,7 +421,7 @@ class DaemonWorker(RepositoryWorker):
             moment = parse_iso(fires).astimezone(zone(row.zone))
             notice = replace(notice, text=f"{notice.text} Next run: {moment:%Y-%m-%d %H:%M %Z}.")
         if notice is not None:
-            self._services.notifier.send(notice)
+            self._daemon.notifier.send(notice)
 
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
@@ -483,4 +439,4 @@ class DaemonWorker(RepositoryWorker):
     def _notify_once(self, notice: Notice, about: str) -> None:
         """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""
         if self.repository.store.is_first_notice(notice.run, f"{notice.reason} {about}"):
-            self._services.notifier.send(notice)
+            self._daemon.notifier.send(notice)

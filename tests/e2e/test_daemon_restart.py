@@ -15,8 +15,9 @@ from runplan.daemon.protocol import Done, Wake
 from runplan.daemon.state import Known
 from runplan.settings.places import state_directory
 from runplan.times import iso, parse_iso
-from tests.support.cli import RUNPLAN, Meanwhile, processes_of, steps, until
+from tests.support.cli import RUNPLAN, Meanwhile, a_plan, processes_of, steps, until
 from tests.support.daemons import (
+    Wall,
     daemon_of,
     in_foreground,
     kill_daemon,
@@ -307,6 +308,33 @@ def test_an_agent_that_ended_while_the_repository_was_away_is_not_started_again(
     assert project.runplan("retry", "X").code == 0
     until_runs_are(project, "done")
     assert_done_once(project, tmp_path)
+
+
+def test_a_repository_that_was_away_when_the_daemon_started_is_picked_up_when_it_is_back(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    """Neither the start nor a SIGHUP forgets it, and no command is needed: the daemon tries again by itself."""
+    an_agent_at_work(project, meanwhile, tmp_path)
+    project.plan(a_plan("9"), name="plans/Y.md")
+    assert project.runplan("start", "Y", "auto", "every", "30m").code == 0
+    kill_daemon(project)
+    wall = Wall(tmp_path)
+    with away(project, tmp_path) as elsewhere:
+        meanwhile.let_on("agent")
+        until(lambda: list(elsewhere.glob(".git/runplan/dispatch/*/exit.json")))
+        daemon = replace(project, repo=replace(project.repo, path=elsewhere)).popen("daemon", **wall.env)
+        until(lambda: log_of(project, "closed"))
+        daemon.send_signal(signal.SIGHUP)
+        until(lambda: len(log_of(project, "closed")) > 1)
+    assert [line["repository"] for line in log_of(project, "closed")] == [str(project.path)] * 2
+    wall.jump_to(3600)  # the time of the next try has come
+    Client(socket_of(project)).close()
+    until_runs_are(project, "done")
+    until_runs_are(project, "done", plan="plans/Y.md")
+    assert len(sent(tmp_path)) == 2, "one for each plan"
+    assert sorted(project.landed()) == ["1", "9"]
+    daemon.terminate()
+    daemon.communicate()
 
 
 def test_a_run_continues_after_its_disk_was_unmounted_and_mounted_again(

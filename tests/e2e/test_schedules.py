@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.daemon.client import Client
-from runplan.daemon.protocol import DaemonStatus, Status
 from runplan.times import iso, parse_iso
 from tests.support.cli import Meanwhile, a_plan, processes_of, steps, until, work
 from tests.support.daemons import (
@@ -318,8 +317,7 @@ def wall(project: Project, tmp_path: Path) -> Iterator[Wall]:
 def jump(project: Project, wall: Wall, hours: float) -> None:
     """Set the clock ahead of the real one; the daemon notices within a minute, or at the next request."""
     wall.jump_to(int(hours * HOUR))
-    with Client(socket_of(project)) as client:
-        client.call(Status(), DaemonStatus)
+    Client(socket_of(project)).close()
 
 
 def also_another(project: Project) -> None:

@@ -79,7 +79,7 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
     error = f"{file}: invalid TOML: Invalid value (at line 4, column 16)"
     assert printed.read_text() == f"settings: {error}; the previous settings hold until this is fixed.\n"
     (line,) = log_of(project, "settings")
-    assert (line["level"], error in line["words"]) == ("error", True)
+    assert (line["level"], error in line["words"]) == ("warning", True)
     seen = project.runplan("status")
     assert (seen.code, f"{file}: invalid TOML" in seen.err) == (0, True)
     user_settings(project, good)

@@ -21,7 +21,6 @@ from runplan.daemon.protocol import (
     Hello,
     Metrics,
     MetricsText,
-    Status,
     Wake,
     line_of,
 )
@@ -66,7 +65,7 @@ def wake(word: str) -> Wake:
 
 
 def is_answered(client: Client) -> bool:
-    return client.call(Status(), Done) == Done()
+    return client.call(wake(""), Done) == Done()
 
 
 def is_quiet(server: ControlServer) -> bool:
@@ -106,7 +105,7 @@ def test_an_error_of_the_daemon_is_raised(door: Door) -> None:
 def test_an_answer_may_come_later_and_delays_no_other_caller(door: Door) -> None:
     path, echo = door
     with raw(path) as waits, Client(path) as other:
-        waits.sendall(line_of(wake("later")) + line_of(Status()))
+        waits.sendall(line_of(wake("later")) + line_of(wake("")))
         until(lambda: echo.asked)
         assert is_answered(other)
         echo.may_answer.set()
@@ -124,7 +123,7 @@ def test_a_daemon_that_dies_or_is_silent_is_reported(tmp_path: Path) -> None:
             daemon.send_signal(signal.SIGSTOP)
             daemon.send_signal(signal.SIGKILL)
             with pytest.raises(Unreachable, match=r"closed the connection|is stopped"):
-                client.call(Status(), Done)
+                client.call(wake(""), Done)
 
 
 @pytest.mark.parametrize("verb", ["environment", "wake"])
@@ -152,7 +151,7 @@ def test_invalid_lines_are_refused_one_by_one(door: Door) -> None:
     with raw(door[0]) as stream:
         stream.sendall(b"hello\n\xff\xfe\n\n")
         assert [reply(stream)["error"].partition(":")[0] for _ in range(3)] == ["invalid request"] * 3
-        stream.sendall(line_of(Status()))
+        stream.sendall(line_of(wake("")))
         assert reply(stream) == {"result": {}}
 
 

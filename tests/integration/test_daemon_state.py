@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from runplan.daemon import state as daemon_state
 from runplan.daemon.client import Client, NotRunning
-from runplan.daemon.state import Known, forget, holder, is_gone, known, remember
+from runplan.daemon.state import Known, holder, known, remember
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import socket_path, state_directory
 from tests.support.dispatching import until
@@ -105,19 +105,10 @@ def a_repository(path: Path) -> Known:
     return Known(common=str(path / ".git"), root=str(path))
 
 
-def test_repositories_are_remembered_until_they_are_forgotten(tmp_path: Path) -> None:
+def test_repositories_are_remembered_with_their_newest_checkout(tmp_path: Path) -> None:
     one, two = a_repository(tmp_path / "one"), a_repository(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")))
     moved = replace(one, root=str(tmp_path / "elsewhere"))
     for repository in (one, two, moved):
         remember(tmp_path / "state", repository)
     (tmp_path / "state/repositories/0.json").write_text("{")
     assert sorted(known(tmp_path / "state"), key=str) == sorted([moved, two], key=str)
-    forget(tmp_path / "state", two)
-    assert known(tmp_path / "state") == [moved]
-
-
-def test_a_repository_is_gone_when_its_git_directory_is(tmp_path: Path) -> None:
-    one = a_repository(tmp_path / "one")
-    assert not is_gone(one)
-    (tmp_path / "one/.git").rename(tmp_path / "away")
-    assert is_gone(one)

@@ -8,12 +8,13 @@ import sqlite3
 import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from runplan.clock import SystemClock
-from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker, Services
+from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
 from runplan.settings.load import load
@@ -78,18 +79,18 @@ def a_worker(
         ):
             yield repository
 
-    services: Any = Services(
+    daemon: Any = SimpleNamespace(
         open_repository=opened,
         environment=project.env,
-        timers=cast("Any", timers),
+        call_at=timers.at,
         clock=clock or SystemClock(),
         limit=limit or ConcurrencyLimit(host=4, repository=4, wake=lambda _: None),
-        log=cast("Any", log),
-        notifier=cast("Any", log),
+        log=log,
+        notifier=log,
         may_begin=lambda: True,
-        idle=lambda: None,
+        wake=lambda: None,
     )
-    return DaemonWorker(str(project.path), project.path / ".git/runplan", services)
+    return DaemonWorker(str(project.path), project.path / ".git/runplan", daemon)
 
 
 def test_a_run_of_another_process_is_continued_when_that_releases_it(project: Project, tmp_path: Path) -> None:

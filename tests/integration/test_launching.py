@@ -14,7 +14,7 @@ import pytest
 from runplan import __version__, processes
 from runplan.daemon import client as launching
 from runplan.daemon.client import Client
-from runplan.daemon.protocol import Done, Status
+from runplan.daemon.protocol import Metrics, MetricsText
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import OUTPUT, socket_path, state_directory
 from tests.support.daemons import a_manager
@@ -55,7 +55,7 @@ def daemons(env: Env) -> list[int]:
 
 def reach(env: Env, *words: str) -> Hello:
     with launching.reach(env, argv=argv(__version__, *words), ready_s=60) as client:
-        client.call(Status(), Done)
+        client.call(Metrics(), MetricsText)
         return client.hello
 
 

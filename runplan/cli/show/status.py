@@ -114,16 +114,14 @@ def _closed(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any
     if not idle:
         return None
     from runplan.daemon.client import Client
-    from runplan.daemon.protocol import DaemonStatus, Status
     from runplan.settings.places import socket_path
 
     try:
         with Client(socket_path(at.env), answer_s=ANSWER_S) as client:
-            closed = client.call(Status(), DaemonStatus, within_s=ANSWER_S).closed
             hello = client.hello
     except RunplanError:  # no daemon, or a busy one
         return None
-    found = next((one for one in closed if one.root == str(at.repository.root)), None)
+    found = next((one for one in hello.closed if one.root == str(at.repository.root)), None)
     if found is None:
         return None
     for run in idle:
