@@ -14,7 +14,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
 from runplan.run.state import running
-from runplan.steps import budget, conclude, finish, gates, land, process, read_plan, verify, work
+from runplan.steps import budget, conclude, gates, land, process, read_plan, verify, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ STEPS: dict[str, Step] = {
     "start": Step(act=process.start, already_done=gates.already_known),
     "await": Step(act=process.await_end),
     "sleep": Step(act=budget.sleep),
-    "hand-over": Step(act=finish.hand_over),
+    "hand-over": Step(act=work.hand_over),
     "take-work": Step(act=work.take_work),
     "judge-baseline": Step(act=gates.judge_baseline),
     "judge-gate": Step(act=gates.judge_gate),
@@ -61,9 +61,9 @@ STEPS: dict[str, Step] = {
     "claim-issues": Step(act=conclude.claim_issues),
     "merge-target": Step(act=conclude.merge_target),
     "end": Step(act=process.end),
-    "fail": Step(act=finish.fail),
-    "clean-up": Step(act=finish.clean_up),
-    "finish": Step(act=finish.finish),
+    "fail": Step(act=work.fail),
+    "clean-up": Step(act=work.clean_up),
+    "finish": Step(act=work.finish),
 }
 
 

@@ -12,7 +12,7 @@ from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreach
 from runplan.names import WATCH
 from runplan.run import events as e
 from runplan.run.events import to_json
-from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
+from runplan.run.requests import Answer, read_request, refused, unexpected
 from runplan.run.rows import ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import what_is_due
@@ -131,7 +131,8 @@ class Executor:
     # --- runs -------------------------------------------------------------------------------------------
 
     def _start(self, command: Command) -> Answer | None:
-        request, timing = read_request(command.arguments), read_timing(command.arguments)
+        request = read_request(command.arguments)
+        timing = request.timing
         if timing is None:
             return self._begin(request, command)
         if command.plan.startswith(WATCH):

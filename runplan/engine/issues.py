@@ -26,7 +26,7 @@ from runplan.landing import modes
 from runplan.plan.body import QUOTED, WHOLE_PHASE
 from runplan.plan.model import parse
 from runplan.run.requests import Answer, RunRequest
-from runplan.steps.conclude import is_foreign_claim
+from runplan.steps.conclude import foreign_claim
 from runplan.text import command
 from runplan.times import git_date
 
@@ -254,6 +254,6 @@ def _candidates(at: RepositoryContext, label: str, store: Store) -> Iterator[Can
             one = replace(
                 one,
                 has_pull=forge.find(branch=branch, base=run.target) is not None,
-                is_claimed=any(is_foreign_claim(comment, own) for comment in comments),
+                is_claimed=any(foreign_claim(comment, own) for comment in comments),
             )
         yield one

@@ -51,7 +51,7 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
 # --- decisions ------------------------------------------------------------------------------------------
 
 
-def is_current(state: RunState, answer: e.Approved | e.Rejected) -> bool:
+def is_current(state: RunState, answer: e.Answered) -> bool:
     """Whether the answer is about a candidate that waits now: the trees are the same."""
     for _, one in open_states(state):
         phase = one.phase

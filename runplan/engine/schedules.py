@@ -113,7 +113,7 @@ def _firing_answer(answer: Answer | None) -> tuple[str, str]:
 
 def request_of(row: ScheduleRow) -> RunRequest:
     """The run that the schedule begins, with the options it was made with."""
-    return replace(read_request({"started": row.request}), fired=True)
+    return replace(read_request({"started": json.loads(row.request)}), fired=True)
 
 
 def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:

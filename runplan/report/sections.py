@@ -165,7 +165,7 @@ def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]
     gates = [gate for gate in phase.gates if gate.answer != "skipped"]
     if not phase.baselines and not gates:
         yield NO_TESTS
-    for known in phase.baselines:
+    for known in phase.baselines.values():
         if known.results:
             exit_code = json.loads(known.results)["exit_code"]
             result = counts(known.results) or ("passed" if exit_code == 0 else "failed")

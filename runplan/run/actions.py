@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from runplan.run.events import DispatchStarted
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -37,14 +42,7 @@ class Start(Action, frozen=True, kw_only=True):
     """Start a process and return at once."""
 
     step: str = "start"
-    role: str  #: a Role
-    cycle: int
-    gates: tuple[str, ...] = ()  #: names of the checks to run at the same time
-    agent: str = ""  #: the verifier whose turn it is
-    scope: str = ""  #: "final": the verifier judges all phases of the plan
-    tree: str = ""  #: the tree that a gate or verifier judges, or that failed before a fix
-    complaint: str = ""  #: what a fixer has to fix
-    again: str = ""  #: how the process before it ended, when the same work is tried again
+    dispatch: DispatchStarted  #: without id and limits; the agent only of a verifier
 
 
 class RebuildBranch(Action, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from runplan.plan.marks import Status
 from runplan.plan.tracker import missing
 from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
-from runplan.run.events import TESTS
+from runplan.run.events import TESTS, DispatchStarted
 from runplan.run.reasons import (
     Reason,
     conflicting,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runplan.plan.model import Phase, Plan
-    from runplan.run.events import DispatchEnded, Paused, RunStarted
+    from runplan.run.events import CandidateBuilt, DispatchEnded, GateJudged, Paused, RunStarted, WorkTaken
     from runplan.run.state import Lane, PhaseRun, RunState
 
 ANSWERED = ("approval", "sign-off")  #: waits that `approve` and `reject` end
@@ -76,8 +76,10 @@ def decide(state: RunState) -> Decision:
         return _until(state.pause)  # git, disk or network did not answer
     if phase is None or phase.cleaned:
         return _between_phases(state, started, phase)
-    if phase.dispatch is not None:
-        return _while_running(state, phase)
+    if (running := phase.dispatch) is not None:
+        if state.stop:
+            return _do(a.END, f"stopped by {state.stop}; {running.agent or running.role} is being ended")
+        return _do(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role})")
     if phase.failure is not None:
         return _do(a.CLEAN_UP, f"the phase failed ({phase.failure.reason}); its work is kept on a branch")
     if phase.landed is not None:
@@ -96,6 +98,10 @@ def decide(state: RunState) -> Decision:
 
 def _do(action: a.Action, why: str) -> Decision:
     return Decision(actions=(action,), why=why)
+
+
+def _start(dispatch: DispatchStarted, why: str) -> Decision:
+    return _do(a.Start(dispatch=dispatch), why)
 
 
 def _fail(reason: Reason, step: str, detail: str) -> Decision:
@@ -171,16 +177,6 @@ def _conclude(state: RunState) -> Decision:
     return _do(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 
-def _while_running(state: RunState, phase: PhaseRun) -> Decision:
-    running = phase.dispatch
-    assert running is not None
-    who = running.agent or f"the {running.role} command"
-    if state.stop:
-        return _do(a.END, f"stopped by {state.stop}; {who} is being ended")
-    step = f" ({running.role})" if running.agent else ""
-    return _do(a.AWAIT, f"{who} is running{step}")
-
-
 def _work(started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.read.choice == "all-done":
         return _land(started, phase)
@@ -194,13 +190,13 @@ def _work(started: RunStarted, phase: PhaseRun) -> Decision:
         return _do(a.LEASE, "the phase needs a worktree and a branch")
     if phase.ended is not None:
         return _judge(phase, phase.ended)
-    if phase.work is None:
-        last = phase.handovers[-2:]
-        if len(last) == 2 and last[0].tree == last[1].tree:
-            detail = "two agents in a row filled their context, and the second one changed nothing"
-            return _fail(Reason.NO_PROGRESS, step_of(phase), detail)
-        return _prepare(started, phase, phase.base_tree) or _write(phase)
-    return _prove(started, phase)
+    if phase.work is not None:
+        return _prove(started, phase, phase.work)
+    last = phase.handovers[-2:]
+    if len(last) == 2 and last[0].tree == last[1].tree:
+        detail = "two agents in a row filled their context, and the second one changed nothing"
+        return _fail(Reason.NO_PROGRESS, step_of(phase), detail)
+    return _prepare(started, phase, phase.base_tree) or _write(phase)
 
 
 def _undo(started: RunStarted, phase: PhaseRun) -> Decision:
@@ -218,13 +214,11 @@ def _undo(started: RunStarted, phase: PhaseRun) -> Decision:
 def _prepare(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
     """The baseline and run.setup, which come before any work on `tree`."""
     for group in started.gates:
-        if unknown := tuple(name for name in group if name not in phase.known):
-            start = a.Start(role="baseline", gates=unknown, cycle=phase.cycle, tree=tree)
+        if unknown := tuple(name for name in group if name not in phase.baselines):
+            baseline = DispatchStarted(role="baseline", gates=unknown, cycle=phase.cycle, tree=tree)
             why = f"{_run(unknown)} on the base first, to know old failures"
-            return _set_up(started, phase, tree) or _do(start, why)
-    if started.setup and not phase.set_up:
-        return _set_up(started, phase, tree)
-    return None
+            return _set_up(started, phase, tree) or _start(baseline, why)
+    return None if phase.set_up else _set_up(started, phase, tree)
 
 
 def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
@@ -232,20 +226,16 @@ def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
     done = phase.prepared == tree or (phase.set_up and started.clean == "untracked")
     if not started.setup or done:
         return None
-    return _do(a.Start(role="setup", cycle=phase.cycle, tree=tree), "run.setup prepares the worktree")
+    return _start(DispatchStarted(role="setup", cycle=phase.cycle, tree=tree), "run.setup prepares the worktree")
 
 
 def _write(phase: PhaseRun) -> Decision:
-    why = "a fresh agent fixes it" if phase.cycle > 1 else f"phase {phase.read.phase} is to be implemented"
-    return _do(_writer(phase), why)
-
-
-def _writer(phase: PhaseRun) -> a.Start:
-    if phase.read.choice == "repair" and phase.cycle == 1:
-        return a.Start(role="fix", cycle=1, tree=phase.base_tree, complaint=phase.read.text)
-    if phase.cycle > 1:
-        return a.Start(role="fix", cycle=phase.cycle, tree=phase.failed_tree, complaint=phase.complaint)
-    return a.Start(role="implement", cycle=1)
+    if phase.cycle == 1 and phase.read.choice != "repair":
+        return _start(DispatchStarted(role="implement", cycle=1), f"phase {phase.read.phase} is to be implemented")
+    tree, complaint = (phase.failed_tree, phase.complaint) if phase.cycle > 1 else (phase.base_tree, phase.read.text)
+    return _start(
+        DispatchStarted(role="fix", cycle=phase.cycle, tree=tree, complaint=complaint), "a fresh agent fixes it"
+    )
 
 
 def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
@@ -257,49 +247,14 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
             return _do(a.JUDGE_GATE, "the checks have ended")
         case "setup":
             return _fail(Reason.SETUP_FAILED, "setup", describe_ending(ended))
+        case _ if ended.kind in ("context", "max-turns") and ended.role in WRITERS:
+            return _follow_up(phase, ended)
         case _:
             return _judge_agent(phase, ended)
 
 
-def _judge_agent(phase: PhaseRun, ended: DispatchEnded) -> Decision:
-    if ended.kind in ("context", "max-turns") and ended.role in WRITERS:
-        return _take_or_hand_over(phase, ended)
-    if ended.kind in ("", "success", *REPEATED):
-        if ended.said == "blocked":
-            return _fail(Reason.BLOCKED, ended.role, ended.detail)
-        if ended.said == "failed" and phase.unsolved is not None:
-            return _fail(Reason.CONFLICT, ended.role, unsolved(phase, f"it says: {ended.detail}"))
-    if ended.kind in REPEATED and ended.said != "failed":
-        return _once_more(phase, ended)
-    if ended.ending in STOPPED_BY and not gave_reason(ended):
-        return _fail(STOPPED_BY[ended.ending], ended.role, describe_ending(ended))
-    if ended.kind not in ("", "success"):
-        reason = Reason.BUDGET if ended.kind == "budget" else Reason.AGENT_FAILED
-        return _fail(reason, ended.role, describe_ending(ended))
-    exited = ended.ending == "exited" and ended.code == 0
-    if ended.role == "verify" and exited:
-        return _do(a.JUDGE_VERDICT, "the verifier has answered")
-    if not exited or ended.said == "failed":
-        return _fail(Reason.AGENT_FAILED, ended.role, describe_ending(ended))
-    return _do(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
-
-
-def _once_more(phase: PhaseRun, ended: DispatchEnded) -> Decision:
-    """The same work again, once per role and cycle; it costs no fix cycle."""
-    how = describe_ending(ended)
-    before = next((one for one in phase.again if (one.role, one.cycle) == (ended.role, phase.cycle)), None)
-    if before is None:
-        start = _writer(phase)
-        if ended.role == "verify" and phase.newest is not None:
-            start = replace(_verifier(phase, phase.newest.agent), scope=phase.newest.scope)
-        return _do(replace(start, again=how), f"{how}; it is tried once more")
-    detail = f"{how}; it was tried once more after {before.again}"
-    if ended.kind == "crashed" and phase.unsolved is not None:
-        return _fail(Reason.CONFLICT, ended.role, unsolved(phase, detail))
-    return _fail(Reason.SILENT if ended.kind == "silent" else Reason.AGENT_FAILED, ended.role, detail)
-
-
-def _take_or_hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+def _follow_up(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+    """After an agent with a full context."""
     if ended.said == "done":
         return _do(a.TAKE_WORK, "the agent's context was full, but it reports that it is done; now checking its work")
     if len(phase.handovers) >= MAX_HANDOVERS:
@@ -308,58 +263,72 @@ def _take_or_hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     return _do(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
 
 
-def _prove(started: RunStarted, phase: PhaseRun) -> Decision:
-    assert phase.work is not None
-    if phase.work.commits == 0 and phase.unsolved is not None:
+def _judge_agent(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+    """An ending that may be chance is repeated once per role and cycle, which costs no fix cycle."""
+    how = describe_ending(ended)
+    if ended.said == "blocked" and ended.kind in ("", "success", *REPEATED):
+        return _fail(Reason.BLOCKED, ended.role, ended.detail)
+    if ended.kind in REPEATED and ended.said != "failed":
+        before = next((one for one in phase.again if (one.role, one.cycle) == (ended.role, phase.cycle)), None)
+        if before is None:
+            assert phase.newest is not None
+            return _start(replace(phase.newest, again=how), f"{how}; it is tried once more")
+        how = f"{how}; it was tried once more after {before.again}"
+    elif ended.kind in ("", "success") and ended.ending == "exited" and ended.code == 0 and ended.said != "failed":
+        if ended.role == "verify":
+            return _do(a.JUDGE_VERDICT, "the verifier has answered")
+        return _do(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
+    if ended.kind == "budget":
+        reason = Reason.BUDGET
+    else:
+        reason = Reason.AGENT_FAILED if gave_reason(ended) else STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
+    if phase.unsolved is not None and reason is Reason.AGENT_FAILED and ended.kind in ("", "success", "crashed"):
+        return _fail(Reason.CONFLICT, ended.role, unsolved(phase, how))
+    return _fail(reason, ended.role, how)
+
+
+def _prove(started: RunStarted, phase: PhaseRun, work: WorkTaken) -> Decision:
+    if work.commits == 0 and phase.unsolved is not None:
         return _fail(Reason.CONFLICT, "fix", unsolved(phase, "it left no change"))
-    if phase.work.commits == 0:
+    if work.commits == 0:
         return _fail(Reason.NO_COMMITS, "fix" if phase.cycle > 1 else "implement", "the agent left no change")
     if phase.conflict is not None and phase.rebuilt:
         detail = f"the work conflicts with the target in {conflicting(phase)}, again after it was redone on the new tip"
         return _fail(Reason.CONFLICT, "land", f"{detail}; the work before that is kept at {phase.parked}")
     if phase.conflict is not None:
-        onto = phase.conflict.onto
-        rebuild = a.RebuildBranch(onto=onto, start=onto)
+        rebuild = a.RebuildBranch(onto=phase.conflict.onto, start=phase.conflict.onto)
         return _do(rebuild, f"the work conflicts with the target in {conflicting(phase)}")
     if phase.moves > MAX_MOVES:
         return _fail(Reason.TARGET_MOVING, "land", f"the target moved {phase.moves} times while landing")
     if phase.candidate is None:
         return _do(a.BUILD_CANDIDATE, "the work is replayed on the target's tip")
-    tree = phase.candidate.tree
-    if tree == phase.failed_tree:
+    if phase.candidate.tree == phase.failed_tree:
         return _fail(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.complaint}")
     # When the target moved, its own failures have to be known.
-    return _prepare(started, phase, phase.candidate.onto_tree) or _gate(started, phase, tree)
+    return _prepare(started, phase, phase.candidate.onto_tree) or _gate(started, phase, phase.candidate)
 
 
-def _gate(started: RunStarted, phase: PhaseRun, tree: str) -> Decision:
+def _gate(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
     if not started.gates and not phase.gates:
         return _do(a.JUDGE_GATE, "there is no test command; that is recorded")
     for group in started.gates:
-        if decision := _gates_of(group, started, phase, tree):
-            return decision
-    return _verify(started, phase)
-
-
-def _gates_of(group: tuple[str, ...], started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
-    """What is due for the gates of one group; None when all of them passed."""
-    judged = [phase.judged[name] for name in group if name in phase.judged]
-    if new := tuple(name for name in group if name not in phase.judged):
-        start = a.Start(role="gate", gates=new, cycle=phase.cycle, tree=tree)
-        return _set_up(started, phase, tree) or _do(start, f"{_run(new)} on the exact tree")
-    for gate in judged:
-        if gate.answer == "unfinished" and gate.code is None:
-            return _fail(Reason.TESTS_UNFINISHED, "gate", _of_gate(gate.name, gate.line))
-        if gate.answer == "unfinished":  # it exited without its summary, so the work may have broken it
-            return _fix(started, phase, Reason.TESTS_UNFINISHED, _of_gate(gate.name, gate.line))
-    failed = [gate for gate in judged if gate.answer == "failed"]
-    if again := tuple(gate.name for gate in failed if gate.time < GATE_RUNS):
-        start = a.Start(role="gate", gates=again, cycle=phase.cycle, tree=tree)
-        return _set_up(started, phase, tree) or _do(start, f"{_run(again)} once more, in case the failure is flaky")
-    if failed:
-        detail = "; ".join(_of_gate(gate.name, f"the checks failed: {gate.line}") for gate in failed)
-        return _fix(started, phase, Reason.TESTS_FAILED, detail)
-    return None
+        judged = [phase.judged[name] for name in group if name in phase.judged]
+        new = tuple(name for name in group if name not in phase.judged)
+        unfinished = None if new else next((gate for gate in judged if gate.answer == "unfinished"), None)
+        if unfinished is not None:
+            detail = _of_gate(unfinished, unfinished.line)
+            if unfinished.code is None:
+                return _fail(Reason.TESTS_UNFINISHED, "gate", detail)
+            return _fix(started, phase, candidate, Reason.TESTS_UNFINISHED, detail)  # the work may have broken it
+        failed = [gate for gate in judged if gate.answer == "failed"]
+        if due := new or tuple(gate.name for gate in failed if gate.time < GATE_RUNS):
+            gate = DispatchStarted(role="gate", gates=due, cycle=phase.cycle, tree=candidate.tree)
+            why = f"{_run(due)} {'on the exact tree' if new else 'once more, in case the failure is flaky'}"
+            return _set_up(started, phase, candidate.tree) or _start(gate, why)
+        if failed:
+            detail = "; ".join(_of_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
+            return _fix(started, phase, candidate, Reason.TESTS_FAILED, detail)
+    return _verify(started, phase, candidate)
 
 
 def _run(names: Sequence[str]) -> str:
@@ -369,42 +338,36 @@ def _run(names: Sequence[str]) -> str:
     return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"
 
 
-def _of_gate(name: str, line: str) -> str:
-    return line if name == TESTS else f"{name}: {line}"
+def _of_gate(gate: GateJudged, line: str) -> str:
+    return line if gate.name == TESTS else f"{gate.name}: {line}"
 
 
-def _verify(started: RunStarted, phase: PhaseRun) -> Decision:
+def _verify(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
     """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
     if phase.read.merge and not phase.rebuilt:  # a clean merge: no agent has changed anything
         return _land(started, phase)
     if phase.verdict is not None and not phase.verdict.passed:
-        return _fix(started, phase, Reason.VERIFICATION_FAILED, phase.verdict.why)
+        return _fix(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.verdict.why)
     verifiers = started.verifiers or ("",)
     given = sum(not verdict.scope for verdict in phase.verdicts)
+    verifier = DispatchStarted(role="verify", cycle=phase.cycle, tree=candidate.tree)
     if given < len(verifiers):
-        return _do(_verifier(phase, verifiers[given]), "an independent verifier judges the exact tree")
+        return _start(replace(verifier, agent=verifiers[given]), "an independent verifier judges the exact tree")
     if phase.is_last and given == len(phase.verdicts):
-        verify = replace(_verifier(phase, verifiers[0]), scope="final")
-        return _do(verify, "the plan ends with this phase; a verifier judges all phases together")
+        final = replace(verifier, agent=verifiers[0], scope="final")
+        return _start(final, "the plan ends with this phase; a verifier judges all phases together")
     return _land(started, phase)
 
 
-def _verifier(phase: PhaseRun, agent: str) -> a.Start:
-    assert phase.candidate is not None
-    return a.Start(role="verify", agent=agent, cycle=phase.cycle, tree=phase.candidate.tree)
-
-
-def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> Decision:
+def _fix(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt, reason: Reason, detail: str) -> Decision:
     if phase.cycle > started.max_fix_cycles:
         return _fail(reason, "verify" if reason is Reason.VERIFICATION_FAILED else "gate", detail)
-    built = phase.candidate
-    assert built is not None
-    why = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}"
-    if built.onto == phase.base:
-        return _do(a.Start(role="fix", cycle=phase.cycle + 1, tree=built.tree, complaint=detail), why)
+    why, tree = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}", candidate.tree
+    if candidate.onto == phase.base:
+        return _start(DispatchStarted(role="fix", cycle=phase.cycle + 1, tree=tree, complaint=detail), why)
     # The fixer has to see the tree that failed, which is the work on the moved target.
-    start = built.commits[-1]
-    return _do(a.RebuildBranch(onto=built.onto, start=start, complaint=detail, tree=built.tree), why)
+    start = candidate.commits[-1]
+    return _do(a.RebuildBranch(onto=candidate.onto, start=start, complaint=detail, tree=tree), why)
 
 
 def _land(started: RunStarted, phase: PhaseRun) -> Decision:
@@ -477,18 +440,12 @@ def startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) ->
     chosen: list[Phase] = []
     taken = list(worked.values())
     for phase in plan.phases:
-        if len(chosen) >= limit:
-            break
-        if phase.id in worked or not _is_due(plan, phase) or any(overlap(phase.touches, other) for other in taken):
-            continue
-        chosen.append(phase)
-        taken.append(phase.touches)
+        is_open = phase.status not in (Status.DONE, Status.BLOCKED) and phase.execution == "worktree"
+        is_free = phase.id not in worked and not any(overlap(phase.touches, other) for other in taken)
+        if len(chosen) < limit and is_open and is_free and not missing(plan, phase):
+            chosen.append(phase)
+            taken.append(phase.touches)
     return chosen
-
-
-def _is_due(plan: Plan, phase: Phase) -> bool:
-    is_open = phase.status not in (Status.DONE, Status.BLOCKED)
-    return is_open and phase.execution == "worktree" and not missing(plan, phase)
 
 
 def overlap(some: Iterable[str], others: Iterable[str]) -> bool:

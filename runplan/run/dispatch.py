@@ -301,10 +301,10 @@ class Launch(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     cwd: str
     env: dict[str, str]
-    stdin: str  #: path of the file given as standard input; "" for none
-    reader: str  #: module of agents/clis that reads the output lines; "" for none
+    stdin: str = ""  #: path of the file given as standard input; "" for none
+    reader: str = ""  #: module of agents/clis that reads the output lines; "" for none
     wall_s: float
-    silence_s: float  #: 0 = no silence limit
+    silence_s: float = 0  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes kept of each output; the rest is counted and dropped
     logs: tuple[str, ...] = ()  #: names of further logs; the process writes to the descriptors that LOGS has
     grace_s: float = 5.0  #: between asking the process to end and killing it

@@ -188,11 +188,9 @@ class Leased(Event, frozen=True, kw_only=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """The record of a check that ran; its argv is in the event of its dispatch."""
+    """The record of a check that ran; argv, environment and duration are in the events of its dispatch."""
 
     dispatch: str
-    environment: str  #: digest of its variables
-    seconds: float
     file: str  #: its output, below runplan's directory in the git directory
     sha256: str  #: of that file
 
@@ -210,12 +208,12 @@ class BaselineKnown(Event, frozen=True, kw_only=True):
 class DispatchStarted(Event, frozen=True, kw_only=True):
     """Recorded before a process starts. Its lock proves that it is alive."""
 
-    id: str
-    role: str
-    agent: str
+    id: str = ""
+    role: str  #: a Role
+    agent: str = ""
     cycle: int
     version: str = ""  #: of the agent's program
-    tree: str = ""  #: the tree that a gate or verifier judges
+    tree: str = ""  #: the tree that a gate or verifier judges, or that failed before a fix
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again
     tokens: int = 0  #: limit; 0 for none
@@ -318,7 +316,6 @@ class GateJudged(Event, frozen=True, kw_only=True):
     failures: tuple[str, ...] = ()  #: names of the tests that decide
     rerun: str = ""  #: the command that runs only the failed tests again
     differences: tuple[tuple[str, int, tuple[str, ...]], ...] = ()  #: to the base: kind, count and first names
-    flaky: tuple[str, ...] = ()  #: names of the tests that passed only when they ran again
     ran: Evidence | None = None  #: None: skipped, or known from an earlier run of the same check
 
 
@@ -351,7 +348,6 @@ class PhaseFailed(Event, frozen=True, kw_only=True):
     detail: str
     title: str = ""
     attempt: int = 1
-    tree: str = ""  #: of the work; the same tree and the same failure twice is no progress
     branch: str = ""  #: short name of the branch that keeps the work; "" for none
     parked: str = ""  #: the ref that keeps the work as it was before a conflict
     evidence: str = ""  #: many lines: failed items, the end of an output
@@ -378,13 +374,12 @@ class ApprovalAsked(Event, frozen=True, kw_only=True):
     tree: str
 
 
-class Approved(Event, frozen=True, kw_only=True):
-    tree: str
+class Answered(Event, frozen=True, kw_only=True):
+    """A person approved or rejected the change."""
 
-
-class Rejected(Event, frozen=True, kw_only=True):
     tree: str
-    why: str = ""
+    approved: bool
+    why: str = ""  #: why it was rejected
 
 
 class LandingStarted(Event, frozen=True, kw_only=True):

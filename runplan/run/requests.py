@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert, to_builtins
 
 from runplan.errors import Exit
-from runplan.run.events import Approved, Rejected, RunStarted, from_json, name_of, to_json
+from runplan.run.events import Answered, RunStarted  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 BY_PERSON = "a person"
 
 
-class RunRequest(Struct, frozen=True, kw_only=True):
-    """A request for a run, with all options resolved."""
-
-    started: RunStarted
-    answer: Approved | Rejected | None = None  #: to the pending change
-    fired: bool = False  #: by a schedule, which never approves
-    again: bool = False  #: a retry, which does nothing after success
-
-
 class Timing(Struct, frozen=True, kw_only=True):
     """The schedule that a start asks for."""
 
@@ -34,6 +25,16 @@ class Timing(Struct, frozen=True, kw_only=True):
     now: bool  #: start a run at once as well
     zone: str
     misfire: str
+
+
+class RunRequest(Struct, frozen=True, kw_only=True):
+    """A request for a run, with all options resolved; its fields are the arguments of the command `start`."""
+
+    started: RunStarted
+    answer: Answered | None = None  #: to the pending change
+    fired: bool = False  #: by a schedule, which never approves
+    again: bool = False  #: a retry, which does nothing after success
+    timing: Timing | None = None
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -71,21 +72,5 @@ def read_answer(text: str) -> Answer:
     return convert(json.loads(text), Answer)
 
 
-def start_arguments(request: RunRequest, timing: Timing | None = None) -> dict[str, Any]:
-    """The arguments of the `start` command for this run."""
-    arguments: dict[str, Any] = {"started": to_json(request.started), "again": request.again}
-    if request.answer is not None:
-        arguments["answer"] = [name_of(request.answer), to_json(request.answer)]
-    return arguments | ({"timing": to_builtins(timing)} if timing is not None else {})
-
-
 def read_request(arguments: Mapping[str, Any]) -> RunRequest:
-    started = from_json("RunStarted", str(arguments["started"]))
-    answer = from_json(*arguments["answer"]) if "answer" in arguments else None
-    assert isinstance(started, RunStarted)
-    assert isinstance(answer, Approved | Rejected | None)
-    return RunRequest(started=started, answer=answer, again=bool(arguments.get("again")))
-
-
-def read_timing(arguments: Mapping[str, Any]) -> Timing | None:
-    return Timing(**timing) if (timing := arguments.get("timing")) else None
+    return convert(arguments, RunRequest)

@@ -31,7 +31,7 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     set_up: bool = False  #: run.setup has run since the worktree was leased
     prepared: str = ""  #: the tree that run.setup was the last to run on
     authors: tuple[str, ...] = ()  #: the agents that have written
-    baselines: tuple[e.BaselineKnown, ...] = ()  #: on the base, or on the target that the candidate is on
+    baselines: dict[str, e.BaselineKnown] = {}  #: by check; on the base, or on the target that the candidate is on
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
     newest: e.DispatchStarted | None = None  #: the last one
     dispatch: e.DispatchStarted | None = None  #: its end is not recorded yet
@@ -74,13 +74,21 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
         return self.verdicts[-1] if self.verdicts else None
 
     @property
-    def known(self) -> dict[str, e.BaselineKnown]:
-        return {one.name: one for one in self.baselines}
-
-    @property
     def judged(self) -> dict[str, e.GateJudged]:
         """The newest judgement of each gate on the candidate's tree."""
         return {gate.name: gate for gate in self.gates}
+
+    @property
+    def leased(self) -> e.Leased:
+        """The lease, for steps that are due only with one."""
+        assert self.lease is not None
+        return self.lease
+
+    @property
+    def built(self) -> e.CandidateBuilt:
+        """The candidate, for steps that are due only with one."""
+        assert self.candidate is not None
+        return self.candidate
 
 
 def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
@@ -89,13 +97,11 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.Leased():
             return replace(phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh)
         case e.BaselineKnown():
-            return replace(phase, baselines=(*phase.baselines, event), ended=None)
+            return replace(phase, baselines={**phase.baselines, event.name: event}, ended=None)
         case e.DispatchStarted():
             return _started(phase, event)
         case e.DispatchEnded():
             return _ended(phase, event)
-        case e.Woke(kind="checkout"):
-            return replace(phase, held="")
         case e.HandedOver():
             return replace(phase, handovers=(*phase.handovers, event), ended=None)
         case e.GuardFound():
@@ -112,27 +118,29 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.DriftFound():
             refusal = (Reason.DRIFT, event.abort) if event.abort else None
             return replace(phase, drift=event, refusal=phase.refusal or refusal)
-        case _:
-            return _after_work(phase, event)
-
-
-def _after_work(phase: PhaseRun, event: e.Event) -> PhaseRun:
-    match event:
         case e.CandidateBuilt():
             return _built(phase, event)
         case e.CandidateConflicted():
             return replace(phase, conflict=event)
         case e.BranchRebuilt():
             return _rebuilt(phase, event)
+        case _:
+            return _landing(phase, event)
+
+
+def _landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
+    match event:
         case e.FinalVerificationDue():
             return replace(phase, is_last=True)
         case e.ApprovalAsked():
             return replace(phase, asked=event.tree)
-        case e.Approved():
+        case e.Answered(approved=True):
             return replace(phase, approved=event.tree, asked="")
-        case e.Rejected() if phase.candidate is None or event.tree in ("", phase.candidate.tree):
+        case e.Answered() if phase.candidate is None or event.tree in ("", phase.candidate.tree):
             detail = "the change was rejected" + (f": {event.why}" if event.why else "")
             return replace(phase, refusal=(Reason.STOPPED, detail), rejected=event.why, asked="")
+        case e.Woke(kind="checkout"):
+            return replace(phase, held="")
         case e.LandingStarted():
             return replace(phase, landing=event, held="")
         case e.LandingHeld():
@@ -169,8 +177,7 @@ def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
 
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
     same = phase.newest is not None and (phase.newest.role, phase.newest.cycle) == (event.role, event.cycle)
-    phase = replace(phase, began=phase.began if same else event.at)
-    phase = replace(phase, newest=event, dispatch=event)
+    phase = replace(phase, began=phase.began if same else event.at, newest=event, dispatch=event)
     if event.again:
         warnings = (*phase.warnings, f"{event.again}; it was tried once more")
         phase = replace(phase, again=(*phase.again, event), ended=None, warnings=warnings)
@@ -183,21 +190,17 @@ def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
 
 def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
     tree = phase.dispatch.tree if phase.dispatch else ""
-    phase = replace(phase, dispatch=None, prepared="", authors=_authors(phase, event))
+    phase = replace(phase, dispatch=None, prepared="")
+    is_busy = event.kind == "overloaded" and phase.busy < MAX_OVERLOADS
+    if event.role in WRITERS and event.kind not in ("limit", "overloaded") and event.agent not in ("", *phase.authors):
+        phase = replace(phase, authors=(*phase.authors, event.agent))
     if event.ending in ("lost", "ended"):  # the same dispatch is due again
         return replace(phase, lost=phase.lost + (event.ending == "lost"))
     if event.role == "setup" and event.ending == "exited" and event.code == 0:
         return replace(phase, set_up=True, prepared=tree, lost=0)
-    if event.kind == "limit":
-        return replace(phase, limited=phase.limited + 1)
-    if event.kind == "overloaded" and phase.busy < MAX_OVERLOADS:
-        return replace(phase, busy=phase.busy + 1)
+    if is_busy or event.kind == "limit":
+        return replace(phase, busy=phase.busy + is_busy, limited=phase.limited + (not is_busy))
     return replace(phase, ended=event, lost=0, limited=0, busy=0)
-
-
-def _authors(phase: PhaseRun, event: e.DispatchEnded) -> tuple[str, ...]:
-    wrote = event.agent and event.role in WRITERS and event.kind not in ("limit", "overloaded")
-    return (*phase.authors, event.agent) if wrote and event.agent not in phase.authors else phase.authors
 
 
 def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
@@ -207,7 +210,7 @@ def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
         candidate=event,
         conflict=None,
         unsolved=None,
-        baselines=tuple(one for one in phase.baselines if one.tree == event.onto_tree),
+        baselines={name: one for name, one in phase.baselines.items() if one.tree == event.onto_tree},
         gates=tuple(gate for gate in phase.gates if gate.tree == event.tree),
         verdicts=tuple(one for one in phase.verdicts if one.patch == event.patch),
         asked="",
@@ -320,7 +323,7 @@ def apply(state: RunState, fact: e.Event) -> RunState:
             return _each(state, lambda lane: apply(lane.state, replace(fact, mode="phase", wanted=lane.phase)))
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             return _each(state, lambda lane: apply(lane.state, fact))
-        case e.Approved() | e.Rejected():
+        case e.Answered():
             return _each(state, lambda lane: apply(lane.state, fact) if _is_meant(lane, fact.tree) else lane.state)
         case _:
             return state
@@ -339,32 +342,29 @@ def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
     if not any(lane.name == name for lane in state.lanes):
         raise KeyError(f"there is no lane {name}")
     state = _each(state, lambda lane: apply(lane.state, event) if lane.name == name else lane.state)
-    if isinstance(event, e.DispatchEnded):
-        return _each(state, _without_budget_pause)
-    if isinstance(event, e.Landed):
-        return replace(state, landed=(*state.landed, event))
-    # A landing may allow further phases to start.
-    return replace(state, looked=False, plan=None) if isinstance(event, e.RunEnded) else state
+    match event:
+        case e.DispatchEnded():  # it gives back the part of the budget that it did not use
+            return _each(state, _without_budget_pause)
+        case e.Landed():
+            return replace(state, landed=(*state.landed, event))
+        case e.RunEnded():  # a landing may allow further phases to start
+            return replace(state, looked=False, plan=None)
+        case _:
+            return state
 
 
 def _without_budget_pause(lane: Lane) -> RunState:
-    """An agent that ends in another lane gives back the part of the budget that it did not use."""
     waits = lane.state.pause is not None and lane.state.pause.kind == "budget"
     return replace(lane.state, pause=None) if waits else lane.state
 
 
 def _branched(state: RunState, event: e.LanesChosen) -> RunState:
     assert state.started is not None
-    alone = RunState(started=state.started, warnings=state.warnings, is_lane=True)
-    begun = (
-        Lane(
-            name=name,
-            phase=phase,
-            touches=touches,
-            state=replace(alone, started=replace(state.started, mode="phase", wanted=phase)),
-        )
-        for name, phase, touches in event.lanes
-    )
+    begun = []
+    for name, phase, touches in event.lanes:
+        started = replace(state.started, mode="phase", wanted=phase)
+        alone = RunState(started=started, warnings=state.warnings, is_lane=True)
+        begun.append(Lane(name=name, phase=phase, touches=touches, state=alone))
     return replace(state, lanes=(*state.lanes, *begun), looked=True, plan=None, phase=None)
 
 
@@ -417,8 +417,10 @@ def _counted(state: RunState, event: e.Event) -> RunState:
             return replace(state, landed=(*state.landed, event), plan=None, waits=0)
         case e.Leased():
             return replace(state, leased=True)
-        case e.CleanedUp():
-            return replace(state, tidy=_is_tidy(state.phase))
+        case e.CleanedUp() if (phase := state.phase) is not None:
+            # The verifier was the last process in the worktree, and left no file behind.
+            is_tidy = phase.verdict is not None and phase.verdict.pristine and phase.moves == 0
+            return replace(state, tidy=is_tidy)
         case e.DispatchStarted():
             return replace(state, dispatches=state.dispatches + 1, waits=0)
         case e.DispatchEnded():
@@ -443,8 +445,3 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
 def handed_over(started: e.RunStarted, event: e.RunResumed) -> e.RunStarted:
     """A foreground run belongs to the daemon once the daemon was asked to resume it."""
     return replace(started, daemon=True, needs=event.needs) if event.daemon else started
-
-
-def _is_tidy(phase: PhaseRun | None) -> bool:
-    """Whether the verifier was the last process in the worktree and left no file behind."""
-    return phase is not None and phase.verdict is not None and phase.verdict.pristine and phase.moves == 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.agents.endings import AgentEnding
-    from runplan.run.actions import Action, Start
+    from runplan.run.actions import Action
     from runplan.run.events import Event, Recorded
     from runplan.run.state import PhaseRun, RunState
     from runplan.settings.schema import AgentsSettings
@@ -126,22 +126,25 @@ def _iso(moment: float) -> str:
     return iso(datetime.fromtimestamp(moment, UTC))
 
 
-def choose(action: Start, phase: PhaseRun, context: RunContext) -> tuple[str, Left] | Paused | WorkRefused:
-    """The agent of the role, or its fallback, and its budget; a wait when all of them have reached a usage limit."""
-    names = _candidates(action, phase, context.settings.agents)
+def choose(wanted: DispatchStarted, phase: PhaseRun, context: RunContext) -> DispatchStarted | Paused | WorkRefused:
+    """With the agent of the role, or its fallback, and its budget; a wait when all have reached a usage limit."""
+    names = _candidates(wanted, phase, context.settings.agents)
     limits = _limits(context)
     free = next((name for name in names if name not in limits), None)
     if free is None:
         first = min((limits[name] for name in names), key=lambda limit: limit.until)
         return Paused(kind="limit", until=first.until, agent=first.agent, words=first.words)
-    may = allowance(context, role=action.role, phase=phase.read.phase)
-    return (free, may) if isinstance(may, Left) else may
+    may = allowance(context, role=wanted.role, phase=phase.read.phase)
+    if not isinstance(may, Left):
+        return may
+    wanted = replace(wanted, agent=free, version=context.agents.version(free))
+    return replace(wanted, tokens=may.tokens, usd=may.usd, seconds=may.seconds, bounds=may.bounds)
 
 
-def _candidates(action: Start, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
+def _candidates(wanted: DispatchStarted, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
     """The agents for the role by preference; none verifies its own work unless the settings say so."""
-    verifier = action.agent or agents.judges[0]
-    if action.role != "verify":
+    verifier = wanted.agent or agents.judges[0]
+    if wanted.role != "verify":
         names = [agents.implementer, agents.fallback]
     elif verifier == agents.implementer or verifier not in phase.authors:
         names = [verifier, *({agents.fallback} - set(phase.authors))]

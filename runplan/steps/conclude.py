@@ -95,14 +95,13 @@ def _repair(needed: NeedsRepair, context: RunContext) -> e.PlanRead:
 
 def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
-    assert phase.lease is not None
     tip = phase.read.tip
     tree, conflicts = context.candidates.merge(tip, phase.read.merge)
     made = context.candidates.commit(tree, onto=tip, message=f"{phase.read.title}\n", by=context.signature())
     if not conflicts:
         yield e.WorkTaken(head=made, tree=tree, commits=1, files=())
         return
-    context.lease(phase.lease.branch, made, onto=tip)
+    context.lease(phase.leased.branch, made, onto=tip)
     complaint = CONFLICT.format(", ".join(conflicts))
     yield e.CandidateConflicted(onto=tip, paths=conflicts)
     yield e.BranchRebuilt(base=made, base_tree=tree, parked=phase.parked, complaint=complaint)
@@ -129,7 +128,9 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
         try:
             forge = context.forge()
             if is_claimed:
-                notes += [_foreign(number, found) for found in forge.comments(number) if is_foreign_claim(found, own)]
+                others = filter(None, (foreign_claim(comment, own) for comment in forge.comments(number)))
+                say = "issue #{} is claimed by another repository, for {}; both work on it".format
+                notes += [say(number, plan) for plan in others]
             if claim == "assignee":
                 forge.assign(number, is_assigned=is_claimed)
             else:
@@ -140,13 +141,7 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
     return tuple(notes)
 
 
-def is_foreign_claim(comment: str, own: str) -> bool:
-    """Whether another repository claims the issue and has not ended its work."""
+def foreign_claim(comment: str, own: str) -> str:
+    """The plan for which another repository claims the issue; "" for none, or when its work has ended."""
     found = _CLAIM.search(comment)
-    return found is not None and found[1] != own and comment.startswith(WORKING)
-
-
-def _foreign(number: int, comment: str) -> str:
-    found = _CLAIM.search(comment)
-    plan = found[2] if found else "another plan"
-    return f"issue #{number} is claimed by another repository, for {plan}; both work on it"
+    return found[2] if found and found[1] != own and comment.startswith(WORKING) else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan import names
 from runplan.errors import PlanUnreadable, Unreachable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from runplan.git.objects import Candidates
     from runplan.git.removal import Removal
     from runplan.git.repository import Fingerprints
-    from runplan.git.worktrees import Worktrees
+    from runplan.git.worktrees import Worktrees, WorktreeState
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.plan.model import Plan
@@ -107,6 +108,11 @@ class RunContext(Struct, frozen=True, kw_only=True):
         return self.worktrees.lease(
             self.worktree, branch=branch, base=base, pin=self.mark, onto=onto, clean=clean, keep=keep
         )
+
+    def left_in(self, path: Path) -> WorktreeState:
+        """The changes in a worktree, without the files of run.copy, which are runplan's own."""
+        left, copies = self.worktrees.state(path), self.settings.run.copy
+        return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
 
     def iso(self) -> str:
         return iso(self.clock.now())

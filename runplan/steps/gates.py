@@ -36,12 +36,12 @@ NAMED = 3  #: failing tests named in one line
 _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
 
 
-def command_line(action: Start, phase: PhaseRun, context: RunContext) -> tuple[str, float]:
+def command_line(started: DispatchStarted, phase: PhaseRun, context: RunContext) -> tuple[str, float]:
     """The command of a setup or of some checks, and its time limit in seconds."""
-    if action.role == "setup":
+    if started.role == "setup":
         return context.settings.run.setup, context.settings.tests.timeout_s
     checks = context.settings.checks
-    lines = {name: _rerun(name, phase) or checks[name].command for name in action.gates}
+    lines = {name: _rerun(name, phase) or checks[name].command for name in started.gates}
     if TESTS in lines and (junit := context.settings.tests.junit):  # stale results prove nothing
         lines[TESTS] = f"rm -f -- {' '.join(junit)}\n{lines[TESTS]}"
     wall_s = max(checks[name].timeout_s for name in lines)
@@ -52,16 +52,6 @@ def _rerun(name: str, phase: PhaseRun) -> str:
     """The command that runs only the failed tests again; "" when all have to run."""
     before = phase.judged.get(name)
     return before.rerun if before is not None and before.answer == "failed" else ""
-
-
-def _rerun_command(name: str, now: results.Results, judged: results.Comparison, context: RunContext) -> str:
-    """How to run only the failed tests again; all run again when tests did not run or a failure has no name."""
-    tests, failed = context.settings.tests, judged.regressed
-    if name != TESTS or now.unfinished or judged.missing or not failed or len(now.failures) < (now.failed or 0):
-        return ""
-    if tests.rerun:
-        return tests.rerun.replace("{tests}", join(failed))
-    return results.rerun_command(tests.command, replace(now, failures=frozenset(failed)))
 
 
 def side_by_side(lines: Mapping[str, str]) -> str:
@@ -84,18 +74,18 @@ def own_logs(gates: Sequence[str]) -> dict[str, str]:
 
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that passed before on the same code, with the same command and environment: they do not run again."""
-    phase = phase_of(state)
+    phase, tree = phase_of(state), action.dispatch.tree
     known: list[Event] = []
-    for name in action.gates:
-        key = check_key(context, name, action.tree)
+    for name in action.dispatch.gates:
+        key = check_key(context, name, tree)
         if (text := context.store.baseline(key)) is None:
             continue
         found = results.from_text(text)
-        if action.role == "gate":
-            known.append(_judged(name, found, phase, context, tree=action.tree))
+        if action.dispatch.role == "gate":
+            known.append(_judged(name, found, phase, context, tree=tree))
         else:
             noted = results.to_text(found, passes=False)
-            known.append(BaselineKnown(key=key, tree=action.tree, results=noted, name=name))
+            known.append(BaselineKnown(key=key, tree=tree, results=noted, name=name))
     return tuple(known)
 
 
@@ -132,8 +122,7 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
 
 def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
-    assert phase.candidate is not None
-    tree = phase.candidate.tree
+    tree = phase.built.tree
     if phase.ended is None:
         yield GateJudged(tree=tree, answer="skipped", code=None, line=NO_TESTS, time=1)
         return
@@ -150,18 +139,26 @@ def _judged(
     name: str, now: results.Results, phase: PhaseRun, context: RunContext, *, tree: str, partly: bool = False
 ) -> GateJudged:
     """The judgement of one check; `partly`: only the tests that failed before ran."""
-    before = phase.judged.get(name)
+    before, known, tests = phase.judged.get(name), phase.baselines.get(name), context.settings.tests
+    baseline = None
+    if known is not None and known.results and not partly:  # the store has it with the names of all tests
+        baseline = results.from_text(context.store.baseline(known.key) or known.results)
     judged = results.compare(
-        None if partly else _baseline(name, phase, context),
+        baseline,
         now,
-        allow_red_baseline=context.settings.tests.allow_red_baseline,
+        allow_red_baseline=tests.allow_red_baseline,
         allows=phase.read.allows,
         changed=phase.work.files if phase.work else (),
     )
     answer, line = _described(judged, now)
-    flaky = (before.failures or (name,)) if before is not None and answer == "passed" else ()
-    if flaky:
-        line = f"{line}; flaky, passed when run again: {', '.join(flaky)}"
+    if before is not None and answer == "passed":
+        line = f"{line}; flaky, passed when run again: {', '.join(before.failures or (name,))}"
+    rerun, failed = "", judged.regressed
+    # All tests run again when some did not run or a failure has no name.
+    is_named = failed and not judged.missing and not now.unfinished and len(now.failures) >= (now.failed or 0)
+    if name == TESTS and before is None and answer == "failed" and is_named:
+        rerun = tests.rerun.replace("{tests}", join(failed))
+        rerun = rerun or results.rerun_command(tests.command, replace(now, failures=frozenset(failed)))
     return GateJudged(
         tree=tree,
         answer=answer,
@@ -170,18 +167,9 @@ def _judged(
         time=before.time + 1 if before else 1,
         name=name,
         failures=judged.names[:MOST_NOTED] if answer == "failed" else (),
-        rerun="" if before or answer != "failed" else _rerun_command(name, now, judged, context),
+        rerun=rerun,
         differences=judged.noted(),
-        flaky=flaky,
     )
-
-
-def _baseline(name: str, phase: PhaseRun, context: RunContext) -> results.Results | None:
-    """The result on the base; the store has it with the names of all tests, the event without."""
-    known = phase.known.get(name)
-    if known is None or not known.results:
-        return None
-    return results.from_text(context.store.baseline(known.key) or known.results)
 
 
 def _described(judged: results.Comparison, now: results.Results) -> tuple[str, str]:
@@ -201,25 +189,26 @@ def _described(judged: results.Comparison, now: results.Results) -> tuple[str, s
 
 def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
     """The checks of the dispatch that ended: name, results, output and its record."""
-    ended, started = phase.ended, phase.newest
+    ended, started, tests = phase.ended, phase.newest, context.settings.tests
     assert ended is not None
     assert started is not None
-    directory = context.dispatches.directory(ended.id)
-    alone = len(started.gates) == 1
+    directory, worktree = context.dispatches.directory(ended.id), context.worktrees.path(phase.leased.worktree)
     printed = dict(_EXIT.findall(content(directory / "out.log").decode("utf-8", "replace")))
     for name, path in log_files(started, context).items():
-        own = ended.code if ended.ending == "exited" else None
-        code = own if alone else int(printed[name]) if name in printed else None
+        code = int(printed[name]) if name in printed else None
+        if len(started.gates) == 1:
+            code = ended.code if ended.ending == "exited" else None
         whole = content(path)
         output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
-        evidence = Evidence(
-            dispatch=ended.id,
-            environment=started.environment,
-            seconds=ended.seconds,
-            file=path.relative_to(directory.parent.parent).as_posix(),
-            sha256=sha256(whole).hexdigest(),
-        )
-        yield name, _results(name, output, code, phase, context), output, evidence
+        summary, junit = "", None
+        if name == TESTS:
+            summary = tests.summary
+            files = sorted(path for pattern in tests.junit for path in worktree.glob(pattern))
+            read = (content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files)
+            junit = read if tests.junit else None
+        found = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit)
+        file = path.relative_to(directory.parent.parent).as_posix()
+        yield name, found, output, Evidence(dispatch=ended.id, file=file, sha256=sha256(whole).hexdigest())
 
 
 def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
@@ -227,21 +216,6 @@ def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
     directory = context.dispatches.directory(started.id)
     alone = dict.fromkeys(started.gates or ("",), "out.log")
     return {name: directory / log for name, log in (own_logs(started.gates) or alone).items()}
-
-
-def _results(name: str, output: str, code: int | None, phase: PhaseRun, context: RunContext) -> results.Results:
-    tests = context.settings.tests
-    if name != TESTS:
-        return results.read_results(output, exit_code=code)
-    junit = _junit(phase, context) if tests.junit else None
-    return results.read_results(output, exit_code=code, summary_pattern=tests.summary, junit=junit)
-
-
-def _junit(phase: PhaseRun, context: RunContext) -> Iterator[str]:
-    assert phase.lease is not None
-    worktree = context.worktrees.path(phase.lease.worktree)
-    files = sorted(path for pattern in context.settings.tests.junit for path in worktree.glob(pattern))
-    return (content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files)
 
 
 def content(path: Path) -> bytes:

@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from runplan.errors import RefusedEarly
 from runplan.git.objects import Built, Conflicted, NothingLeft
 from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_trailers, newest_landing
 from runplan.landing import modes
-from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved
+from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
 from runplan.plan import tracker
 from runplan.plan.model import Status, parse
 from runplan.report import text as report
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.git.command import Git
-    from runplan.git.objects import Candidates, Signature
+    from runplan.git.objects import Candidates, Replayed, Signature
     from runplan.gitfacts import Commit, Oid
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
@@ -61,22 +61,21 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
         message = add_trailers(f"{phase.read.title}\n", trailers)
         replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
     else:
-        replayed = context.candidates.replay(
-            base=phase.base,
-            head=phase.work.head,
-            onto=onto,
-            rewrite=rewrite,
-            whole=bool(phase.handovers),
-        )
+        base, head, whole = phase.base, phase.work.head, bool(phase.handovers)
+        replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=whole)
+    yield _candidate(replayed, onto, context)
+
+
+def _candidate(replayed: Replayed, onto: str, context: RunContext) -> e.Event:
     match replayed:
         case Built(commits=commits, tree=tree, patch=patch):
             onto_tree = context.objects.commit(onto).tree
-            yield e.CandidateBuilt(onto=onto, onto_tree=onto_tree, commits=commits, tree=tree, patch=patch)
+            return e.CandidateBuilt(onto=onto, onto_tree=onto_tree, commits=commits, tree=tree, patch=patch)
         case Conflicted(paths=paths):
-            yield e.CandidateConflicted(onto=onto, paths=paths)
+            return e.CandidateConflicted(onto=onto, paths=paths)
         case NothingLeft():
             detail = "the target already holds every change"
-            yield e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
+            return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
         case unreachable:
             assert_never(unreachable)
 
@@ -113,14 +112,13 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
         text = tracker.reopen(text, path=context.plan)
         sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_subjects(context, phase)))
         return _files(context, onto, plan.title, text, sections, is_done=False)
-    if row is not None and (refusal := _refusal(state, context, plan, row)):
+    if row is not None and (refusal := _refusal(phase, context, plan, row)):
         return refusal
     if first := before_the_end(state, context, plan):
         return first
     if row is not None:
-        assert phase.candidate is not None
         text, remarks = corrected(text, phase, context)
-        short = phase.candidate.commits[-1][:SHORT]
+        short = phase.built.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
         section = phase_section(
             phase,
@@ -139,27 +137,25 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
 
 def _subjects(context: RunContext, phase: PhaseRun) -> dict[str, str]:
     """The subjects of the commits that land or are reverted."""
-    assert phase.candidate is not None
-    commits = phase.candidate.undone or phase.candidate.commits
+    commits = phase.built.undone or phase.built.commits
     found = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in commits)
     return {oid: context.agents.redacted(subject) for oid, subject in found}
 
 
-def _refusal(state: RunState, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
+def _refusal(phase: PhaseRun, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
     """An edit of the plan during the run that the landing must not overwrite."""
     target = context.settings.run.target
     if row.status is Status.DONE:
         detail = f"phase {row.id} was marked done on the target meanwhile, so another run has landed it"
         return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
-    if row.text.rstrip() != phase_of(state).read.text.rstrip():
+    if row.text.rstrip() != phase.read.text.rstrip():
         why = (
             f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, "
             f"or drop this work and begin again: {command('runplan', 'reject', context.plan)}"
         )
         return e.LandingHeld(why=why)
     if waits := tracker.missing(plan, row):
-        why = f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done"
-        return e.LandingHeld(why=why)
+        return e.LandingHeld(why=f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done")
     return None
 
 
@@ -244,25 +240,12 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator
         message=add_trailers(message, (*trailers_of(context, state), (UNDOES, found.landing))),
         by=context.signature(),
     )
-    match reverted:
-        case Built(commits=commits, tree=tree, patch=patch):
-            pass
-        case NothingLeft():  # reverted by hand before; only row and report are left to set
-            commits, tree, patch = (onto,), context.objects.commit(onto).tree, ""
-        case Conflicted(paths=paths):
-            yield e.CandidateConflicted(onto=onto, paths=paths)
-            return
-        case unreachable:
-            assert_never(unreachable)
-    yield e.CandidateBuilt(
-        onto=onto,
-        onto_tree=context.objects.commit(onto).tree,
-        commits=commits,
-        tree=tree,
-        patch=patch,
-        undoes=found.landing,
-        undone=found.code,
-    )
+    if isinstance(reverted, NothingLeft):  # reverted by hand before; only row and report are left to set
+        reverted = Built(commits=(onto,), tree=context.objects.commit(onto).tree, patch="")
+    built = _candidate(reverted, onto, context)
+    if isinstance(built, e.CandidateBuilt):
+        built = replace(built, undoes=found.landing, undone=found.code)
+    yield built
 
 
 # --- the landing ------------------------------------------------------------------------------------------
@@ -271,9 +254,7 @@ RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved tar
 
 
 def ask(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    candidate = phase_of(state).candidate
-    assert candidate is not None
-    yield e.ApprovalAsked(tree=candidate.tree)
+    yield e.ApprovalAsked(tree=phase_of(state).built.tree)
 
 
 def already_done(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
@@ -290,25 +271,15 @@ def already_done(action: Action, state: RunState, context: RunContext) -> tuple[
 
 def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
-    onto = phase.candidate.onto if phase.candidate else phase.read.tip
     with context.claims.landing_lock():
-        tip = context.tip()
-        if phase.landing is None:
-            gone = phase.candidate is not None and context.objects.tip(phase.candidate.commits[-1]) is None
-            if tip != onto or gone:
-                yield _moved(context, tip)
-                return
-            files = bookkeeping(state, context, onto)
-            if not isinstance(files, dict):
-                yield files
-                return
-            started = _intend(state, context, onto, files)
+        started: e.Event = phase.landing or _intend(state, context)
+        if not isinstance(started, e.LandingStarted):
             yield started
-        else:
-            started = phase.landing
+            return
+        if phase.landing is None:
+            yield started
         deliver = functools.partial(context.worktrees.deliver, started.new, without=started.old)
-        answer = context.lander.land(_landing(started), deliver)
-        match answer:
+        match context.lander.land(_landing(started), deliver):
             case Landed() as seen:
                 context.worktrees.end_delivery()
                 yield _landed(phase, started, seen)
@@ -316,13 +287,10 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
                 yield e.LandingHeld(why=why)
                 if until:
                     yield e.Paused(kind="checkout", until=until, words=why)
-            case Refused(reason=reason):
-                if isinstance(reason, TargetMoved):
-                    yield _moved(context, reason.tip)
-                else:
-                    yield e.LandingRefused(why=reason.why, reason=reason.reason)
-            case unreachable:
-                assert_never(unreachable)
+            case Refused(reason=TargetMoved(tip=tip)):
+                yield _moved(context, tip)
+            case Refused(reason=Declined(reason=reason, why=why)):
+                yield e.LandingRefused(why=why, reason=reason)
 
 
 def _moved(context: RunContext, tip: str) -> e.LandingMoved:
@@ -332,26 +300,21 @@ def _moved(context: RunContext, tip: str) -> e.LandingMoved:
     return e.LandingMoved(tip=tip, ours=ours)
 
 
-def _intend(state: RunState, context: RunContext, onto: str, files: dict[str, bytes]) -> e.LandingStarted:
-    phase = phase_of(state)
-    code = phase.candidate.commits[-1] if phase.candidate else onto
-    new = context.candidates.bookkeep(
-        code=code,
-        files=files,
-        message=add_trailers(_subject(phase, context), trailers_of(context, state)),
-        by=context.signature(),
-        merged=phase.read.merge,
-    )
+def _intend(state: RunState, context: RunContext) -> e.Event:
+    """The landing that starts now, or what prevents it."""
+    phase, tip = phase_of(state), context.tip()
+    onto, code = (phase.candidate.onto, phase.candidate.commits[-1]) if phase.candidate else (phase.read.tip,) * 2
+    if tip != onto or context.objects.tip(code) is None:
+        return _moved(context, tip)
+    files = bookkeeping(state, context, onto)
+    if not isinstance(files, dict):
+        return files
+    message = add_trailers(_subject(phase, context), trailers_of(context, state))
+    merged, by = phase.read.merge, context.signature()
+    new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
-    return e.LandingStarted(
-        id=landing.id,
-        ref=landing.ref,
-        old=landing.old,
-        new=landing.new,
-        code=code,
-        follows=landing.follows,
-        complete=parse(files[context.plan], path=context.plan).complete,
-    )
+    complete = parse(files[context.plan], path=context.plan).complete
+    return e.LandingStarted(**asdict(landing), code=code, complete=complete)
 
 
 def _subject(phase: PhaseRun, context: RunContext) -> str:

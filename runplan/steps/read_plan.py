@@ -25,45 +25,36 @@ if TYPE_CHECKING:
 
 
 def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    tip = context.lander.tip() or ""
-    if isinstance(context.lander, PullRequestLander) and (closed := context.lander.closed) is not None:
+    started, tip, lander = state.started, context.lander.tip() or "", context.lander
+    assert started is not None
+    if isinstance(lander, PullRequestLander) and (closed := lander.closed) is not None:
         yield Concluded(reason=closed.reason, note=closed.why)
         return
-    wanted = state.started.wanted if state.started and not state.landed else ""
+    wanted = "" if state.landed else started.wanted
     try:
         plan, text = context.plan_at(tip)
     except PlanUnreadable as error:
         yield PlanRead(tip=tip, choice="unreadable", detail=str(error))
         return
-    if state.started and state.started.mode == "undo":
+    if started.mode == "undo":
         yield _undo(plan, tip=tip, wanted=wanted)
         return
     lanes = open_lanes(state)
-    found = startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=_free_lanes(state, len(lanes)))
+    is_parallel = started.mode == "finish" and started.auto
+    limit = started.parallel - len(lanes) if is_parallel else 0
+    found = startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=limit)
     if lanes or len(found) > 1:
         first = len(state.lanes) + 1
         chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))
         yield LanesChosen(tip=tip, lanes=chosen)
         return
-    yield _examined(reading(plan, text, tip=tip, wanted=wanted), plan, context)
-
-
-def _examined(read: PlanRead, plan: Plan, context: RunContext) -> PlanRead:
-    """The reading with remarks on its text, and on pull requests of others that change the same paths."""
-    phase = plan.phase(read.phase) if read.choice == "next" else None
-    if phase is None:
-        return read
-    drift, remarks = examined(plan, phase, context)
-    if isinstance(context.lander, PullRequestLander) and not drift:
-        remarks = (*remarks, *context.lander.others(phase.touches))
-    return replace(read, drift=drift, remarks=remarks)
-
-
-def _free_lanes(state: RunState, running: int) -> int:
-    """How many more phases may run in parallel; only `finish auto` runs several."""
-    started = state.started
-    is_parallel = started is not None and started.mode == "finish" and started.auto
-    return max(0, started.parallel - running) if started is not None and is_parallel else 0
+    read = reading(plan, text, tip=tip, wanted=wanted)
+    if read.choice == "next" and (phase := plan.phase(read.phase)) is not None:
+        drift, remarks = examined(plan, phase, context)
+        if isinstance(lander, PullRequestLander) and not drift:
+            remarks = (*remarks, *lander.others(phase.touches))
+        read = replace(read, drift=drift, remarks=remarks)
+    yield read
 
 
 def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from runplan.checks import drift, returns, verdict
-from runplan.checks.returns import Unusable
 from runplan.errors import PlanUnreadable
 from runplan.names import DIFF_FILE, requires_ref
 from runplan.plan.model import Status, parse
@@ -24,7 +24,6 @@ from runplan.run.events import (
 )
 from runplan.run.reasons import Reason
 from runplan.steps.context import phase_of
-from runplan.steps.work import without_copies
 from runplan.text import command
 from runplan.times import iso
 
@@ -44,24 +43,18 @@ MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not work
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
 
 
-def return_text(context: RunContext, id: str) -> str | Unusable | None:
+def return_text(context: RunContext, id: str) -> str | None:
     """The agent's return without secrets; None when there is no file."""
     text = context.dispatches.read(id, RETURN)
-    if text is not None:
-        return context.agents.redacted(text)
-    path = context.dispatches.directory(id) / RETURN
-    odd = Unusable(why="the return file is no plain file, or larger than 8 MiB", found=True)
-    return odd if path.is_symlink() or path.exists() else None
+    return context.agents.redacted(text) if text is not None else None
 
 
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
-    assert phase.lease is not None
-    assert phase.candidate is not None
-    path = context.worktrees.path(phase.lease.worktree)
+    path = context.worktrees.path(phase.leased.worktree)
     (path / DIFF_FILE).unlink(missing_ok=True)
-    left = without_copies(context.worktrees.state(path), context.settings.run.copy)
+    left = context.left_in(path)
     touched = [*left.changed, *(file.path for file in left.untracked)]
     if touched:
         detail = f"the verifier changed {', '.join(touched[:8])}"
@@ -83,8 +76,8 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         if found.abort:
             return
     yield VerdictGiven(
-        tree=phase.candidate.tree,
-        patch=phase.candidate.patch,
+        tree=phase.built.tree,
+        patch=phase.built.patch,
         passed=judged.passed,
         items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
         agent=phase.ended.agent,
@@ -108,16 +101,10 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return Paused(kind="parent", until=iso(until), words=words)
     is_finish = bool(context.lane) or (state.started is not None and state.started.mode == "finish")
-    is_repair = phase.read.choice == "repair"  # the phases were verified together before
-    if (
-        not is_finish
-        or is_repair
-        or phase.candidate is None
-        or phase.is_last
-        or plan_base(phase, context) == phase.candidate.onto
-    ):
+    is_verified = phase.is_last or phase.read.choice == "repair"  # the phases were verified together before
+    if not is_finish or is_verified or phase.candidate is None or plan_base(phase, context) == phase.built.onto:
         return None
-    return FinalVerificationDue(tree=phase.candidate.tree)
+    return FinalVerificationDue(tree=phase.built.tree)
 
 
 def is_complete_with(plan: Plan, phase: str) -> bool:
@@ -126,12 +113,11 @@ def is_complete_with(plan: Plan, phase: str) -> bool:
 
 def plan_base(phase: PhaseRun, context: RunContext) -> str:
     """The target before the first phase of the plan landed, as far as the journal knows."""
-    assert phase.candidate is not None
     landed = {one.event.id for one in context.store.facts(Landed, plan=context.plan)}
     begun = (one.event for one in context.store.facts(LandingStarted, plan=context.plan))
     first = next((event.old for event in begun if event.id in landed), "")
     is_there = first and context.objects.tip(first) is not None
-    return first if is_there else phase.candidate.onto
+    return first if is_there else phase.built.onto
 
 
 def audited(plan: Plan, row: Phase, onto: str, context: RunContext) -> list[str]:
@@ -149,8 +135,7 @@ def audited(plan: Plan, row: Phase, onto: str, context: RunContext) -> list[str]
 
 def final_items(phase: PhaseRun, context: RunContext) -> Rows:
     """One item for each phase of the plan."""
-    assert phase.candidate is not None
-    plan, _ = context.plan_at(phase.candidate.onto)
+    plan, _ = context.plan_at(phase.built.onto)
     return tuple(
         (f"F{number}", f"everything that phase {row.id} ({row.title}) asks for holds in this tree")
         for number, row in enumerate(plan.phases, 1)
@@ -159,10 +144,9 @@ def final_items(phase: PhaseRun, context: RunContext) -> Rows:
 
 def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> tuple[Brief, tuple[str, ...]]:
     """The whole plan instead of one phase, and the files that differ from the time before the plan."""
-    assert phase.candidate is not None
-    plan, text = context.plan_at(phase.candidate.onto)
+    plan, text = context.plan_at(phase.built.onto)
     items, whole = final_items(phase, context), text.decode("utf-8", "replace")
-    changes = context.candidates.changes(plan_base(phase, context), phase.candidate.commits[-1])
+    changes = context.candidates.changes(plan_base(phase, context), phase.built.commits[-1])
     brief = replace(brief, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
     return brief, tuple(change.path for change in changes)
 
@@ -184,15 +168,12 @@ def examined(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[
 def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
     """Whether the phase was reworded after all phases that it depends on had landed."""
     commits = [row.commit for name in phase.depends if (row := plan.phase(name)) is not None and row.commit]
-    return bool(commits) and all(_text_at(commit, plan.path, phase.id, context) != phase.text for commit in commits)
-
-
-def _text_at(commit: str, path: str, phase: str, context: RunContext) -> str:
-    try:
-        row = parse(context.objects.blob(commit, path) or b"", path=path).phase(phase)
-    except PlanUnreadable:
-        return ""
-    return row.text if row is not None else ""
+    for commit in commits:
+        with suppress(PlanUnreadable):
+            row = parse(context.objects.blob(commit, plan.path) or b"", path=plan.path).phase(phase.id)
+            if row is not None and row.text == phase.text:
+                return False
+    return bool(commits)
 
 
 def measured(phase: PhaseRun, context: RunContext, message: str) -> DriftFound | None:

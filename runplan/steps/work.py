@@ -1,13 +1,12 @@
-"""Prepares the branch of a phase in the run's worktree, and takes over the agent's work."""
+"""The attempt at a phase: its branch, the agent's work, a hand-over, a failure, and the end of a phase and of a run."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from runplan.checks import tamper
+from runplan.agents.prompts import Standing, note
+from runplan.checks import returns, tamper
 from runplan.checks.lineage import off_base
 from runplan.checks.secrets import redacted
 from runplan.checks.tamper import FileChange, leaks
@@ -16,11 +15,16 @@ from runplan.git.objects import Signature
 from runplan.git.removal import Kept
 from runplan.gitfacts import AGENT, signing
 from runplan.plan.body import QUOTED
-from runplan.run.events import BranchRebuilt, Leased, WorkRefused, WorkTaken
-from runplan.run.reasons import Reason, conflicting, unsolved
+from runplan.run import events as e
+from runplan.run.dispatch import Outcome, Return
+from runplan.run.events import WorkRefused
+from runplan.run.reasons import Reason, conflicting, describe_ending, unsolved
 from runplan.settings.schema import FILES
+from runplan.steps.conclude import release_issues
 from runplan.steps.context import phase_of
-from runplan.text import command
+from runplan.steps.gates import content, log_files
+from runplan.steps.verify import return_text
+from runplan.text import command, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,13 +33,20 @@ if TYPE_CHECKING:
     from runplan.checks.tamper import Permit, Tampering
     from runplan.git.worktrees import BranchStanding, WorktreeState
     from runplan.gitfacts import Change
-    from runplan.run.actions import Action, RebuildBranch
-    from runplan.run.events import Event
+    from runplan.run.actions import Action, Fail, Finish, RebuildBranch
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
+SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
+BEGINNING = 8192  #: bytes of an untracked file that are read; git calls a file with a NUL in them binary
+NAMED = 8  #: paths named in one sentence
+GITLINK = "160000"  #: the mode of a repository inside a tree
+OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are read
+LINES_SHOWN = 20  #: lines of it in the report
+LONGEST_LINE = 300
 
-def lease(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+
+def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
     if phase.read.drift:
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.read.drift)
@@ -53,7 +64,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[Even
     fresh = run.clean == "ignored" or not state.leased or not context.worktrees.path(context.worktree).exists()
     path = context.lease(branch, base, is_tidy=state.tidy)
     context.worktrees.copy(path, run.copy, context.root)
-    yield Leased(
+    yield e.Leased(
         phase=phase.read.phase,
         branch=branch,
         base=base,
@@ -70,8 +81,8 @@ def refused(standing: Callable[[str, str], BranchStanding], branch: str, base: s
     if known:
         return ""
     found, short = standing(branch, base), branch.removeprefix("refs/heads/")
-    behind, foreign = found.behind and not found.ahead, found.ahead and not found.by_agents
-    if not (behind or foreign):  # commits of agents are from a run whose journal was lost
+    is_ours = found.by_agents if found.ahead else not found.behind
+    if is_ours:  # commits of agents are from a run whose journal was lost
         return ""
     rename = command("git", "branch", "-m", short, f"{short}-kept")
     return f"the branch {short} exists, and runplan did not make it; look at it, then: {rename}"
@@ -87,17 +98,16 @@ def _park(context: RunContext, branch: str, base: str) -> str:
     return answer.parked
 
 
-def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[Event]:
+def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Restart the branch on the target's tip; its former commits stay under a parked ref."""
     phase = phase_of(state)
-    assert phase.lease is not None
-    parked = _park(context, phase.lease.branch, action.start)
-    context.lease(phase.lease.branch, action.start, onto=action.onto)
-    where = f" It conflicts in {conflicting(phase)}." if phase.conflict else ""
+    parked = _park(context, phase.leased.branch, action.start)
+    context.lease(phase.leased.branch, action.start, onto=action.onto)
     conflict = (
-        f"The work does not apply on the target any more.{where} It is kept at {parked}: bring it onto this branch."
+        f"The work does not apply on the target any more. It conflicts in {conflicting(phase)}. "
+        f"It is kept at {parked}: bring it onto this branch."
     )
-    yield BranchRebuilt(
+    yield e.BranchRebuilt(
         base=action.onto,
         base_tree=context.objects.commit(action.onto).tree,
         parked=parked,
@@ -106,21 +116,14 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
     )
 
 
-SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
-BEGINNING = 8192  #: bytes of an untracked file that are read; git calls a file with a NUL in them binary
-NAMED = 8  #: paths named in one sentence
-GITLINK = "160000"  #: the mode of a repository inside a tree
-
-
-def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
-    assert phase.lease is not None
-    head = commit_leftovers(phase, context, message=f"{phase.read.title or f'Phase {phase.read.phase}'}\n")
+    head = _commit_leftovers(phase, context, message=f"{phase.read.title or f'Phase {phase.read.phase}'}\n")
     if isinstance(head, WorkRefused):
         yield head
         return
     lineage = context.candidates.lineage(phase.base, head, run=context.mark)
-    if why := off_base(lineage, branch=phase.lease.branch, base=phase.base):
+    if why := off_base(lineage, branch=phase.leased.branch, base=phase.base):
         yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return
     changes = context.candidates.changes(phase.base, head)
@@ -133,7 +136,7 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield refusal
         return
     commits = context.candidates.commits(phase.base, head)
-    yield WorkTaken(
+    yield e.WorkTaken(
         head=head,
         tree=context.objects.commit(head).tree,
         commits=0 if not changes else len(commits) if commits else 1,
@@ -141,18 +144,13 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     )
 
 
-def commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
+def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
     """Commit everything that the agent left; the newest commit. Nothing is committed if any file is refused."""
-    assert phase.lease is not None
     assert phase.ended is not None
-    path = context.worktrees.path(phase.lease.worktree)
-    try:
-        tip = context.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
-    except ObjectsRefused as error:
-        return WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
+    branch, path = phase.leased.branch, context.worktrees.path(phase.leased.worktree)
     if not path.is_dir() or not any(path.iterdir()):  # the agent deleted its worktree; its commits are on the branch
-        return tip
-    left = without_copies(context.worktrees.state(path), context.settings.run.copy)
+        return context.worktrees.tip(branch) or phase.base
+    left = context.left_in(path)
     if nested := [file.path for file in left.untracked if file.path.endswith("/")]:
         return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
     found = tamper.unwanted(left.untracked, permit_of(phase, context), texts=_beginnings(path, left))
@@ -163,15 +161,10 @@ def commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> s
         return left.head
     by = Signature(author=AGENT, committer=signing(phase.ended.id), when=context.git_date())
     try:
-        return context.worktrees.commit_leftovers(path, rest, branch=phase.lease.branch, message=message, by=by)
+        return context.worktrees.commit_leftovers(path, rest, branch=branch, message=message, by=by)
     except ObjectsRefused as error:
         reason = Reason.BLOCKED if "clean filter" in str(error) else Reason.TAMPERED
         return WorkRefused(reason=reason, detail=redacted(str(error)))
-
-
-def without_copies(left: WorktreeState, copies: tuple[str, ...]) -> WorktreeState:
-    """The state without the files of run.copy, which are runplan's own."""
-    return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
 
 
 def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
@@ -186,26 +179,22 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
 
 
 def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
-    written = context.bookkeeping
-    read = phase.read
+    read, written = phase.read, context.bookkeeping
     # An issue, a review or the log of a check may name a file, and permits nothing by that.
     lines = [] if read.choice == "repair" else read.text.splitlines(keepends=True)
     own = "".join(line for line in lines if not line.startswith(QUOTED))
-    return tamper.Permit(
-        text=own, touches=read.touches, allows=read.allows, bookkeeping=(*written, *FILES), written=written
-    )
+    bookkeeping = (*written, *FILES)
+    return tamper.Permit(text=own, touches=read.touches, allows=read.allows, bookkeeping=bookkeeping, written=written)
 
 
 def refusal_of(found: tuple[Tampering, ...]) -> WorkRefused | None:
     """All findings as one refusal that names the first few; None for no findings."""
     if not found:
         return None
-    scope = all(one.reason is Reason.OUT_OF_SCOPE for one in found)
+    reason = Reason.OUT_OF_SCOPE if all(one.reason is Reason.OUT_OF_SCOPE for one in found) else Reason.TAMPERED
     named = "; ".join(str(one) for one in found[:NAMED])
     more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return WorkRefused(
-        reason=Reason.OUT_OF_SCOPE if scope else Reason.TAMPERED, detail=named + more + tamper.remedy(found)
-    )
+    return WorkRefused(reason=reason, detail=named + more + tamper.remedy(found))
 
 
 def _conflict_markers(phase: PhaseRun, context: RunContext, head: str) -> WorkRefused | None:
@@ -241,16 +230,11 @@ def _tampered(
     def after(path: str) -> str | None:
         return _file_text(context, head, path)
 
-    files = [
-        tamper.FileChange(
-            path=change.path,
-            before=before(change.path) if tamper.wants_text(change.path) else None,
-            after=after(change.path) if tamper.wants_text(change.path) else None,
-            deleted=change.kind == "D",
-            added=change.kind == "A",
-        )
-        for change in changes
-    ]
+    files = []
+    for change in changes:
+        old, new = (before(change.path), after(change.path)) if tamper.wants_text(change.path) else (None, None)
+        is_deleted, is_added = change.kind == "D", change.kind == "A"
+        files.append(FileChange(path=change.path, before=old, after=new, deleted=is_deleted, added=is_added))
     command = tamper.examine_command(context.settings.tests.command, permit, before=before, after=after)
     return (*tamper.examine(files, permit), *command, *_leaked(phase, context, head, permit))
 
@@ -284,3 +268,97 @@ def _text(context: RunContext, oid: str) -> str:
 def _file_text(context: RunContext, commit: str, path: str) -> str | None:
     content = context.objects.blob(commit, path)
     return None if content is None else content.decode("utf-8", "replace")
+
+
+# --- the end of an attempt and of a run -----------------------------------------------------------------
+
+
+def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    assert phase.ended is not None
+    number = len(phase.handovers) + 1
+    message = f"wip: {context.slug} phase {phase.read.phase} hand-over {number}\n"
+    head = _commit_leftovers(phase, context, message=message)
+    if isinstance(head, WorkRefused):
+        yield head
+        return
+    outcome = context.dispatches.standing(phase.ended.id)
+    message = outcome.message if isinstance(outcome, Outcome) else ""
+    returned = returns.parse_return(return_text(context, phase.ended.id), message)
+    why = describe_ending(phase.ended)
+    standing = Standing(
+        number=number,
+        why=why,
+        plan=context.plan,
+        phase=phase.read.phase,
+        items=phase.read.items,
+        done=tuple(item.item for item in returned.items if item.passed) if isinstance(returned, Return) else (),
+        summary=returned.summary if isinstance(returned, Return) else "",
+        files=tuple(change.path for change in context.candidates.changes(phase.base, head)),
+        message=message,
+        commit=head,
+    )
+    text = plain(note(standing))
+    context.dispatches.write(phase.ended.id, "handoff.md", text)
+    yield e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
+
+
+def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    phase = phase_of(state)
+    branch = context.worktrees.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
+    yield e.PhaseFailed(
+        phase=phase.read.phase,
+        reason=action.reason,
+        step=action.at,
+        detail=action.detail,
+        title=phase.read.title,
+        attempt=phase.lease.attempt if phase.lease else 1,
+        branch=branch.removeprefix("refs/heads/"),
+        parked=phase.parked,
+        evidence="\n".join((*phase.cycles, *_evidence(action.reason, phase, context))),
+        dispatch=phase.newest.id if phase.newest else "",
+        rejected=phase.rejected or "",
+    )
+
+
+def _evidence(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
+    """A few lines that prove the failure: failed items, guard findings, or the end of the output."""
+    match reason:
+        case Reason.VERIFICATION_FAILED | Reason.NO_PROGRESS if phase.verdict is not None:
+            lines = [f"{item}: {found}" for item, passed, found in phase.verdict.items if not passed]
+        case Reason.NO_PROGRESS | Reason.TESTS_FAILED | Reason.TESTS_UNFINISHED if phase.gates:
+            red = (gate.output for gate in phase.judged.values() if gate.answer != "passed")
+            lines = [line for output in red for line in output.splitlines()[-LINES_SHOWN:]]
+        case Reason.GUARD_VIOLATED:
+            lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
+        case Reason.BASELINE_RED | Reason.SETUP_FAILED if phase.newest is not None:
+            logs = (content(path)[-OUTPUT_READ:] for path in log_files(phase.newest, context).values())
+            lines = [line for log in logs for line in log.decode("utf-8", "replace").splitlines()[-LINES_SHOWN:]]
+        case _:
+            lines = []
+    return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
+
+
+def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    branch = phase.lease.branch if phase.lease else ""
+    tip = context.worktrees.tip(branch) if branch else None
+    if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
+        context.removal.landed(branch, tip, worktree=phase.lease.worktree)
+    elif branch:
+        context.worktrees.give_to_user(branch, base=phase.base)
+    yield e.CleanedUp(phase=phase.read.phase)
+
+
+def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:
+    detail, parked = action.detail, ""
+    context.worktrees.unpin(context.mark)  # a run that was stopped while it leased has a pin and no lease
+    if state.leased:
+        answer = context.removal.worktree(context.worktree)
+        if isinstance(answer, Kept):
+            detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
+        else:
+            parked = answer.parked
+    if state.claimed:
+        detail = "; ".join(filter(None, (detail, *release_issues(action.outcome, state, context))))
+    yield e.RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)

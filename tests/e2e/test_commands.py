@@ -117,7 +117,7 @@ COMMANDS: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], bool], str]
     "resume": (Scene.paused, Scene.is_done, "Continued"),
     "now": (Scene.scheduled, Scene.is_done, "RunStarted"),
     "retry": (Scene.failed, Scene.is_done, "RunStarted"),
-    "approve": (Scene.asking, Scene.is_done, "Approved"),
+    "approve": (Scene.asking, Scene.is_done, "Answered"),
 }
 
 

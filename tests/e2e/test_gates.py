@@ -39,11 +39,10 @@ def test_a_gate_is_recorded_with_argv_environment_time_code_output_and_tree(proj
     assert project.start("1", "auto").code == 0
     (gate,) = gates(project)
     ran = gate["ran"]
-    (begun,) = [body for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "gate"]
-    assert begun["id"] == ran["dispatch"]
+    begun, ended = [body for _, body in project.events() if body.get("id") == ran["dispatch"]]
     assert begun["argv"][-1].endswith("echo three; exit 0")
-    assert begun["environment"] == ran["environment"] != ""
-    assert (gate["code"], gate["tree"], ran["seconds"] > 0) == (0, begun["tree"], True)
+    assert begun["environment"] != ""
+    assert (gate["code"], gate["tree"], ended["seconds"] > 0) == (0, begun["tree"], True)
     output = (project.path / ".git/runplan" / ran["file"]).read_bytes()
     assert output == b"three\n"
     assert ran["sha256"] == hashlib.sha256(output).hexdigest()
@@ -116,7 +115,6 @@ def test_a_test_that_passes_when_run_again_is_flaky(project: Project, tmp_path: 
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert [gate["answer"] for gate in gates(project)] == ["failed", "passed"]
-    assert gates(project)[1]["flaky"] == ["t.py::test_a"]
     assert "flaky, passed when run again: t.py::test_a" in project.show("main:reports/plan-x.md")
     if rerun:
         assert (tmp_path / "again").read_text() == "t.py::test_a\n", "only the failed test ran again"

@@ -202,18 +202,6 @@ def test_an_agent_without_turns_is_handed_over(project: Project, tmp_path: Path)
     assert len(of(project, "HandedOver")) == 1
 
 
-def test_the_same_tree_and_the_same_failure_twice_is_no_progress(project: Project) -> None:
-    """And a person may try again all the same."""
-    set_up(project, agent=work() + verify('fail = ["W1"]'), settings="[run]\nmax_fix_cycles = 0\n")
-    project.agent(work('commit = "Write 1"\ndate = "2026-01-01T00:00:00Z"') + verify('fail = ["W1"]'))
-    assert project.start("1", "auto").last == "runplan: failed: verification-failed"
-    again = project.start("1", "auto")
-    assert again.last == "runplan: failed: no-progress"
-    assert "same tree and same failure as the previous attempt" in again.err
-    project.agent(work())
-    assert project.runplan("retry", "X").code == 0
-
-
 def test_a_return_that_was_not_written_is_an_invalid_verdict(project: Project) -> None:
     """It is written before the agent starts, so that one that was interrupted can be printed from one that forgot."""
     project.agent(work() + verify('say = "I did not come to it"'))

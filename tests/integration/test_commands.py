@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec import to_builtins
 
 from runplan.engine.commands import ENVIRONMENT, Environments, Executor
 from runplan.engine.worker import LocalWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
-from runplan.run.events import RunStarted, to_json
+from runplan.run.events import RunStarted
 from runplan.run.requests import Answer
 from runplan.run.rows import Command
 from runplan.run.state import RunState
@@ -113,7 +114,7 @@ def arguments(verb: str, plan: str, needs: tuple[str, ...] = ()) -> Mapping[str,
     started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
                          target="main", slug="a", max_fix_cycles=2, test_command="",
                          daemon=True, needs=needs)  # fmt: skip
-    return {"started": to_json(started)} if verb == "start" else {}
+    return {"started": to_builtins(started)} if verb == "start" else {}
 
 
 @pytest.fixture

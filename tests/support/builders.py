@@ -7,6 +7,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from runplan.run import actions as a, events as e
 from runplan.run.rows import RunRow
 from runplan.settings.load import merge
@@ -160,22 +162,10 @@ class Chance:
                 return [self._read()]
             case a.Action(step="lease"):
                 return [self._lease(state)]
-            case a.Start(role=role, cycle=cycle, tree=tree, complaint=complaint, again=again):
-                if role == "baseline" and self._choose(["new", "known"]) == "known":
-                    return [e.BaselineKnown(key="k", tree=tree, results="", name=name) for name in action.gates]
-                return [
-                    e.DispatchStarted(
-                        id=self._new("d"),
-                        role=role,
-                        agent="robot",
-                        cycle=cycle,
-                        tree=tree,
-                        complaint=complaint,
-                        again=again,
-                        gates=action.gates,
-                        scope=action.scope,
-                    )
-                ]
+            case a.Start(dispatch=wanted):
+                if wanted.role == "baseline" and self._choose(["new", "known"]) == "known":
+                    return [e.BaselineKnown(key="k", tree=wanted.tree, results="", name=name) for name in wanted.gates]
+                return [replace(wanted, id=self._new("d"), agent="robot")]
             case a.Action(step="await"):
                 return self._end(*_running(state))
             case a.Action(step="end"):

@@ -204,14 +204,14 @@ def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> No
 
 
 def test_a_rejected_candidate_is_not_landed() -> None:
-    (action,) = decide(landing(e.ApprovalAsked(tree="t1"), e.Rejected(tree="t1", why="no"))).actions
+    (action,) = decide(landing(e.ApprovalAsked(tree="t1"), e.Answered(tree="t1", approved=False, why="no"))).actions
     assert isinstance(action, a.Fail)
     assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: no")
 
 
 def test_a_rejection_of_another_candidate_is_ignored() -> None:
     asked = e.ApprovalAsked(tree="t1")
-    assert decide(landing(asked, e.Rejected(tree="t0", why="no"))) == decide(landing(asked))
+    assert decide(landing(asked, e.Answered(tree="t0", approved=False, why="no"))) == decide(landing(asked))
 
 
 def proven_by(*more: e.Event) -> RunState:
@@ -236,7 +236,7 @@ def ran(role: str, tree: str = "", code: int = 0, name: str = "d") -> list[e.Eve
 def due(state: RunState) -> tuple[str, str]:
     (action,) = decide(state).actions
     assert isinstance(action, a.Start)
-    return action.role, action.tree
+    return action.dispatch.role, action.dispatch.tree
 
 
 IMPLEMENTED: list[e.Event] = [
@@ -368,13 +368,13 @@ def test_every_gate_has_to_pass_and_a_red_one_runs_once_more(
 ) -> None:
     (action,) = decide(gated(*events)).actions
     assert isinstance(action, a.Start)
-    assert (action.role, action.gates) == (role, names)
+    assert (action.dispatch.role, action.dispatch.gates) == (role, names)
 
 
 def test_a_failed_gate_is_named_in_the_complaint() -> None:
     (action,) = decide(gated(judged("tests"), judged("lint", "failed", 2), judged("types"))).actions
     assert isinstance(action, a.Start)
-    assert action.complaint == "lint: the checks failed: lint line"
+    assert action.dispatch.complaint == "lint: the checks failed: lint line"
 
 
 def test_all_verifiers_pass_one_after_the_other_before_it_lands() -> None:
@@ -386,22 +386,22 @@ def test_all_verifiers_pass_one_after_the_other_before_it_lands() -> None:
     first, second = after(), after(verdict("codex"))
     assert isinstance(first, a.Start)
     assert isinstance(second, a.Start)
-    assert (first.agent, second.agent) == ("codex", "gemini")
+    assert (first.dispatch.agent, second.dispatch.agent) == ("codex", "gemini")
     assert after(verdict("codex"), verdict("gemini")) == a.LAND
     failed = after(verdict("codex"), verdict("gemini", passed=False))
     assert isinstance(failed, a.Start)
-    assert failed.role == "fix"
+    assert failed.dispatch.role == "fix"
 
 
 def test_the_last_phase_is_verified_together_with_all_others_before_it_lands() -> None:
     last = [*(judged(name) for name in ("tests", "lint", "types")), verdict("codex"), e.FinalVerificationDue(tree="t1")]
     (action,) = decide(gated(*last)).actions
     assert isinstance(action, a.Start)
-    assert (action.role, action.scope, action.tree) == ("verify", "final", "t1")
+    assert (action.dispatch.role, action.dispatch.scope, action.dispatch.tree) == ("verify", "final", "t1")
     assert decide(gated(*last, verdict("codex", scope="final"))).actions == (a.LAND,)
     (failed,) = decide(gated(*last, verdict("codex", scope="final", passed=False))).actions
     assert isinstance(failed, a.Start)
-    assert failed.role == "fix"
+    assert failed.dispatch.role == "fix"
 
 
 @pytest.mark.parametrize(
@@ -426,8 +426,8 @@ def test_a_phase_with_an_interface_waits_for_its_sign_off_also_with_auto(
     assert decide(state).actions == (a.ASK,)
     asked = apply(state, e.ApprovalAsked(tree="t1"))
     assert decide(asked).waiting == "sign-off"
-    assert decide(apply(asked, e.Approved(tree="t0"))).waiting == ""
-    assert decide(apply(asked, e.Approved(tree="t1"))).actions == (a.LAND,)
+    assert decide(apply(asked, e.Answered(tree="t0", approved=True))).waiting == ""
+    assert decide(apply(asked, e.Answered(tree="t1", approved=True))).actions == (a.LAND,)
 
 
 def test_a_verifier_that_did_not_end_well_gives_no_verdict() -> None:
@@ -483,11 +483,12 @@ def test_an_agent_that_crashed_was_killed_or_fell_silent_is_tried_once_more(role
     before, cycle = BEFORE[role]
     (again,) = decide(once := proven_by(*before, *sent(role, kind, cycle=cycle))).actions
     assert isinstance(again, a.Start)
-    assert (again.role, again.cycle) == (role, cycle), "the same work, and no fix cycle is used up"
-    assert again.tree == ("" if role == "implement" else "t1")
-    assert "oops" in again.again
+    tree = "" if role == "implement" else "t1"
+    dispatch = again.dispatch
+    assert (dispatch.role, dispatch.cycle, dispatch.tree) == (role, cycle, tree), "no fix cycle is used up"
+    assert "oops" in dispatch.again
 
-    tried = fold_on(once, *sent(role, kind, cycle=cycle, again=again.again))
+    tried = fold_on(once, *sent(role, kind, cycle=cycle, again=dispatch.again))
     (failed,) = decide(tried).actions
     assert isinstance(failed, a.Fail)
     assert failed.reason == (Reason.SILENT if kind == "silent" else Reason.AGENT_FAILED)
@@ -524,14 +525,14 @@ def test_a_fixer_that_returns_failed_leaves_the_conflict_with_any_exit_code() ->
     (action,) = decide(proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2, said="failed"))).actions
     assert isinstance(action, a.Fail)
     assert action.reason == Reason.CONFLICT
-    assert "a.txt, b.txt: it says: oops" in action.detail
+    assert "a.txt, b.txt: r (fix) reported a failure: oops" in action.detail
 
 
 def test_a_fixer_that_crashes_twice_over_a_conflict_leaves_the_conflict() -> None:
     once = proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2))
     (again,) = decide(once).actions
     assert isinstance(again, a.Start)
-    (action,) = decide(fold_on(once, *sent("fix", "crashed", cycle=2, again=again.again))).actions
+    (action,) = decide(fold_on(once, *sent("fix", "crashed", cycle=2, again=again.dispatch.again))).actions
     assert isinstance(action, a.Fail)
     assert action.reason == Reason.CONFLICT
     assert "a.txt, b.txt: r (fix) exited with code 1: oops; it was tried once more" in action.detail
@@ -542,7 +543,7 @@ def test_a_role_is_retried_once_per_fix_cycle() -> None:
     worked = proven_by(*BEFORE["implement"][0], *first, *IMPLEMENTED[-2:], *FAILED_GATES)
     (action,) = decide(fold_on(worked, *sent("fix", "killed", cycle=2))).actions
     assert isinstance(action, a.Start)
-    assert action.again
+    assert action.dispatch.again
 
 
 def fold_on(state: RunState, *more: e.Event) -> RunState:

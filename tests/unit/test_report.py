@@ -29,6 +29,7 @@ VERDICT = e.VerdictGiven(
 )
 GATE = e.GateJudged(tree=TREE, answer="passed", code=0, line="12 passed, 0 failed", time=1)
 LINT = e.GateJudged(tree=TREE, answer="passed", code=0, line="passed", time=1, name="lint")
+RESULTS = json.dumps({"passed": 10, "failed": None, "exit_code": 0})
 PHASE = PhaseRun(
     read=e.PlanRead(
         tip="c",
@@ -40,9 +41,7 @@ PHASE = PhaseRun(
     lease=e.Leased(
         phase="4a", branch="refs/heads/runplan/parser/4a", base="c", base_tree="t", worktree="w", attempt=1, fresh=True
     ),
-    baselines=(
-        e.BaselineKnown(key="k", tree=OTHER_TREE, results=json.dumps({"passed": 10, "failed": None, "exit_code": 0})),
-    ),
+    baselines={"tests": e.BaselineKnown(key="k", tree=OTHER_TREE, results=RESULTS)},
     candidate=e.CandidateBuilt(onto="c", onto_tree=OTHER_TREE, commits=tuple(COMMITS), tree=TREE, patch="p"),
     gates=(GATE,),
     verdicts=(VERDICT,),
@@ -145,7 +144,7 @@ def test_every_section_of_a_project_without_tests_says_so() -> None:
     """N8"""
     skipped = replace(GATE, answer="skipped", code=None)
     assert "- Tests: skipped — no test infrastructure\n" in phase_section(
-        replace(PHASE, baselines=(), gates=(skipped,))
+        replace(PHASE, baselines={}, gates=(skipped,))
     )
 
 

@@ -40,7 +40,7 @@ def test_a_failure_pauses_the_schedule_until_it_is_resumed(facts: list[e.Event],
 @pytest.mark.parametrize("daemon", [True, False])
 def test_a_rejection_pauses_the_schedule_of_any_run(*, daemon: bool) -> None:
     no: list[e.Event] = [
-        e.Rejected(tree="t1", why="no"),
+        e.Answered(tree="t1", approved=False, why="no"),
         replace(FAILED, reason="stopped"),
         e.RunEnded(outcome="stopped"),
     ]

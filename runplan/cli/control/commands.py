@@ -18,7 +18,7 @@ from runplan.engine.context import is_kept, open_context, plan_or_watch, plan_pa
 from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.run.decide import ANSWERED, decide
-from runplan.run.events import Approved, Rejected
+from runplan.run.events import Answered
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.run.state import open_states
@@ -259,14 +259,14 @@ def _text(view: dict[str, Any]) -> str:
 
 
 def run_approve(args: argparse.Namespace) -> Exit:
-    return _answer("approve", args, Approved(tree=""))
+    return _answer("approve", args, Answered(tree="", approved=True))
 
 
 def run_reject(args: argparse.Namespace) -> Exit:
-    return _answer("reject", args, Rejected(tree="", why=args.why))
+    return _answer("reject", args, Answered(tree="", approved=False, why=args.why))
 
 
-def _answer(verb: str, args: argparse.Namespace, answer: Approved | Rejected) -> Exit:
+def _answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
     """Record the answer to the change that waits, and continue the run as it was started."""
     refuse_under_agent(verb)
     with open_context() as at:

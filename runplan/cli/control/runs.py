@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
@@ -27,8 +28,8 @@ from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import parse
 from runplan.run.decide import decide
-from runplan.run.events import Rejected, RunStarted
-from runplan.run.requests import BY_PERSON, Answer, RunRequest, start_arguments
+from runplan.run.events import RunStarted
+from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.run.state import fold
 from runplan.settings.load import run_variables
@@ -225,8 +226,8 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     sent = for_a_run(at.env, agents, forge=forge, checks=checks)
     needs = needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
     seen = queue.newest_event(at)
-    submitted = replace(request, started=replace(started, daemon=True, needs=needs))
-    answer = submit(at, plan, "start", start_arguments(submitted, timing))
+    submitted = replace(request, started=replace(started, daemon=True, needs=needs), timing=timing)
+    answer = submit(at, plan, "start", to_builtins(submitted))
     assert answer is not None
     if timing is not None and answer.scheduled:
         first = parse_iso(answer.scheduled).astimezone(zone(at.settings.run.timezone))
@@ -286,7 +287,7 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
         raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if isinstance(outcome, Answer):
         return print_answer(plan, outcome, request)
-    if isinstance(request.answer, Rejected):
+    if request.answer is not None and not request.answer.approved:
         return print_answer(plan, Answer(run=outcome.run), request)
     return progress.show_end(plan, outcome, at.state)
 
@@ -306,7 +307,7 @@ def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -
         raise NotFound(answer.why)
     elif answer.declined:
         progress.say(answer.why)
-    elif isinstance(given, Rejected) and answer.run:
+    elif given is not None and not given.approved and answer.run:
         see = command("runplan", "status", plan)
         progress.say(f"Rejected {answer.run}; its work stays on its branch. See: {see}")
     elif answer.fresh:
