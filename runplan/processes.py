@@ -18,7 +18,7 @@ from msgspec import Struct
 from runplan.clock import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
 #: Every process of a dispatch has this variable. Its value is the dispatch id.
@@ -153,13 +153,6 @@ def session(pid: int) -> int:
         return 0
 
 
-def marked(dispatch: str) -> list[Process]:
-    """Every other process with the mark of the dispatch."""
-    import psutil
-
-    return _alive(pid for pid in psutil.pids() if _has_mark(pid, dispatch))
-
-
 def marked_inside(directory: Path) -> list[int]:
     """Processes of any dispatch that work in the directory."""
     import psutil
@@ -169,24 +162,18 @@ def marked_inside(directory: Path) -> list[int]:
     return [pid for pid in inside if variable(pid, MARK)]
 
 
-def family(dispatch: str, *, root: int, leader: int) -> list[Process]:
-    """Every process of a dispatch except its shim `root`: descendants, the session of `leader`, marked processes."""
+def family(dispatch: str, *, shim: int = 0, leader: int = -1) -> list[Process]:
+    """The processes of a dispatch: with its mark, in the session of `leader`, or descended from its shim."""
     import psutil
 
-    descended = {one.pid for one in psutil.Process(root).children(recursive=True)}
-    return _alive(
+    descended = {one.pid for one in psutil.Process(shim).children(recursive=True)} if shim else set()
+    found = (
         pid
         for pid in psutil.pids()
-        if pid != root and (pid in descended or session(pid) == leader or _has_mark(pid, dispatch))
+        if pid not in (shim, os.getpid())
+        and (pid in descended or session(pid) == leader or variable(pid, MARK) == dispatch)
     )
-
-
-def _has_mark(pid: int, dispatch: str) -> bool:
-    return pid != os.getpid() and variable(pid, MARK) == dispatch
-
-
-def _alive(pids: Iterable[int]) -> list[Process]:
-    return [found for pid in pids if (found := process(pid))]
+    return [alive for pid in found if (alive := process(pid))]
 
 
 # --- ending -------------------------------------------------------------------------------------------------------

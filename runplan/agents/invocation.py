@@ -139,19 +139,20 @@ def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
 @cache
 def _version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
     """The version that a program prints, asked once per binary."""
+    code, output = _ran((path, "--version"), env=dict(env), within_s=VERSION_S)
+    found = _VERSION.search(output[:1_000]) if code == 0 else None
+    return found[0] if found else ""
+
+
+def _ran(argv: Sequence[str], *, env: Mapping[str, str], within_s: float, errors: bool = False) -> tuple[int, str]:
+    """The exit code of a program, and its output or its errors; -1 when it does not run."""
     try:
         ran = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=dict(env),
-            timeout=VERSION_S,
-            check=False,
+            argv, stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=within_s, check=False
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    found = _VERSION.search(ran.stdout[:1_000].decode(errors="replace")) if ran.returncode == 0 else None
-    return found[0] if found else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, f"{argv[0]} does not run: {error}"
+    return ran.returncode, (ran.stderr if errors else ran.stdout).decode(errors="replace")
 
 
 def own_file(table: AgentTable) -> str:
@@ -277,12 +278,8 @@ def obstacle(env: Mapping[str, str]) -> str:
 def _probe(bwrap: str) -> str:
     """The error of a bwrap that cannot make a sandbox, else ""."""
     argv = sandboxed(("/bin/sh", "-c", ":"), bwrap=bwrap, cwd="/", read_only=("/usr",))
-    try:
-        ran = subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{bwrap} does not run: {error}"
-    message = " ".join(ran.stderr.decode(errors="replace").split())[:300]
-    return "" if ran.returncode == 0 else message or f"{bwrap} ends with code {ran.returncode}"
+    code, message = _ran(argv, env={}, within_s=PROBE_S, errors=True)
+    return "" if code == 0 else " ".join(message.split())[:300] or f"{bwrap} ends with code {code}"
 
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:

@@ -21,7 +21,6 @@ from runplan import processes
 from runplan.agents.environment import own_environment
 from runplan.clock import until
 from runplan.errors import Unreachable
-from runplan.processes import Process
 from runplan.run.dispatch import OWN, Ending, NeverStarted, Outcome, Running
 from runplan.settings.load import environment
 from runplan.store.files import Anchor, lock_descriptor, make_below, publish, read_text
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
+    from runplan.processes import Process
     from runplan.run.dispatch import DispatchStanding, Launch
 
 SPAWNER = "runplan.supervise.shim"
@@ -57,7 +57,6 @@ FORCED_S = 2.0
 SWEEP_GRACE_S = 0.5
 
 _HEADER = struct.Struct("!I")
-_GONE = "gone"  #: start time of a shim that no longer works on the dispatch
 
 
 class Dispatches:
@@ -71,7 +70,7 @@ class Dispatches:
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._made: set[str] = set()  #: dispatches whose directory exists
-        self._shims: dict[str, Process] = {}  #: of dispatches started here or adopted
+        self._shims: dict[str, Process] = {}  #: of dispatches started here
         self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
         self._idle: list[socket.socket] = []  #: to shims whose dispatch has ended
 
@@ -84,16 +83,14 @@ class Dispatches:
 
     def close(self) -> None:
         """Let the spawner and idle shims exit; agents and their shims keep running."""
-        for link in self._links.values():
-            link.close()
+        self._idle += self._links.values()
         self._links.clear()
         self._close_idle()
         self._close_spawner()
 
     def _close_idle(self) -> None:
-        for link in self._idle:
-            link.close()
-        self._idle.clear()
+        while self._idle:
+            self._idle.pop().close()
 
     def _close_spawner(self) -> None:
         if self._socket:
@@ -128,9 +125,10 @@ class Dispatches:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
         for _ in range(3):  # an idle shim may have exited, and the spawner may have died
-            lock = _take_lock(files, launch.id)
+            lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                if files.standing_unlocked() != NeverStarted():
+                is_free = lock_descriptor(lock, within_s=LOCK_CHECK_S)
+                if not is_free or files.standing() != NeverStarted():
                     raise Unreachable(f"dispatch {launch.id} has already been started; see {files.directory}")
                 is_started = self._submit(launch, request, lock)
             finally:
@@ -157,7 +155,8 @@ class Dispatches:
             on_failure.pop_all()
             link.setblocking(False)
             self._links[launch.id] = link
-            self._shims[launch.id] = processes.process(pid) or Process(pid, _GONE)
+            if shim := processes.process(pid):
+                self._shims[launch.id] = shim
             return True
         return False
 
@@ -198,13 +197,14 @@ class Dispatches:
 
     def standing(self, dispatch: str) -> DispatchStanding:
         """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is missing."""
-        known, files = self._shims.get(dispatch), self._files(dispatch)
-        if known and self._is_at_work(dispatch):
-            return Running()  # also while the repository is missing
-        found = files.standing_unlocked() if known else files.standing()
+        if self._is_running(dispatch):
+            return Running()  # also while the repository is missing, if it was started here
+        files = self._files(dispatch)
+        found = files.standing()
         if found == NeverStarted() or (isinstance(found, Outcome) and found.ending is Ending.LOST):
             self._anchor.require()  # after reading: the repository may have been missing just then
-        return files.lost() if known and found == NeverStarted() else found  # its records were removed
+        is_removed = found == NeverStarted() and dispatch in self._shims
+        return files.lost() if is_removed else found
 
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
         """Return when one has ended, on a wakeup, or when the time is up."""
@@ -234,17 +234,15 @@ class Dispatches:
 
     def _shim(self, dispatch: str) -> Process | None:
         """Its live shim: the one started here, else the one that wrote its identity and holds the lock."""
-        if dispatch not in self._shims:
-            files = self._files(dispatch)
-            if files.locked() and (found := processes.living(files.shim().identity)):
-                self._shims[dispatch] = found
-        return self._shims.get(dispatch) if self._is_at_work(dispatch) else None
+        if not self._is_running(dispatch):
+            return None
+        return self._shims.get(dispatch) or processes.living(self._files(dispatch).shim().identity)
 
-    def _is_at_work(self, dispatch: str) -> bool:
-        """Whether the shim that was started here or adopted works on the dispatch."""
-        known, link = self._shims.get(dispatch), self._links.get(dispatch)
-        if known is None or link is None:
-            return known is not None and processes.lives(known) and not self._files(dispatch).released()
+    def _is_running(self, dispatch: str) -> bool:
+        """Whether a shim works on it: by the link to one that was started here, else by the lock."""
+        link = self._links.get(dispatch)
+        if link is None:
+            return self._files(dispatch).locked()
         try:
             # It stays in the socket until the shim is reused: another thread may wait for it.
             ended = link.recv(1, socket.MSG_PEEK)
@@ -253,16 +251,11 @@ class Dispatches:
         except OSError:
             ended = b""
         del self._links[dispatch]
-        self._shims[dispatch] = Process(known.pid, _GONE)
         if ended:
             self._idle.append(link)
         else:  # the shim has exited or died
             link.close()
         return False
-
-    def _runs(self, dispatch: str) -> bool:
-        """Whether it runs; unlike `standing` it can be asked while the repository is missing."""
-        return self._is_at_work(dispatch) if dispatch in self._shims else self._files(dispatch).locked()
 
     # --- ending -------------------------------------------------------------------------------------
 
@@ -276,9 +269,9 @@ class Dispatches:
     def _signal_shims(self, ids: Collection[str], number: signal.Signals, *, within_s: float) -> None:
         """Signal all shims, then wait for them."""
         deadline = time.monotonic() + within_s
-        running = [dispatch for dispatch in ids if self._runs(dispatch)]
+        running = [dispatch for dispatch in ids if self._is_running(dispatch)]
         until(
-            lambda: all(self._shim(dispatch) or not self._runs(dispatch) for dispatch in running),
+            lambda: all(self._shim(dispatch) or not self._is_running(dispatch) for dispatch in running),
             within_s=within_s,
             every_s=UNBORN_POLL_S,
         )
@@ -290,20 +283,11 @@ class Dispatches:
 
     def sweep(self, ids: Collection[str]) -> int:
         """End the processes of dispatches whose shim died; the number of processes ended."""
-        over = [dispatch for dispatch in ids if not self._runs(dispatch)]
+        over = [dispatch for dispatch in ids if not self._is_running(dispatch)]
 
-        def marked() -> list[Process]:
-            return [process for dispatch in over for process in processes.marked(dispatch)]
-
-        return processes.end_all(marked, grace_s=SWEEP_GRACE_S)
+        return processes.end_all(
+            lambda: [process for dispatch in over for process in processes.family(dispatch)], grace_s=SWEEP_GRACE_S
+        )
 
     def _files(self, dispatch: str) -> DispatchFiles:
         return DispatchFiles(self._directory / dispatch)
-
-
-def _take_lock(files: DispatchFiles, dispatch: str) -> int:
-    descriptor = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    if lock_descriptor(descriptor, within_s=LOCK_CHECK_S):
-        return descriptor
-    os.close(descriptor)
-    raise Unreachable(f"dispatch {dispatch} is already running; see {files.directory}")

@@ -32,7 +32,6 @@ from runplan.run.dispatch import (
     NeverStarted,
     Outcome,
     Retrying,
-    Running,
     Tally,
     ToolUsed,
     Trouble,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from runplan.run.dispatch import AgentEvent, DispatchStanding
+    from runplan.run.dispatch import AgentEvent
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
@@ -194,13 +193,8 @@ class DispatchFiles:
         self._shim = directory / "shim.json"
         self._exit = directory / "exit.json"
 
-    def standing(self) -> DispatchStanding:
-        """Whether the dispatch runs, never started, or how it ended."""
-        # In this order: the shim writes exit.json before it releases the lock.
-        return Running() if self.locked() else self.standing_unlocked()
-
-    def standing_unlocked(self) -> Outcome | NeverStarted:
-        """The same for a caller that knows that no shim holds the lock."""
+    def standing(self) -> Outcome | NeverStarted:
+        """How the dispatch ended; for a caller that knows that no shim holds the lock."""
         if outcome := _read(self._exit, Outcome):
             return outcome
         return self.lost() if os.path.lexists(self._shim) or os.path.lexists(self._exit) else NeverStarted()
@@ -218,10 +212,6 @@ class DispatchFiles:
 
     def locked(self) -> bool:
         return is_held(self.lock)
-
-    def released(self) -> bool:
-        """Whether the lock is there and free; unlike `not locked()` false while the repository is missing."""
-        return self.lock.exists() and not is_held(self.lock)
 
     def shim(self) -> ShimRecord:
         """The shim's record; an empty one before it is written."""

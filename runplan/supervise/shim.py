@@ -357,7 +357,7 @@ class _Supervision:
             processes.send(process, number)
 
     def _family(self) -> list[Process]:
-        return processes.family(self._launch.id, root=os.getpid(), leader=self._agent)
+        return processes.family(self._launch.id, shim=os.getpid(), leader=self._agent)
 
     def _reap(self) -> bool:
         """Wait for every child that has ended; False when no child is left."""

@@ -170,7 +170,7 @@ def test_an_id_is_started_once(on: Stage) -> None:
     running = on.launch("sh", "-c", "while test ! -e go; do sleep 0.01; done")
     on.dispatches.start(running)
 
-    with pytest.raises(Unreachable, match="already running"):
+    with pytest.raises(Unreachable, match="already been started"):
         on.dispatches.start(running)
     assert on.dispatches.standing(running.id) == Running()
 

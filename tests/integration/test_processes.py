@@ -117,19 +117,19 @@ def test_a_variable_is_read_as_the_process_was_started(child: subprocess.Popen[b
     assert processes.variable(999_999_999, "PATH") == ""
 
 
-def test_marked_finds_the_processes_of_a_dispatch_and_no_other(child: subprocess.Popen[bytes], mark: str) -> None:
-    assert [found.pid for found in processes.marked(mark)] == [child.pid]
-    assert processes.marked(mark[:-1]) == []
+def test_the_mark_finds_the_processes_of_a_dispatch_and_no_other(child: subprocess.Popen[bytes], mark: str) -> None:
+    assert [found.pid for found in processes.family(mark)] == [child.pid]
+    assert processes.family(mark[:-1]) == []
 
 
 def test_the_family_is_the_marked_the_session_and_the_descendants_without_the_root(
     child: subprocess.Popen[bytes], mark: str
 ) -> None:
     with subprocess.Popen(["sleep", "30"]) as stranger:
-        by_mark = processes.family(mark, root=stranger.pid, leader=-1)
-        by_session = processes.family("r0", root=stranger.pid, leader=child.pid)
+        by_mark = processes.family(mark, shim=stranger.pid)
+        by_session = processes.family("r0", shim=stranger.pid, leader=child.pid)
         stranger.kill()
-    by_descent = processes.family("r0", root=os.getpid(), leader=-1)
+    by_descent = processes.family("r0", shim=os.getpid())
 
     assert [found.pid for found in by_mark] == [child.pid]
     assert [found.pid for found in by_session] == [child.pid]
