@@ -9,6 +9,7 @@ from msgspec import Struct, to_builtins
 
 from runplan.agents.environment import describe_missing
 from runplan.run.reasons import Reason, next_action
+from runplan.run.rows import wait_of
 from runplan.run.state import REPEATED_WAITS, awaiting, failure as failure_of
 from runplan.text import command
 
@@ -58,8 +59,7 @@ def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
     failure = failure_of(state)
     phase, step = (failure.phase, failure.step) if failure else ("", "")
     title = f"{plan}: {f'phase {phase} ' if phase else ''}failed" + (f" ({reason})" if reason else "")
-    advice = next_action(Reason(reason), step) if reason else ""
-    text = " ".join(part for part in (f"{detail}." if detail else "", advice) if part)
+    text = " ".join([*([f"{detail}."] if detail else []), *([next_action(Reason(reason), step)] if reason else [])])
     return Notice(kind="failed", plan=plan, phase=phase, reason=reason, title=title, text=text, command=report, **where)
 
 
@@ -72,36 +72,27 @@ def of_settings(words: str) -> Notice:
 
 def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
     """The notice of a run that lost variables of its caller in a restart."""
-    title, text = f"{plan}: waits for {', '.join(names)}", f"{describe_missing(names, plan=plan)}."
-    resume = command("runplan", "resume", plan)
+    text, resume = f"{describe_missing(names, plan=plan)}.", command("runplan", wait_of("key").verb, plan)
+    title = f"{plan}: waits for {', '.join(names)}"
     return Notice(kind="waiting", plan=plan, reason="key", title=title, text=text, command=resume, **where)
 
 
 def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:
     """The notice of a run whose process is suspended, as by Ctrl-Z."""
     pid = owner.partition(":")[0]
-    title = f"{plan}: process {pid} is stopped"
+    title, proceed = f"{plan}: process {pid} is stopped", f"kill -CONT {pid}"
     text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
-    proceed = f"kill -CONT {pid}"
     return Notice(kind="waiting", plan=plan, reason="claim", title=title, text=text, command=proceed, **where)
 
 
 def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) -> Notice | None:
     """The notice of a run that waits for a person; None for other waits."""
-    verb = {"approval": "diff", "sign-off": "diff", "checkout": "explain", "review": "status"}.get(decision.waiting)
-    if verb is None or (decision.waiting in REPEATED_WAITS and state.waits > 1):
+    wait, reason = wait_of(decision.waiting), decision.waiting
+    if not wait.is_notified or (reason in REPEATED_WAITS and state.waits > 1):
         return None  # one notice is enough for something that is looked at again and again
     waits = awaiting(state)
-    phase = waits.read.phase if waits and decision.waiting != "review" else ""
-    approve, reject = command("runplan", "approve", plan, phase), command("runplan", "reject", plan)
-    answers = "" if decision.waiting in REPEATED_WAITS else f" Land it: {approve}; reject it: {reject} -m REASON."
-    return Notice(
-        kind="waiting",
-        plan=plan,
-        phase=phase,
-        reason=decision.waiting,
-        title=f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({decision.waiting})",
-        text=f"{decision.about or decision.why}.{answers}",
-        command=command("runplan", verb, plan),
-        **where,
-    )
+    phase = waits.read.phase if waits and reason != "review" else ""
+    title = f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({reason})"
+    text = f"{decision.about or decision.why}. {wait.help(plan, phase)}."
+    see = command("runplan", wait.verb, plan)
+    return Notice(kind="waiting", plan=plan, phase=phase, reason=reason, title=title, text=text, command=see, **where)

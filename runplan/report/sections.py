@@ -14,6 +14,7 @@ from runplan.times import parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from runplan.run.events import GateJudged, Recorded, VerdictGiven
     from runplan.run.state import PhaseRun
@@ -77,24 +78,20 @@ def undo_section(phase: PhaseRun, *, plan: str, run: str, subjects: Mapping[str,
 def failure_sections(store: Store, plan: str) -> list[str]:
     """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
     failures = store.facts(PhaseFailed, plan=plan)
-    if not failures:
-        return []
-    parked = {(one.run, one.event.lane): one.event.parked for one in store.facts(RunEnded, plan=plan)}
-    shared = [(one.run, one.event.words) for one in store.facts(IssueShared, plan=plan)]
-    return [
-        failure_section(
-            one,
-            plan=plan,
-            parked=parked.get((one.run, one.event.lane), ""),
-            notes=[words for run, words in shared if run == one.run],
-        )
-        for one in failures
-    ]
+    ends = store.facts(RunEnded, plan=plan) if failures else []
+    shared = store.facts(IssueShared, plan=plan) if failures else []
+    parked = {(end.run, end.event.lane): end.event.parked for end in ends}
+    sections = []
+    for one in failures:
+        notes = [issue.event.words for issue in shared if issue.run == one.run]
+        sections.append(failure_section(one, plan=plan, parked=parked.get((one.run, one.event.lane), ""), notes=notes))
+    return sections
 
 
 def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
     """`parked` keeps work that is on no branch."""
     failed, reason = failure.event, Reason(failure.event.reason)
+    landed = "Nothing was changed" if failed.step == "undo" else "Nothing of the phase landed"
     detail = "\n\n".join(part for part in (failed.detail, failed.evidence) if part)
     shown = block(bounded(detail, LONGEST_DETAIL))
     parts = [
@@ -106,26 +103,24 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
         f"**Reason:** {code(reason.value)}. {next_action(reason, failed.step)}",
         *(["**Detail:**", shown] if shown else []),
         "**State:**",
-        "\n".join(f"- {first(fact)}" for fact in (*_left(failed, parked), *notes)),
+        "\n".join(f"- {first(fact)}" for fact in (landed, *kept(failed, parked, ".git/runplan"), *notes)),
         f"**To resume:** {code(command('runplan', 'retry', plan))}",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _left(failed: PhaseFailed, parked: str) -> Iterator[str]:
-    """Where the work of a failed phase is."""
-    yield "Nothing was changed" if failed.step == "undo" else "Nothing of the phase landed"
-    if failed.branch:
-        yield (
-            f"The work is kept on the branch `{failed.branch}`; "
-            "the next attempt moves it to a ref under `refs/runplan/parked/`"
-        )
-    if failed.parked:
-        yield f"The work before the conflict is kept at `{failed.parked}`"
-    if parked:
-        yield f"Work that is on no branch is kept at `{parked}`"
-    if failed.dispatch:
-        yield f"The log of the last process is `runplan/dispatch/{failed.dispatch}/out.log` in the git directory"
+def kept(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
+    """Where the work of a failed phase is; `state` is the directory of the journal."""
+    found = (
+        (
+            failed.branch,
+            f"The work is kept on the branch `{failed.branch}`; the next attempt moves it to `refs/runplan/parked/`",
+        ),
+        (failed.parked, f"The work before the conflict is kept at `{failed.parked}`"),
+        (parked, f"Work that is on no branch is kept at `{parked}`"),
+        (failed.dispatch, f"The log of the last process is `{state}/dispatch/{failed.dispatch}/out.log`"),
+    )
+    return [words for name, words in found if name]
 
 
 def _mark(**names: str) -> str:

@@ -6,7 +6,6 @@ Time, tokens and cost differ after a crash, so `runplan report` shows them, and 
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -17,24 +16,21 @@ from runplan.plan.marks import Status
 from runplan.report.notices import Notice
 from runplan.report.sections import SHORT, counts
 from runplan.report.text import code, inline, row
+from runplan.report.views import cost
 from runplan.run import events as e
-from runplan.run.rows import UNFINISHED
+from runplan.run.rows import wait_of
 from runplan.store.sqlite import Store
 from runplan.text import command, elapsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from runplan.plan.model import Phase, Plan
     from runplan.run.rows import RunRow
 
-COMMAND = command("runplan", "report", "--since", "yesterday")
-#: States of a phase that a person has to do something about.
-_OPEN = ("waiting", "stopped")
+_OPEN = ("waiting", "stopped")  #: states of a phase that a person has to do something about
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.PhaseFailed, e.Landed)
-#: The verb that helps when a run waits for a person; the others wait for a time.
-_ANSWERS = {"approval": "diff", "sign-off": "diff", "checkout": "explain", "paused": "resume", "key": "resume"}
 
 
 class Spent(Struct, frozen=True, kw_only=True):
@@ -45,24 +41,23 @@ class Spent(Struct, frozen=True, kw_only=True):
     usd: float = 0.0
     unpriced: bool = False  #: an agent reported tokens but no cost
 
-    def plus(self, other: Spent) -> Spent:
-        return Spent(
-            seconds=self.seconds + other.seconds,
-            tokens=self.tokens + other.tokens,
-            usd=self.usd + other.usd,
-            unpriced=self.unpriced or other.unpriced,
-        )
-
     @property
     def cost(self) -> str:
-        if not self.usd:
-            return "-"
-        return f"{'≥ ' if self.unpriced else ''}${self.usd:.2f}"
+        return cost(self.usd, unpriced=self.unpriced)
 
     @property
     def words(self) -> str:
         tokens = f"{self.tokens:,} tokens" if self.tokens else ""
         return ", ".join(part for part in (elapsed(self.seconds), tokens, self.cost.strip("-")) if part)
+
+
+def total(*parts: Spent) -> Spent:
+    return Spent(
+        seconds=sum(one.seconds for one in parts),
+        tokens=sum(one.tokens for one in parts),
+        usd=sum(one.usd for one in parts),
+        unpriced=any(one.unpriced for one in parts),
+    )
 
 
 class PhaseSummary(Struct, frozen=True, kw_only=True):
@@ -79,15 +74,20 @@ class PhaseSummary(Struct, frozen=True, kw_only=True):
     why: str = ""  #: why it is not done
     command: str = ""  #: the next step of a person
 
+    @property
+    def name(self) -> str:
+        return inline(f"{self.id} {self.title}".rstrip())
+
+    @property
+    def tests(self) -> str:
+        """Before and after."""
+        return inline(" → ".join(part for part in (self.before, self.after) if part))
+
 
 class PlanSummary(Struct, frozen=True, kw_only=True):
     plan: str
     title: str
     phases: tuple[PhaseSummary, ...]
-
-
-def _total(phases: Iterable[PhaseSummary]) -> Spent:
-    return functools.reduce(Spent.plus, (phase.spent for phase in phases), Spent())
 
 
 # --- from the journal -----------------------------------------------------------------------------------
@@ -106,37 +106,36 @@ def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[st
         strand = (one.run, one.event.lane)
         worked = current.get(strand, "")
         name = getattr(one.event, "phase", "") or worked
-        if not name:
-            continue
-        before = found.get(name) or PhaseSummary(id=name)
-        match one.event:
-            case e.Leased():
+        if name:
+            if isinstance(one.event, e.Leased):
                 current[strand] = name
-                attempts = before.attempts + 1
-                after = replace(before, state="running", run=one.run, attempts=attempts, before="", after="", why="")
-            case e.DispatchEnded(agent=agent) as ended:
-                is_new = agent and one.at >= since
-                after = replace(before, spent=before.spent.plus(_spent(ended))) if is_new else before
-            case e.BaselineKnown(name=e.TESTS):
-                after = replace(before, before=counts(one.event.results))
-            case e.GateJudged(name=e.TESTS):
-                after = replace(before, after="skipped" if one.event.answer == "skipped" else one.event.line)
-            case e.BaselineKnown() | e.GateJudged():
-                after = before
-            case e.PhaseFailed():
-                why = f"{one.event.reason} at {one.event.step}"
-                title = one.event.title or before.title
-                after = replace(before, state="failed", run=one.run, at=one.at, why=why, title=title)
-            case _:  # an undo lands without an attempt
-                state = "done" if name == worked else "undone"
-                after = replace(before, state=state, at=one.at, commit=one.event.code[:SHORT])
-        found[name] = after
+            found[name] = _after(found.get(name) or PhaseSummary(id=name), one, worked, since)
     return found
 
 
-def _spent(ended: e.DispatchEnded) -> Spent:
-    tokens = ended.input_tokens + ended.output_tokens
-    return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=bool(tokens and not ended.usd))
+def _after(phase: PhaseSummary, one: e.Recorded[Any], worked: str, since: str) -> PhaseSummary:
+    """The phase after one more event of a run that works on the phase `worked`."""
+    match one.event:
+        case e.Leased():
+            attempts = phase.attempts + 1
+            return replace(phase, state="running", run=one.run, attempts=attempts, before="", after="", why="")
+        case e.DispatchEnded(agent=agent) as ended if agent and one.at >= since:
+            tokens = ended.input_tokens + ended.output_tokens
+            unpriced = bool(tokens and not ended.usd)
+            used = Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=unpriced)
+            return replace(phase, spent=total(phase.spent, used))
+        case e.BaselineKnown(name=e.TESTS):
+            return replace(phase, before=counts(one.event.results))
+        case e.GateJudged(name=e.TESTS):
+            return replace(phase, after="skipped" if one.event.answer == "skipped" else one.event.line)
+        case e.PhaseFailed(reason=reason, step=step, title=title):
+            why, title = f"{reason} at {step}", title or phase.title
+            return replace(phase, state="failed", run=one.run, at=one.at, why=why, title=title)
+        case e.Landed():
+            state = "done" if phase.id == worked else "undone"  # an undo lands without an attempt
+            return replace(phase, state=state, at=one.at, commit=one.event.code[:SHORT])
+        case _:
+            return phase
 
 
 # --- with the plan --------------------------------------------------------------------------------------
@@ -144,41 +143,38 @@ def _spent(ended: e.DispatchEnded) -> Spent:
 
 def summary_of(path: str, plan: Plan | None, newest: RunRow | None, found: dict[str, PhaseSummary]) -> PlanSummary:
     """The phases in the order of the plan; `plan` is None when it is gone or cannot be parsed."""
-    if plan is None:
-        return PlanSummary(plan=path, title=path, phases=tuple(_open(path, one, newest) for one in found.values()))
-    return PlanSummary(plan=path, title=plan.title, phases=tuple(_phases(plan, newest, found)))
+    title, phases = path, list(found.values())
+    if plan is not None:
+        done = {phase.id for phase in plan.phases if phase.status is Status.DONE}
+        title, phases = plan.title, [_planned(path, phase, found, done) for phase in plan.phases]
+    return PlanSummary(plan=path, title=title, phases=tuple(_with_run(path, one, newest) for one in phases))
 
 
-def _phases(plan: Plan, newest: RunRow | None, found: dict[str, PhaseSummary]) -> Iterator[PhaseSummary]:
-    done = {phase.id for phase in plan.phases if phase.status is Status.DONE}
-    for phase in plan.phases:
-        one = replace(found.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
-        if phase.id in done:
-            yield replace(one, state="done", commit=phase.commit or one.commit, why="")
-        else:
-            yield _open(plan.path, _planned(plan.path, phase, one, done), newest)
-
-
-def _planned(path: str, phase: Phase, one: PhaseSummary, done: set[str]) -> PhaseSummary:
-    """A phase that the plan shows as not done."""
+def _planned(path: str, phase: Phase, found: dict[str, PhaseSummary], done: set[str]) -> PhaseSummary:
+    """The phase with its title and its status in the plan."""
+    one = replace(found.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
+    waits = [other for other in phase.depends if other not in done]
+    if phase.id in done:
+        return replace(one, state="done", commit=phase.commit or one.commit, why="")
     if one.state in ("running", "failed"):
         return one
     if phase.status is Status.BLOCKED:
         return replace(one, state="blocked", why="the plan marks it as blocked")
-    waits = [other for other in phase.depends if other not in done]
     if waits:
         return replace(one, state="todo", why=f"after {', '.join(waits)}")
     return replace(one, state="todo", why="not started", command=command("runplan", "start", path, phase.id))
 
 
-def _open(path: str, one: PhaseSummary, newest: RunRow | None) -> PhaseSummary:
+def _with_run(path: str, one: PhaseSummary, newest: RunRow | None) -> PhaseSummary:
     """The phase with the state of the newest run."""
-    active = newest if newest is not None and newest.state in UNFINISHED else None
+    active = newest if newest is not None and newest.is_active else None
+    if one.state == "done":
+        return one
     if active is not None and active.phase == one.id and active.state != "running":
-        verb = _ANSWERS.get(active.waiting_for or "")
+        wait = wait_of(active.waiting_for)
         words = f"waits for {active.waiting_for or 'its turn'}" + (f": {active.about}" if active.about else "")
-        state = "waiting" if verb else "running"
-        return replace(one, state=state, why=words, command=command("runplan", verb or "status", path))
+        state, verb = ("waiting", wait.verb) if wait.is_for_person else ("running", "status")
+        return replace(one, state=state, why=words, command=command("runplan", verb, path))
     if one.state == "running" and active is not None and active.id == one.run:
         return replace(one, why="in progress", command=command("runplan", "status", path))
     if one.state == "running":
@@ -192,14 +188,15 @@ def _open(path: str, one: PhaseSummary, newest: RunRow | None) -> PhaseSummary:
 def summary_section(summary: PlanSummary) -> str:
     """The section that `runplan report` puts on top of the landed report."""
     done = sum(phase.state == "done" for phase in summary.phases)
+    used = total(*(phase.spent for phase in summary.phases))
     rows = [row("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Tokens", "Cost"), f"|{'---|' * 8}"]
     for phase in summary.phases:
         spent = phase.spent
         cells = (
-            inline(f"{phase.id} {phase.title}"),
+            phase.name,
             phase.state,
             code(phase.commit) if phase.commit else "",
-            inline(tests_of(phase)),
+            phase.tests,
             str(phase.attempts or ""),
             elapsed(spent.seconds) if spent.seconds else "",
             f"{spent.tokens:,}" if spent.tokens else "",
@@ -208,24 +205,18 @@ def summary_section(summary: PlanSummary) -> str:
         rows.append(row(*cells))
     parts = [
         "## Summary",
-        f"**Done:** {done} of {len(summary.phases)} phases. Agents took {_total(summary.phases).words}.",
+        f"**Done:** {done} of {len(summary.phases)} phases. Agents took {used.words}.",
         "\n".join(rows),
     ]
-    left = [f"- {not_done(phase)}" for phase in summary.phases if phase.state != "done"]
+    left = [f"- {_not_done(phase)}" for phase in summary.phases if phase.state != "done"]
     return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"
 
 
-def tests_of(phase: PhaseSummary) -> str:
-    """The tests before and after."""
-    return " → ".join(part for part in (phase.before, phase.after) if part)
-
-
-def not_done(phase: PhaseSummary) -> str:
-    """A line of a list: why the phase is not done, and the command that helps."""
-    name = inline(f"{phase.id} {phase.title}".rstrip())
+def _not_done(phase: PhaseSummary) -> str:
+    """Why the phase is not done, and the command that helps."""
     state = f"{phase.state}, " if phase.state in ("failed", "blocked", "stopped", "undone") else ""
     helps = f": {code(phase.command)}" if phase.command else ""
-    return f"Phase {name}: {state}{inline(phase.why)}{helps}"
+    return f"Phase {phase.name}: {state}{inline(phase.why)}{helps}"
 
 
 # --- the news of all repositories -----------------------------------------------------------------------
@@ -245,26 +236,22 @@ def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
 
 
 def _repository(root: str, state: Path, since: str) -> RepositoryNews:
+    query = "SELECT DISTINCT plan FROM events WHERE type IN ('Landed', 'PhaseFailed', 'DispatchEnded') AND at >= ?"
     try:
         with contextlib.closing(Store(state, writable=False)) as store:
-            plans = tuple(one for plan in _touched(store, since) if (one := _plan(store, plan, since)).phases)
+            touched = {*(plan for (plan,) in store.query(query, since)), *(row.plan for row in store.unfinished())}
+            plans = tuple(one for plan in sorted(touched) if (one := _plan(store, plan, since)).phases)
             paused = tuple((row.plan, row.paused) for row in store.schedules.all() if row.paused)
             return RepositoryNews(repository=root, plans=plans, paused=paused)
     except (RunplanError, OSError) as error:
         return RepositoryNews(repository=root, error=str(error))
 
 
-def _touched(store: Store, since: str) -> list[str]:
-    """The plans with a landing, a failure or an ended agent since then, and those with an unfinished run."""
-    query = "SELECT DISTINCT plan FROM events WHERE type IN ('Landed', 'PhaseFailed', 'DispatchEnded') AND at >= ?"
-    return sorted({*(plan for (plan,) in store.query(query, since)), *(row.plan for row in store.unfinished())})
-
-
 def _plan(store: Store, plan: str, since: str) -> PlanSummary:
     newest = store.newest(plan)
     found = attempted(recorded(store, plan), since=since)
-    if newest is not None and newest.state in UNFINISHED and newest.phase and newest.phase not in found:
-        found[newest.phase] = PhaseSummary(id=newest.phase)
+    if newest is not None and newest.is_active and newest.phase:
+        found.setdefault(newest.phase, PhaseSummary(id=newest.phase))
     read = "SELECT json_extract(body, '$.phase'), json_extract(body, '$.title') FROM events WHERE plan=? AND type=?"
     titles = dict(store.query(f"{read} ORDER BY seq", plan, "PlanRead"))
     whole = summary_of(plan, None, newest, found)
@@ -282,25 +269,22 @@ def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
         if one.error:
             parts.append(f"Cannot be read: {inline(one.error)}")
         for plan in one.plans:
-            lines = (f"- {line}" for phase in plan.phases for line in _lines(phase))
+            lines = (f"- {_line(phase)}" for phase in plan.phases)
             parts += [f"### {inline(f'{plan.title} ({plan.plan})')}", "\n".join(lines)]
-        lines = (
+        paused = (
             f"- Schedule of {code(plan)} is paused: {inline(why)}: {code(command('runplan', 'resume', plan))}"
             for plan, why in one.paused
         )
-        parts += ["\n".join(lines)] if one.paused else []
+        parts += ["\n".join(paused)] if one.paused else []
     return "\n\n".join(parts) + "\n"
 
 
-def _lines(phase: PhaseSummary) -> Iterator[str]:
-    name = f"{phase.id} {phase.title}".rstrip()
+def _line(phase: PhaseSummary) -> str:
     used = phase.spent.words if phase.spent != Spent() else ""
     if phase.state not in ("done", "undone"):
-        yield not_done(phase) + (f" ({used})" if used else "")
-        return
+        return _not_done(phase) + (f" ({used})" if used else "")
     word = "Landed" if phase.state == "done" else "Undone"
-    details = ", ".join(part for part in (inline(tests_of(phase)), used) if part)
-    yield f"{word}: {inline(name)}, {code(phase.commit)}" + (f", {details}" if details else "")
+    return ", ".join(part for part in (f"{word}: {phase.name}", code(phase.commit), phase.tests, used) if part)
 
 
 def counted(news: Iterable[RepositoryNews]) -> str:
@@ -309,8 +293,8 @@ def counted(news: Iterable[RepositoryNews]) -> str:
     names = {"landed": ("done",), "failed": ("failed",), "waiting for you": _OPEN, "running": ("running",)}
     counts = {name: sum(phase.state in states for phase in phases) for name, states in names.items()}
     words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    total = _total(phases)
-    used = f"; agents took {total.words}" if total != Spent() else ""
+    spent = total(*(phase.spent for phase in phases))
+    used = f"; agents took {spent.words}" if spent != Spent() else ""
     return f"Phases: {words}{used}" if words else "Nothing landed, failed or waits for you"
 
 
@@ -319,4 +303,5 @@ def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:
     if not news:
         return None
     names = ", ".join(one.repository.rstrip("/").rpartition("/")[2] for one in news)
-    return Notice(kind="morning", title=f"runplan: {counted(news)}", text=f"Repositories: {names}.", command=COMMAND)
+    since = command("runplan", "report", "--since", "yesterday")
+    return Notice(kind="morning", title=f"runplan: {counted(news)}", text=f"Repositories: {names}.", command=since)

@@ -181,10 +181,10 @@ def test_a_landing_waits_for_the_checkout_and_lands_once_on_retry(project: Proje
     ran = project.start("finish", "auto")
     assert ran.code == 4, ran.err
     assert obstacle.said.format(root=repo.path) in ran.err
-    assert ran.last == "runplan: then continue with: runplan retry plans/X.md"
+    assert ran.last == "runplan: See why: runplan explain plans/X.md; continue it: runplan retry plans/X.md"
     status = project.runplan("status").out
     assert obstacle.said.format(root=repo.path) in status
-    assert "Continue it: runplan retry plans/X.md" in status
+    assert "continue it: runplan retry plans/X.md" in status
     waiting = theirs(repo)
     assert without_ours(waiting) == before
     assert repo.head("main") == tip

@@ -235,12 +235,12 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
 def assert_the_work_is_kept(project: Project, case: Case, printed: str) -> None:
     branch = project.repo.git("for-each-ref", "--format=%(refname)", "refs/heads/runplan/")
     if case.kept:
-        assert "its work is kept on the branch runplan/x/1" in printed
+        assert "The work is kept on the branch runplan/x/1" in printed
         assert project.show("runplan/x/1:1.txt").startswith("1")
     else:
         assert branch == ""
     parked = [
-        line for line in printed.splitlines() if line.startswith("runplan: work that is on no branch is kept at ")
+        line for line in printed.splitlines() if line.startswith("runplan: Work that is on no branch is kept at ")
     ]
     assert len(parked) == case.parked
     for line in parked:

@@ -47,8 +47,8 @@ def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     before = project.repo.head("main")
     waits = project.start("finish")
     assert waits.code == 4, waits.err
-    assert "runplan: see it: runplan diff plans/X.md\n" in waits.err
-    assert waits.last == "runplan: land it: runplan approve plans/X.md; reject it: runplan reject plans/X.md"
+    diff, approve, reject = (f"runplan {verb} plans/X.md" for verb in ("diff", "approve", "reject"))
+    assert waits.last == f"runplan: See it: {diff}; land it: {approve}; reject it: {reject}"
     assert project.repo.head("main") == before
     view = project.runplan("status", "X", "--json").json
     run = view["run"]
@@ -163,7 +163,7 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing(project: Project, meanw
     held = ended(running)
     assert held.code == 4, held.err
     assert "plans/X.md" in held.err
-    assert held.last == "runplan: then continue with: runplan retry plans/X.md"
+    assert held.last == "runplan: See why: runplan explain plans/X.md; continue it: runplan retry plans/X.md"
     assert project.landed() == []
     assert (project.path / "plans/X.md").read_text() == edited
     assert project.go_on(held).code == 4  # nothing is settled yet

@@ -98,8 +98,9 @@ class Project:
         return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
 
     def go_on(self, ran: Ran) -> Ran:
-        """Run the command that the last line of a waiting run names."""
-        words = shlex.split(ran.last.partition(": runplan ")[2].partition(";")[0])
+        """Run the command that continues a waiting run: the first one of its last line that does not only show it."""
+        commands = [shlex.split(part.partition(": runplan ")[2]) for part in ran.last.split(";")]
+        words = next((words for words in commands if words and words[0] not in ("diff", "explain")), None)
         assert words, ran.err
         return self.runplan(*words)
 

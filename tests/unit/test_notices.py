@@ -58,8 +58,8 @@ def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
     assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", "approval")
     assert notice.title == "plans/x.md: phase 2 waits for you (approval)"
     assert notice.command == "runplan diff plans/x.md"
-    assert "runplan approve plans/x.md" in notice.text
-    assert "runplan reject plans/x.md -m" in notice.text
+    assert "runplan approve plans/x.md 2" in notice.text
+    assert "runplan reject plans/x.md 2" in notice.text
 
 
 def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:

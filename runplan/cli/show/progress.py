@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style
 from runplan.errors import OUTCOMES, Exit
+from runplan.report.sections import kept
 from runplan.run import events as e
 from runplan.run.reasons import Reason, describe_pause, next_action
+from runplan.run.rows import wait_of
 from runplan.run.state import failed_lane, failure as failure_of
-from runplan.text import clock, command, elapsed, plain
+from runplan.text import clock, command, counted, elapsed, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +158,7 @@ def sentence(event: e.Event) -> str:
         case e.HandedOver(number=number, why=why):
             return f"  hand-over  {number}: {why}; a fresh agent continues"
         case e.WorkTaken(commits=commits, files=files):
-            return f"  work       {_count(commits, 'commit')}, {_count(len(files), 'file')}"
+            return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
         case _:
             return _outcome(event)
 
@@ -173,7 +175,7 @@ def _outcome(event: e.Event) -> str:
             return f"  gate       {line}" if answer == "skipped" else f"  gate       {_named(name)}{answer}: {line}"
         case e.VerdictGiven(passed=passed, items=items):
             good = sum(1 for _, ok, _ in items if ok)
-            head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
+            head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {counted(len(items), 'item')} proven"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
         case e.FinalVerificationDue():
             return "  final      all phases are verified together"
@@ -203,26 +205,23 @@ def _outcome(event: e.Event) -> str:
             return ""
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
 # --- the end ------------------------------------------------------------------------------------------
 
 
 def show_end(plan: str, outcome: Outcome, directory: Path) -> Exit:
     """Print the last lines of a run; `directory` is that of the journal."""
-    code, lines = _summary(plan, outcome, directory / "dispatch")
+    code, lines = _summary(plan, outcome, directory)
     _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
 
-def _summary(plan: str, outcome: Outcome, logs: Path) -> tuple[Exit, list[str]]:
-    """The exit code and the last lines; `logs` is the directory of the dispatches."""
-    state, ended = outcome.state, outcome.state.ended
+def _summary(plan: str, outcome: Outcome, directory: Path) -> tuple[Exit, list[str]]:
+    """The exit code and the last lines."""
+    state, ended, decision = outcome.state, outcome.state.ended, outcome.decision
     report = f"Report: {command('runplan', 'report', plan)}"
     if ended is None:
-        return Exit.WAITING, [outcome.decision.why, *_answers(plan, outcome)]
+        itself = "it continues by itself. " if decision.wake else ""
+        return Exit.WAITING, [decision.why, f"{itself}{wait_of(decision.waiting).help(plan)}"]
     landed = _landed(state)
     match OUTCOMES[ended.outcome]:
         case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
@@ -230,12 +229,15 @@ def _summary(plan: str, outcome: Outcome, logs: Path) -> tuple[Exit, list[str]]:
         case Exit.DONE:
             return Exit.DONE, [f"Done: {landed}. {report}"]
         case code:
-            reason, failure = Reason(ended.reason), failure_of(state)
-            lane = failed_lane(state)
+            reason, failure, lane = Reason(ended.reason), failure_of(state), failed_lane(state)
             over = lane.state.ended if lane is not None and lane.state.ended is not None else ended
-            lines = _failure(failure, over, logs) if failure else [ended.detail]
-            advice = f"next: {next_action(reason, failure.step if failure else '')}"
-            lines += [landed, advice, *([report] if failure or state.landed else [])]
+            lines = [ended.detail]
+            if failure:
+                phase = f"phase {failure.phase}" if failure.phase else "the plan"
+                lines = [f"{phase} failed at {failure.step}: {failure.detail}"]
+                lines += [line.replace("`", "") for line in kept(failure, over.parked, directory)]
+            lines += [landed, f"next: {next_action(reason, failure.step if failure else '')}"]
+            lines += [report] if failure or state.landed else []
             return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
 
 
@@ -245,24 +247,4 @@ def _landed(state: RunState) -> str:
         return f"phase {phases[0]} was reverted" if phases else "nothing was changed"
     if not phases:
         return "the plan is marked complete" if state.landed else "nothing landed"
-    return f"{_count(len(phases), 'phase')} landed ({', '.join(phases)})"
-
-
-def _failure(failure: e.PhaseFailed, ended: e.RunEnded, logs: Path) -> list[str]:
-    phase = f"phase {failure.phase}" if failure.phase else "the plan"
-    kept = (
-        (failure.branch, f"its work is kept on the branch {failure.branch}"),
-        (failure.parked, f"its work before the conflict is kept at {failure.parked}"),
-        (ended.parked, f"work that is on no branch is kept at {ended.parked}"),
-        (failure.dispatch, f"the log of its last process: {logs / failure.dispatch / 'out.log'}"),
-    )
-    return [f"{phase} failed at {failure.step}: {failure.detail}", *(line for found, line in kept if found)]
-
-
-def _answers(plan: str, outcome: Outcome) -> list[str]:
-    diff, approve, reject, retry = (command("runplan", verb, plan) for verb in ("diff", "approve", "reject", "retry"))
-    if outcome.decision.waiting in ("approval", "sign-off"):
-        return [f"see it: {diff}", f"land it: {approve}; reject it: {reject}"]
-    if outcome.decision.wake:
-        return [f"it continues by itself; to continue at once: {retry}"]
-    return [f"then continue with: {retry}"]
+    return f"{counted(len(phases), 'phase')} landed ({', '.join(phases)})"
