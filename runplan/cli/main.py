@@ -14,46 +14,8 @@ from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
-#: The verbs by group, each with its module and one line. Only the module of the given verb is imported.
-GROUPS = {
-    "Work on plans": {
-        "start": ("control.start", "Work on a plan: its next phase, one phase, or all of it"),
-        "watch-issues": ("control.start", "Work on the open issues with a label, one after the other"),
-        "stop": ("control.commands", "Cancel schedules and end runs; their work is kept"),
-        "pause": ("control.commands", "Pause a plan; the current step finishes"),
-        "resume": ("control.commands", "Resume a paused plan and its schedule"),
-        "now": ("control.commands", "Run a scheduled plan now"),
-        "retry": ("control.start", "Resume the last run, or restart its failed phase"),
-        "undo": ("control.start", "Revert a landed phase with a new commit"),
-    },
-    "Answer": {
-        "diff": ("control.commands", "Show the change that waits for you, with its evidence"),
-        "approve": ("control.commands", "Approve a pending change and continue"),
-        "reject": ("control.commands", "Reject a pending change"),
-    },
-    "Look": {
-        "status": ("show.status", "Show what is done, running and next"),
-        "next": ("show.status", "List schedules and when they fire next"),
-        "report": ("show.report", "Show a plan's report"),
-        "logs": ("show.journal", "Show the events of a plan's runs"),
-        "explain": ("show.journal", "Explain the current state and how it got there"),
-        "check": ("show.check", "Show how runplan reads a plan, and what is wrong with it"),
-        "metrics": ("show.journal", "Print Prometheus metrics"),
-    },
-    "Set up": {
-        "init": ("setup.settings", "Write a commented runplan.toml that fits this repository"),
-        "doctor": ("setup.doctor", "Check the setup and suggest fixes"),
-        "config": ("setup.settings", "Print every setting, its value and its origin"),
-        "gc": ("setup.doctor", "Remove what ended runs left behind; list what is kept"),
-        "service": ("setup.machine", "Manage the login service"),
-        "daemon": ("setup.machine", "Run the daemon in the foreground"),
-        "demo": ("setup.demo", "Work on a three-phase plan in a temporary repository"),
-        "completion": ("setup.machine", "Print a completion script for bash, zsh or fish"),
-    },
-}
-VERBS = {verb: about for group in GROUPS.values() for verb, about in group.items()}
 PLANNED = ("plan", "inbox", "answer")  #: verbs of a later version
 
 USAGE = """\
@@ -135,26 +97,16 @@ def _say(text: str, *, debug: bool = False) -> None:
         print(f"runplan: {text}", file=sys.stderr)
 
 
-def _verbs() -> str:
-    """The verbs in groups; their headings are bold on a terminal."""
-    from runplan.cli.terminal import Style
-
-    style = Style.of(sys.stdout)
-    groups = (
-        [style.paint(f"{name}:", "bold"), *(f"  {verb:<12} {line}" for verb, (_, line) in group.items())]
-        for name, group in GROUPS.items()
-    )
-    return "\n\n".join("\n".join(lines) for lines in groups)
-
-
 def _run(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(USAGE.format(verbs=_verbs()))
-        return 0 if words else 2
-    verb, *rest = words
-    if verb in ("-V", "--version"):
+    if words and words[0] in ("-V", "--version"):
         print(f"runplan {__version__}")
         return 0
+    from runplan.cli.verbs import VERBS
+
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if words else 2
+    verb, *rest = words
     if verb in PLANNED:
         raise UsageError(f"{verb} is not in this version of runplan; see: runplan --help")
     if verb not in VERBS:
@@ -163,12 +115,42 @@ def _run(words: list[str]) -> int:
         near = [one for one in VERBS if one.startswith(verb)] or difflib.get_close_matches(verb, VERBS, cutoff=0.7)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
-    run = getattr(module_of(verb), f"run_{verb.replace('-', '_')}")
-    return int(run(parser_of(verb).parse_args(rest)))
+    return run_verb(verb, rest)
+
+
+def _usage() -> str:
+    """The verbs in groups; their headings are bold on a terminal."""
+    from runplan.cli.terminal import Style
+    from runplan.cli.verbs import GROUPS
+
+    style = Style.of(sys.stdout)
+    groups = (
+        [style.paint(f"{name}:", "bold"), *(f"  {verb:<12} {line}" for verb, (_, line, _) in group.items())]
+        for name, group in GROUPS.items()
+    )
+    return USAGE.format(verbs="\n\n".join("\n".join(lines) for lines in groups))
+
+
+def run_verb(verb: str, words: list[str]) -> int:
+    """Import the module of the verb, and call its function with the arguments."""
+    import importlib
+
+    from runplan.cli.verbs import CHANGING, VERBS
+
+    args = parser_of(verb).parse_args(words)
+    _import_msgspec()
+    if verb in CHANGING:
+        from runplan.engine.context import refuse_under_agent
+
+        refuse_under_agent(verb)
+    module = importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
+    return int(getattr(module, f"run_{verb.replace('-', '_')}")(args))
 
 
 def parser_of(verb: str) -> ArgumentParser:
     import argparse
+
+    from runplan.cli.verbs import EXAMPLES, VERBS
 
     class Parser(argparse.ArgumentParser):
         """Raises errors as UsageError."""
@@ -176,26 +158,20 @@ def parser_of(verb: str) -> ArgumentParser:
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{verb}: {message}; see: runplan {verb} --help")
 
-    module = module_of(verb)
+    _, line, arguments = VERBS[verb]
     parser = Parser(
         prog=f"runplan {verb}",
-        description=f"{VERBS[verb][1]}.",
-        epilog=f"examples:\n{module.EXAMPLES[verb]}",
+        description=f"{line}.",
+        epilog=f"examples:\n{EXAMPLES[verb]}",
         # A fixed width saves the import of shutil.
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )
-    if add_arguments := getattr(module, f"{verb.replace('-', '_')}_arguments", None):
-        add_arguments(parser)
+    for one in arguments:
+        place = parser.add_mutually_exclusive_group() if isinstance(one, list) else parser
+        for names, options in one if isinstance(one, list) else [one]:
+            place.add_argument(*names, **options)
     return parser
-
-
-def module_of(verb: str) -> Any:
-    """The module of a verb, with `run_<verb>`, `EXAMPLES[verb]` and, if it has arguments, `<verb>_arguments`."""
-    import importlib
-
-    _import_msgspec()
-    return importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
 
 
 def _import_msgspec() -> None:

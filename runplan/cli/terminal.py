@@ -1,4 +1,4 @@
-"""Colours and width of the terminal, warnings, and arguments of several verbs. Cheap to import."""
+"""Colours and width of the terminal, warnings and JSON. Cheap to import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from runplan.text import escaped, plain
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
     from typing import TextIO
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -65,18 +64,3 @@ def as_json(value: object, indent: int | None = 2) -> str:
     from msgspec import to_builtins
 
     return escaped(json.dumps(to_builtins(value), ensure_ascii=False, indent=indent))
-
-
-# --- arguments ----------------------------------------------------------------------------------------
-
-
-def plan_argument(parser: ArgumentParser, nargs: str | None = None) -> None:
-    parser.add_argument("plan", metavar="PLAN", nargs=nargs, help="a path, a base name, or a unique part of one")
-
-
-def optional_plan_argument(parser: ArgumentParser) -> None:
-    plan_argument(parser, "?")
-
-
-def json_argument(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")

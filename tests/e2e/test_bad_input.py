@@ -163,7 +163,7 @@ SETTINGS = {
         make=settings('[run]\ntarget = "trunk"\n'),
         says="the target branch trunk does not exist; set run.target to one of: main",
     ),
-    "unknown agent": Bad(make=settings('[agents.other]\nkind = "nobody"\n'), says="runplan.toml: [agents.other] kind"),
+    "unknown agent": Bad(make=settings('[agents.other]\nkind = "nobody"\n'), says="runplan.toml: [agents.other]: kind"),
     "missing agent": Bad(
         make=lambda project: project.commit_file("runplan.toml", NO_PROGRAM),
         says="agent-missing: agents.implementer: no-such-program is not installed or not on PATH; install it, or name",

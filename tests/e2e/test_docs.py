@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.cli.main import VERBS, module_of
+from runplan.cli.verbs import EXAMPLES, VERBS
 from runplan.gitfacts import AGENT
 from tests.support import documents
 from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
@@ -32,7 +32,7 @@ READING = ("completion", "status", "next", "metrics", "report", "logs", "explain
 
 def examples(verb: str) -> str:
     """The examples of `--help` as a page would show them."""
-    return f"```text\n{module_of(verb).EXAMPLES[verb]}\n```\n"
+    return f"```text\n{EXAMPLES[verb]}\n```\n"
 
 
 def verb_of(line: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.cli.main import module_of, parser_of
+from runplan.cli.main import run_verb
 from runplan.errors import Exit, RefusedEarly, SettingsError
 from runplan.settings.schema import KEYS
 from tests.support.repos import init_repo, make_repo
@@ -45,8 +45,7 @@ def install(tmp_path: Path, *names: str) -> None:
 
 
 def call(verb: str, *words: str) -> Exit:
-    outcome: Exit = getattr(module_of(verb), f"run_{verb}")(parser_of(verb).parse_args(words))
-    return outcome
+    return Exit(run_verb(verb, list(words)))
 
 
 # --- init ----------------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from runplan import processes
 from runplan.cli.control import runs
 from runplan.cli.show import progress
-from runplan.cli.terminal import as_json, json_argument, optional_plan_argument, plan_argument
+from runplan.cli.terminal import as_json
 from runplan.daemon import submit
 from runplan.daemon.state import holder
-from runplan.engine.context import is_kept, open_context, plan_or_watch, plan_path, refuse_under_agent, scheduled
+from runplan.engine.context import is_kept, open_context, plan_or_watch, plan_path, scheduled
 from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.run.decide import ANSWERED, decide
@@ -34,28 +34,6 @@ if TYPE_CHECKING:
 
 SHORT = 12  #: digits of an id
 ENDING_S = 20.0  #: for a foreground run to end its agents
-EXAMPLES = {
-    "stop": """\
-  runplan stop                  everything in this repository
-  runplan stop plans/X.md       the plan's schedule and its run
-  runplan stop issues:runplan   the watch of this label; the issue at work is finished""",
-    "pause": "  runplan pause plans/X.md      until: runplan resume plans/X.md",
-    "resume": "  runplan resume plans/X.md     after a pause, a failed phase, or a lost key",
-    "now": """\
-  runplan now                   the one schedule of this repository
-  runplan now plans/X.md        the schedule of this plan""",
-    "diff": """\
-  runplan diff plans/X.md         checks, verdict, findings and diff
-  runplan diff X 2                one of several phases that wait
-  runplan diff X --json           the same for a script""",
-    "approve": """\
-  runplan approve plans/X.md      land the change that was shown, then continue the run
-  runplan approve X 2             sign off one of several phases that wait""",
-    "reject": """\
-  runplan reject plans/X.md -m "the flag must be optional"    the reason goes into the report and to the next agent""",
-}
-pause_arguments = resume_arguments = plan_argument
-now_arguments = optional_plan_argument
 
 
 def run_pause(args: argparse.Namespace) -> Exit:
@@ -68,7 +46,6 @@ def run_resume(args: argparse.Namespace) -> Exit:
 
 def _control(word: str, verb: str, then: str) -> Exit:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
-    refuse_under_agent(verb)
     with open_context(warn=progress.warn if verb == "pause" else None) as at:
         plan = plan_or_watch(at, word)
         answer = runs.submit(at, plan, verb, wait=verb == "resume") if is_kept(at, plan) else Answer()
@@ -79,7 +56,6 @@ def _control(word: str, verb: str, then: str) -> Exit:
 
 
 def run_now(args: argparse.Namespace) -> Exit:
-    refuse_under_agent("now")
     with open_context() as at:
         plans = scheduled(at)
         if args.plan is None and len(plans) > 1:
@@ -96,13 +72,7 @@ def run_now(args: argparse.Namespace) -> Exit:
 # --- stop -------------------------------------------------------------------------------------------------
 
 
-def stop_arguments(parser: argparse.ArgumentParser) -> None:
-    optional_plan_argument(parser)
-    parser.add_argument("--force", action="store_true", help="kill a run of another terminal at once")
-
-
 def run_stop(args: argparse.Namespace) -> Exit:
-    refuse_under_agent("stop")
     with open_context(warn=progress.warn) as at:
         plan, store = plan_or_watch(at, args.plan) if args.plan else "", at.store()
         if store is None or not _stop(at, store, plan, force=args.force):
@@ -156,21 +126,6 @@ def _end_foreground(at: RepositoryContext, store: Store, plan: str, *, force: bo
 
 
 # --- the change that waits for a person -------------------------------------------------------------------
-
-
-def approve_arguments(parser: argparse.ArgumentParser) -> None:
-    plan_argument(parser)
-    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; without it, the first that waits")
-
-
-def diff_arguments(parser: argparse.ArgumentParser) -> None:
-    approve_arguments(parser)
-    json_argument(parser)
-
-
-def reject_arguments(parser: argparse.ArgumentParser) -> None:
-    approve_arguments(parser)
-    parser.add_argument("-m", dest="why", default="", metavar="REASON", help="why, for the report and the next agent")
 
 
 def _waiting(at: RepositoryContext, plan: str, wanted: str | None, verb: str) -> tuple[str, RunState, PhaseRun, str]:
@@ -268,7 +223,6 @@ def run_reject(args: argparse.Namespace) -> Exit:
 
 def _answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
     """Record the answer to the change that waits, and continue the run as it was started."""
-    refuse_under_agent(verb)
     with open_context() as at:
         path = plan_path(at, args.plan)
         _, state, phase, _ = _waiting(at, path, args.phase, verb)

@@ -10,10 +10,9 @@ from runplan import names
 from runplan.agents import prompts
 from runplan.cli.control import runs
 from runplan.cli.show import progress
-from runplan.cli.terminal import optional_plan_argument, plan_argument
 from runplan.clock import SystemClock
 from runplan.engine import preflight
-from runplan.engine.context import newest_run, open_context, plan_path, refuse_under_agent
+from runplan.engine.context import newest_run, open_context, plan_path
 from runplan.engine.runs import succeeded
 from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
@@ -33,45 +32,11 @@ if TYPE_CHECKING:
     from runplan.settings.schema import RunSettings
     from runplan.store.sqlite import Store
 
-EXAMPLES = {
-    "start": """\
-  runplan start plans/X.md finish auto                everything, phase after phase, by the daemon
-  runplan start plans/X.md auto every 4h              the next phase every 4 hours; with `now` also at once
-  runplan start X every "weekday at 9:30"             in run.timezone
-  runplan start plans/X.md --foreground               the next phase, here; it lands after runplan approve
-  runplan start plans/X.md 4b auto --foreground       one phase, without asking
-  runplan start X finish auto direct --foreground     everything, pushed to the remote's branch
-  runplan start --issue 42 auto                       an issue on GitHub, landed by a pull request that fixes it
-  runplan start X finish --dry-run                    what would be done; changes nothing""",
-    "watch-issues": """\
-  runplan watch-issues --label runplan every 10m      open issues with the label, one after the other
-  runplan watch-issues --label runplan every 1h now   the first one at once
-  runplan now issues:runplan                          look for the next one now
-  runplan stop issues:runplan                         end the watch; the issue at work is finished""",
-    "retry": """\
-  runplan retry plans/X.md        again, with the options of the last run
-  runplan retry plans/X.md 4b     only this phase, landing the same way
-  runplan retry X --review        have an agent handle the review of the pull request""",
-    "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",
-}
-
 
 # --- start ------------------------------------------------------------------------------------------------
 
 
-def start_arguments(parser: argparse.ArgumentParser) -> None:
-    optional_plan_argument(parser)
-    words = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
-    parser.add_argument("words", nargs="*", default=[], metavar="WORD", help=words)
-    parser.add_argument("--issue", type=int, metavar="NUMBER", help="instead of PLAN: an issue on GitHub; lands by pr")
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--foreground", action="store_true", help="run here and exit with the outcome")
-    mode.add_argument("--wait", action="store_true", help="follow the daemon's run and exit with its outcome")
-    mode.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
-
-
 def run_start(args: argparse.Namespace) -> Exit:
-    refuse_under_agent("start")
     plan, number = args.plan, args.issue
     if number is None and plan is None:
         raise UsageError("name a plan, or an issue with --issue")
@@ -177,13 +142,7 @@ def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 
 
-def watch_issues_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", default=[], metavar="WORD", help="every SCHEDULE, which implies auto; now")
-    parser.add_argument("--label", required=True, help="of the issues to work on")
-
-
 def run_watch_issues(args: argparse.Namespace) -> Exit:
-    refuse_under_agent("watch-issues")
     asked = in_plan(parse_words(args.words), ())
     if not asked.every:
         raise UsageError("watch-issues needs a schedule, such as: every 10m")
@@ -201,14 +160,7 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
 # --- retry ------------------------------------------------------------------------------------------------
 
 
-def retry_arguments(parser: argparse.ArgumentParser) -> None:
-    plan_argument(parser)
-    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; default: as the last run")
-    parser.add_argument("--review", action="store_true", help="have an agent handle new comments on the pull request")
-
-
 def run_retry(args: argparse.Namespace) -> Exit:
-    refuse_under_agent("retry")
     with open_context() as at:
         store, row = newest_run(at, args.plan)
         last = runs.state_of(store, row).started
@@ -264,13 +216,7 @@ def _quoted(comment: ReviewComment) -> str:
 # --- undo -------------------------------------------------------------------------------------------------
 
 
-def undo_arguments(parser: argparse.ArgumentParser) -> None:
-    plan_argument(parser)
-    parser.add_argument("phase", metavar="PHASE", help="the id of a phase that is done")
-
-
 def run_undo(args: argparse.Namespace) -> Exit:
-    refuse_under_agent("undo")
     with open_context() as at:
         return _undo(at, plan_path(at, args.plan), args.phase)
 

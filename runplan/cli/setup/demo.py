@@ -19,25 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PLAN = "plans/DISCOUNT.md"
-EXAMPLES = {
-    "demo": """\
-  runplan demo             three phases, one of them fixed on the way; leaves no files
-  runplan demo --keep      keep the repository, to look around in it"""
-}
 
 INTRODUCTION = """\
 A small shop adds up prices; the plan {plan} teaches it discounts in three phases.
 The agent plays a script: no model, no network. Worktrees, tests, commits and landings are real."""
 
 
-def demo_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keep", action="store_true", help="keep the repository and say where it is")
-
-
 def run_demo(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import refuse_under_agent
-
-    refuse_under_agent("demo")
     directory = Path(tempfile.mkdtemp(prefix="runplan-demo-")).resolve()
     with contextlib.ExitStack() as after:
         if not args.keep:

@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from runplan.agents import invocation
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import redacted
-from runplan.cli.terminal import as_json, json_argument
+from runplan.cli.terminal import as_json
 from runplan.engine import preflight
 from runplan.errors import Exit, RefusedEarly, RunplanError
 from runplan.forge.model import ForgeDenied
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from runplan.forge.github import GitHub
     from runplan.git.command import Git
     from runplan.git.removal import Kept, Removed
-
-
-EXAMPLES = {
-    "doctor": """\
-  runplan doctor             exit 0 when a run could start, 2 otherwise
-  runplan doctor --json      the same for a script""",
-    "gc": """\
-  runplan gc --dry-run       list what would be removed and what is kept, and why
-  runplan gc                 remove leftovers that are provably on the target""",
-}
-doctor_arguments = json_argument
 
 
 class Check(Struct, frozen=True):
@@ -218,11 +207,6 @@ def _start(at: RepositoryContext) -> str:
 
 
 # --- gc ----------------------------------------------------------------------------------------------------
-
-
-def gc_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="only list")
-    json_argument(parser)
 
 
 def run_gc(args: argparse.Namespace) -> Exit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import as_json, json_argument
+from runplan.cli.terminal import as_json
 from runplan.errors import Exit
 from runplan.settings.schema import LANDINGS
 
@@ -13,37 +13,16 @@ if TYPE_CHECKING:
 
     from runplan.daemon.service import Manager, Standing
 
-EXAMPLES = {
-    "service": """\
-  runplan service install --dry-run      show the file that would be written
-  runplan service install                write it, start the daemon, and start it at each login
-  runplan service status                 whether it is installed, and whether it runs
-  runplan service uninstall              stop the daemon and remove the file""",
-    "daemon": "  runplan daemon        in the foreground; Ctrl-C lets agents finish, a second one stops them",
-    "completion": """\
-  runplan completion bash      in ~/.bashrc: source <(runplan completion bash)
-  runplan completion zsh       in ~/.zshrc: source <(runplan completion zsh)
-  runplan completion fish      into ~/.config/fish/completions/runplan.fish""",
-}
-
 
 # --- daemon and service -----------------------------------------------------------------------------------
 
 
 def run_daemon(_args: argparse.Namespace) -> Exit:
     from runplan.daemon.process import serve
-    from runplan.engine.context import refuse_under_agent
     from runplan.settings.load import environment
 
-    refuse_under_agent("daemon")
     serve(environment())
     return Exit.DONE
-
-
-def service_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("install", "uninstall", "status"))
-    parser.add_argument("--dry-run", action="store_true", help="only show the file and the commands")
-    json_argument(parser)
 
 
 def run_service(args: argparse.Namespace) -> Exit:
@@ -111,18 +90,15 @@ _runplan() {{
 complete -o filenames -F _runplan runplan"""
 
 
-def completion_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that completes")
-
-
 def run_completion(args: argparse.Namespace) -> Exit:
-    from runplan.cli.main import VERBS, parser_of
+    from runplan.cli.main import parser_of
+    from runplan.cli.verbs import VERBS
 
     words = {verb: _words(parser_of(verb)) for verb in VERBS}
     words["start"] = [*START, *words["start"]]
     words["watch-issues"] = ["every", "now", *words["watch-issues"]]
     if args.shell == "fish":
-        print(_fish(words, {verb: line for verb, (_, line) in VERBS.items()}))
+        print(_fish(words, {verb: line for verb, (_, line, _) in VERBS.items()}))
         return Exit.DONE
     if args.shell == "zsh":  # it understands the functions of bash
         print("autoload -U +X bashcompinit && bashcompinit")

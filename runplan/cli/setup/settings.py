@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from runplan.agents.clis import agent_of
 from runplan.checks import testcommand
-from runplan.cli.terminal import as_json, json_argument
+from runplan.cli.terminal import as_json
 from runplan.errors import Exit, GitFailed, RefusedEarly, Unreachable
 from runplan.gitfacts import read_person
 from runplan.plan.specs import FOLDERS, PLAN_FILE
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Identity
     from runplan.settings.schema import Key
 
-EXAMPLES = {
-    "init": "  runplan init        finds the default branch, the test command and the agents; never overwrites",
-    "config": """\
-  runplan config                              every key, value and origin
-  RUNPLAN_RUN_LANDING=pr runplan config       the effect of a variable
-  runplan config --json                       the same for a script""",
-}
-config_arguments = json_argument
 _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.
 # Install one, or use any command as an agent: see [agents.local] below.
@@ -66,11 +58,9 @@ def run_config(args: argparse.Namespace) -> Exit:
 
 
 def run_init(_args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import refuse_under_agent
     from runplan.settings.load import environment
     from runplan.settings.places import repository_file
 
-    refuse_under_agent("init")
     facts = look_around(Path.cwd(), env=environment())
     root = Path(facts.root)
     path = repository_file(root) or root / "runplan.toml"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
-from runplan.cli.terminal import as_json, json_argument
+from runplan.cli.terminal import as_json
 from runplan.errors import Exit, NotFound
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.specs import PLAN_FILE
@@ -20,21 +20,8 @@ if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
     from runplan.plan.reading import Reading
 
-EXAMPLES = {
-    "check": """\
-  runplan check plans/X.md              phases, dependencies and items as runplan reads them
-  runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
-  runplan check plans/X.md --strict     warnings are errors (exit 2)"""
-}
 
 LONGEST_ITEM = 100  #: characters of an item that are shown
-
-
-def check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", help="a file, a spec folder, or a plan of this repository")
-    parser.add_argument("--fix", action="store_true", help="add a tracker to a plan of bare phase sections")
-    parser.add_argument("--strict", action="store_true", help="turn warnings into errors")
-    json_argument(parser)
 
 
 def run_check(args: argparse.Namespace) -> Exit:

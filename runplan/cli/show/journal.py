@@ -9,7 +9,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import Style, as_json, json_argument, optional_plan_argument, warn
+from runplan.cli.terminal import Style, as_json, warn
 from runplan.errors import Exit, NotFound
 from runplan.text import clock, escaped, localized, plain
 
@@ -47,14 +47,6 @@ def words(event: str) -> str:
 
 
 # --- logs ---------------------------------------------------------------------------------------------
-
-
-def logs_arguments(parser: argparse.ArgumentParser) -> None:
-    optional_plan_argument(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--agent", action="store_true", help="the transcript of the running agent, or of the last one")
-    how.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def run_logs(args: argparse.Namespace) -> Exit:
@@ -186,12 +178,6 @@ def _event_text(event: AgentEvent) -> str:
 # --- explain ------------------------------------------------------------------------------------------
 
 
-def explain_arguments(parser: argparse.ArgumentParser) -> None:
-    optional_plan_argument(parser)
-    parser.add_argument("phase", nargs="?", metavar="PHASE", help="only the steps of this phase")
-    json_argument(parser)
-
-
 def run_explain(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import newest_run, open_context
     from runplan.store.journal import recorded
@@ -263,17 +249,3 @@ def _from_journal() -> str:
     with open_context(warn=warn) as at:
         store = at.store()
         return render(samples(store, repository=str(at.repository.root), now=datetime.now(UTC))) if store else ""
-
-
-EXAMPLES = {
-    "logs": """\
-  runplan logs                   the newest run of all plans
-  runplan logs X -f              follow the newest run of a plan until it ends
-  runplan logs X --agent -f      the messages and tool calls of its agent
-  runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields""",
-    "explain": """\
-  runplan explain plans/X.md          the next action and its reason, then the steps so far
-  runplan explain X 2                 the same for one phase of the newest run
-  runplan explain X --json            for a script""",
-    "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
-}

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import as_json, optional_plan_argument, warn
+from runplan.cli.terminal import as_json, warn
 from runplan.errors import Exit, NotFound, PlanUnreadable, UsageError
 from runplan.text import command, plain
 
@@ -16,24 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.engine.context import RepositoryContext
-
-EXAMPLES = {
-    "report": """\
-  runplan report                      the plan of the newest run
-  runplan report plans/X.md           Markdown, newest first
-  runplan report X --html -o X.html   one page with the diffs, for a browser
-  runplan report X --json             phases, figures and the Markdown
-  runplan report --since yesterday    all your repositories; also today, 8h, 2026-11-15"""
-}
-
-
-def report_arguments(parser: argparse.ArgumentParser) -> None:
-    optional_plan_argument(parser)
-    parser.add_argument("--since", metavar="WHEN", help="all repositories since today, yesterday, 8h, 2d or 2026-11-15")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--html", action="store_true", help="print one HTML page")
-    form.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file")
 
 
 def run_report(args: argparse.Namespace) -> Exit:

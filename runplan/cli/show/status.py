@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from runplan import __version__
-from runplan.cli.terminal import Style, as_json, json_argument, optional_plan_argument, warn
+from runplan.cli.terminal import Style, as_json, warn
 from runplan.engine.context import known_plans, open_context, plan_or_watch, plans_on_target
 from runplan.errors import Exit, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
@@ -37,23 +37,6 @@ WATCH_S = 2.0
 FEW = 3  #: finished plans that are shown when no other plan is
 ANSWER_S = 1.0  #: to ask the daemon
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
-EXAMPLES = {
-    "status": """\
-  runplan status                open plans, and finished ones in one line
-  runplan status --all          finished plans as well
-  runplan status X --watch      one plan, refreshed until Ctrl-C
-  runplan status X --json       one plan, for a script""",
-    "next": """\
-  runplan next             each schedule with its next time
-  runplan next --json      for a script""",
-}
-
-
-def status_arguments(parser: argparse.ArgumentParser) -> None:
-    optional_plan_argument(parser)
-    parser.add_argument("--all", action="store_true", help="show finished plans as well")
-    parser.add_argument("--watch", action="store_true", help="refresh every 2 seconds, until Ctrl-C")
-    json_argument(parser)
 
 
 def run_status(args: argparse.Namespace) -> Exit:
@@ -391,8 +374,6 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
 
 
 # --- next ---------------------------------------------------------------------------------------------
-
-next_arguments = json_argument
 
 
 def run_next(args: argparse.Namespace) -> Exit:

@@ -1,0 +1,231 @@
+"""The verbs of the command line: their help, arguments and examples. Cheap to import."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    #: Names and options of an argument, as `add_argument` takes them. Those of a list exclude each other.
+    Argument: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
+    Arguments: TypeAlias = tuple[Argument | list[Argument], ...]
+
+
+def _flag(help: str, *names: str) -> Argument:
+    return names, {"action": "store_true", "help": help}
+
+
+def _value(help: str, *names: str, **more: Any) -> Argument:
+    return names, {"help": help, **more}
+
+
+_ANY_PLAN = _value("a path, a base name, or a unique part of one", "plan", metavar="PLAN", nargs="?")
+_PLAN = _value("a path, a base name, or a unique part of one", "plan", metavar="PLAN")
+_PHASE = _value("the id of a phase", "phase", metavar="PHASE")
+_WAITING = _value("a phase id; without it, the first that waits", "phase", metavar="PHASE", nargs="?")
+_JSON = _flag("print JSON", "--json")
+_WORDS = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
+_START = (
+    _ANY_PLAN,
+    _value(_WORDS, "words", metavar="WORD", nargs="*", default=[]),
+    _value("instead of PLAN: an issue on GitHub; lands by pr", "--issue", metavar="NUMBER", type=int),
+    [
+        _flag("run here and exit with the outcome", "--foreground"),
+        _flag("follow the daemon's run and exit with its outcome", "--wait"),
+        _flag("show what would be done and change nothing", "--dry-run"),
+    ],
+)
+_WATCH = (
+    _value("every SCHEDULE, which implies auto; now", "words", metavar="WORD", nargs="*", default=[]),
+    _value("of the issues to work on", "--label", required=True),
+)
+_RETRY = (
+    _PLAN,
+    _value("a phase id; default: as the last run", "phase", metavar="PHASE", nargs="?"),
+    _flag("have an agent handle new comments on the pull request", "--review"),
+)
+_WHY = _value("why, for the report and the next agent", "-m", metavar="REASON", dest="why", default="")
+_STATUS = (
+    _ANY_PLAN,
+    _flag("show finished plans as well", "--all"),
+    _flag("refresh every 2 seconds, until Ctrl-C", "--watch"),
+    _JSON,
+)
+_REPORT = (
+    _ANY_PLAN,
+    _value("all repositories since today, yesterday, 8h, 2d or 2026-11-15", "--since", metavar="WHEN"),
+    [_flag("print one HTML page", "--html"), _JSON],
+    _value("write to a file", "-o", "--output", metavar="FILE"),
+)
+_LOGS = (
+    _ANY_PLAN,
+    _flag("continue until the run ends", "-f", "--follow"),
+    [
+        _flag("the transcript of the running agent, or of the last one", "--agent"),
+        _flag("one JSON object per line", "--json"),
+    ],
+)
+_STEPS = _value("only the steps of this phase", "phase", metavar="PHASE", nargs="?")
+_CHECK = (
+    _value("a file, a spec folder, or a plan of this repository", "plan", metavar="PLAN"),
+    _flag("add a tracker to a plan of bare phase sections", "--fix"),
+    _flag("turn warnings into errors", "--strict"),
+    _JSON,
+)
+_SERVICE = (
+    _value("what to do", "action", choices=("install", "uninstall", "status")),
+    _flag("only show the file and the commands", "--dry-run"),
+    _JSON,
+)
+
+#: The verbs by group: the module with `run_<verb>`, one line, and the arguments.
+GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
+    "Work on plans": {
+        "start": ("control.start", "Work on a plan: its next phase, one phase, or all of it", _START),
+        "watch-issues": ("control.start", "Work on the open issues with a label, one after the other", _WATCH),
+        "stop": (
+            "control.commands",
+            "Cancel schedules and end runs; their work is kept",
+            (_ANY_PLAN, _flag("kill a run of another terminal at once", "--force")),
+        ),
+        "pause": ("control.commands", "Pause a plan; the current step finishes", (_PLAN,)),
+        "resume": ("control.commands", "Resume a paused plan and its schedule", (_PLAN,)),
+        "now": ("control.commands", "Run a scheduled plan now", (_ANY_PLAN,)),
+        "retry": ("control.start", "Resume the last run, or restart its failed phase", _RETRY),
+        "undo": ("control.start", "Revert a landed phase with a new commit", (_PLAN, _PHASE)),
+    },
+    "Answer": {
+        "diff": ("control.commands", "Show the change that waits for you, with its evidence", (_PLAN, _WAITING, _JSON)),
+        "approve": ("control.commands", "Approve a pending change and continue", (_PLAN, _WAITING)),
+        "reject": ("control.commands", "Reject a pending change", (_PLAN, _WAITING, _WHY)),
+    },
+    "Look": {
+        "status": ("show.status", "Show what is done, running and next", _STATUS),
+        "next": ("show.status", "List schedules and when they fire next", (_JSON,)),
+        "report": ("show.report", "Show a plan's report", _REPORT),
+        "logs": ("show.journal", "Show the events of a plan's runs", _LOGS),
+        "explain": ("show.journal", "Explain the current state and how it got there", (_ANY_PLAN, _STEPS, _JSON)),
+        "check": ("show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
+        "metrics": ("show.journal", "Print Prometheus metrics", ()),
+    },
+    "Set up": {
+        "init": ("setup.settings", "Write a commented runplan.toml that fits this repository", ()),
+        "doctor": ("setup.doctor", "Check the setup and suggest fixes", (_JSON,)),
+        "config": ("setup.settings", "Print every setting, its value and its origin", (_JSON,)),
+        "gc": (
+            "setup.doctor",
+            "Remove what ended runs left behind; list what is kept",
+            (_flag("only list", "--dry-run"), _JSON),
+        ),
+        "service": ("setup.machine", "Manage the login service", _SERVICE),
+        "daemon": ("setup.machine", "Run the daemon in the foreground", ()),
+        "demo": (
+            "setup.demo",
+            "Work on a three-phase plan in a temporary repository",
+            (_flag("keep the repository and say where it is", "--keep"),),
+        ),
+        "completion": (
+            "setup.machine",
+            "Print a completion script for bash, zsh or fish",
+            (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),),
+        ),
+    },
+}
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
+#: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
+CHANGING = (
+    *("start", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
+    *("approve", "reject", "init", "daemon", "demo"),
+)
+
+EXAMPLES = {
+    "start": """\
+  runplan start plans/X.md finish auto                everything, phase after phase, by the daemon
+  runplan start plans/X.md auto every 4h              the next phase every 4 hours; with `now` also at once
+  runplan start X every "weekday at 9:30"             in run.timezone
+  runplan start plans/X.md --foreground               the next phase, here; it lands after runplan approve
+  runplan start plans/X.md 4b auto --foreground       one phase, without asking
+  runplan start X finish auto direct --foreground     everything, pushed to the remote's branch
+  runplan start --issue 42 auto                       an issue on GitHub, landed by a pull request that fixes it
+  runplan start X finish --dry-run                    what would be done; changes nothing""",
+    "watch-issues": """\
+  runplan watch-issues --label runplan every 10m      open issues with the label, one after the other
+  runplan watch-issues --label runplan every 1h now   the first one at once
+  runplan now issues:runplan                          look for the next one now
+  runplan stop issues:runplan                         end the watch; the issue at work is finished""",
+    "stop": """\
+  runplan stop                  everything in this repository
+  runplan stop plans/X.md       the plan's schedule and its run
+  runplan stop issues:runplan   the watch of this label; the issue at work is finished""",
+    "pause": "  runplan pause plans/X.md      until: runplan resume plans/X.md",
+    "resume": "  runplan resume plans/X.md     after a pause, a failed phase, or a lost key",
+    "now": """\
+  runplan now                   the one schedule of this repository
+  runplan now plans/X.md        the schedule of this plan""",
+    "retry": """\
+  runplan retry plans/X.md        again, with the options of the last run
+  runplan retry plans/X.md 4b     only this phase, landing the same way
+  runplan retry X --review        have an agent handle the review of the pull request""",
+    "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",
+    "diff": """\
+  runplan diff plans/X.md         checks, verdict, findings and diff
+  runplan diff X 2                one of several phases that wait
+  runplan diff X --json           the same for a script""",
+    "approve": """\
+  runplan approve plans/X.md      land the change that was shown, then continue the run
+  runplan approve X 2             sign off one of several phases that wait""",
+    "reject": """\
+  runplan reject plans/X.md -m "the flag must be optional"    the reason goes into the report and to the next agent""",
+    "status": """\
+  runplan status                open plans, and finished ones in one line
+  runplan status --all          finished plans as well
+  runplan status X --watch      one plan, refreshed until Ctrl-C
+  runplan status X --json       one plan, for a script""",
+    "next": """\
+  runplan next             each schedule with its next time
+  runplan next --json      for a script""",
+    "report": """\
+  runplan report                      the plan of the newest run
+  runplan report plans/X.md           Markdown, newest first
+  runplan report X --html -o X.html   one page with the diffs, for a browser
+  runplan report X --json             phases, figures and the Markdown
+  runplan report --since yesterday    all your repositories; also today, 8h, 2026-11-15""",
+    "logs": """\
+  runplan logs                   the newest run of all plans
+  runplan logs X -f              follow the newest run of a plan until it ends
+  runplan logs X --agent -f      the messages and tool calls of its agent
+  runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields""",
+    "explain": """\
+  runplan explain plans/X.md          the next action and its reason, then the steps so far
+  runplan explain X 2                 the same for one phase of the newest run
+  runplan explain X --json            for a script""",
+    "check": """\
+  runplan check plans/X.md              phases, dependencies and items as runplan reads them
+  runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
+  runplan check plans/X.md --strict     warnings are errors (exit 2)""",
+    "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
+    "init": "  runplan init        finds the default branch, the test command and the agents; never overwrites",
+    "doctor": """\
+  runplan doctor             exit 0 when a run could start, 2 otherwise
+  runplan doctor --json      the same for a script""",
+    "config": """\
+  runplan config                              every key, value and origin
+  RUNPLAN_RUN_LANDING=pr runplan config       the effect of a variable
+  runplan config --json                       the same for a script""",
+    "gc": """\
+  runplan gc --dry-run       list what would be removed and what is kept, and why
+  runplan gc                 remove leftovers that are provably on the target""",
+    "service": """\
+  runplan service install --dry-run      show the file that would be written
+  runplan service install                write it, start the daemon, and start it at each login
+  runplan service status                 whether it is installed, and whether it runs
+  runplan service uninstall              stop the daemon and remove the file""",
+    "daemon": "  runplan daemon        in the foreground; Ctrl-C lets agents finish, a second one stops them",
+    "demo": """\
+  runplan demo             three phases, one of them fixed on the way; leaves no files
+  runplan demo --keep      keep the repository, to look around in it""",
+    "completion": """\
+  runplan completion bash      in ~/.bashrc: source <(runplan completion bash)
+  runplan completion zsh       in ~/.zshrc: source <(runplan completion zsh)
+  runplan completion fish      into ~/.config/fish/completions/runplan.fish""",
+}
