@@ -37,6 +37,7 @@ _TIME_OF_DAY = re.compile(
 _CRON = re.compile(r"[\d*]\S*(?: \S+){4}(?= |$)")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
+JITTER_FROM_S, JITTER_TO_S = 60, 300  #: delay of times of day at :00 and :30, when many machines are busy
 GRACE = timedelta(minutes=5)  #: a slot this late is on time, unless the next slot is nearer
 #: A recorded time that is later than the next slot by more than this comes from a clock that was ahead.
 CLOCK_ERROR = timedelta(days=1)
@@ -53,6 +54,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     text: str  #: the one canonical form, without `every`
     seconds: int = 0
     cron: str = ""
+    is_delayed: bool = False  #: a time of day at :00 or :30
 
 
 def parse(text: str) -> Schedule:
@@ -98,7 +100,7 @@ def _time_of_day(found: re.Match[str]) -> Schedule | None:
         hour = hour % 12 + (12 if half == "pm" else 0)
     time = f"{hour}am" if minute == 0 and 1 <= hour <= 11 else f"{hour}:{minute:02d}"
     days = {"day": "*", "weekday": "mon-fri"}.get(day, day[:3])
-    return Schedule(text=f"{day} at {time}", cron=f"{minute} {hour} * * {days}")
+    return Schedule(text=f"{day} at {time}", cron=f"{minute} {hour} * * {days}", is_delayed=minute in (0, 30))
 
 
 def _cron(found: re.Match[str]) -> Schedule | None:
@@ -196,7 +198,8 @@ def _answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
 
 
 def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
-    return slots_after(parse(row.spec), after=after, zone=zone_of(row.zone), anchor=parse_iso(row.anchor))
+    anchor = parse_iso(row.anchor)
+    return slots_after(parse(row.spec), after=after, zone=zone_of(row.zone), anchor=anchor, seed=row.plan)
 
 
 def outlook(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
@@ -213,23 +216,30 @@ def outlook(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
     return due.next.at, due.fire is not None and not row.paused
 
 
-def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime) -> Iterator[Slot]:
+def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str) -> Iterator[Slot]:
     after = after.astimezone(UTC)
     if schedule.seconds:
-        yield from _elapsed(schedule.seconds, anchor, after)
-    wall_now = after.astimezone(zone).replace(tzinfo=UTC, fold=0)
-    walls = (wall.replace(tzinfo=None) for wall in _times(_trigger(schedule.cron), wall_now))
-    slots = (Slot(_moment(wall, zone), wall.isoformat(timespec="minutes")) for wall in walls)
+        return _elapsed(schedule.seconds, anchor, after)
+    resolved = _resolved(_trigger(schedule.cron), zone, after, delay_of(schedule, seed))
     # The times of one gap have the same moment. They are one slot, with the key of the last.
-    for moment, same in groupby(slots, key=lambda slot: slot.at):
-        if moment > after:
-            yield deque(same, maxlen=1)[0]
+    moments = (deque(same, maxlen=1)[0] for _, same in groupby(resolved, key=lambda slot: slot.at))
+    return (slot for slot in moments if slot.at > after)
 
 
 def next_daily(time: str, *, after: datetime, zone: tzinfo) -> datetime:
     """The next moment at which a clock in the zone shows the time, such as 08:00."""
     hour, minute = time.split(":")
-    return next(slots_after(parse(f"{minute} {hour} * * *"), after=after, zone=zone, anchor=after)).at
+    return next(slots_after(parse(f"{minute} {hour} * * *"), after=after, zone=zone, anchor=after, seed="")).at
+
+
+def delay_of(schedule: Schedule, seed: str) -> timedelta:
+    """One to five minutes for a full or half hour, always the same for the same seed; else nothing."""
+    if not schedule.is_delayed:
+        return timedelta()
+    from hashlib import sha256  # slow to import
+
+    number = int.from_bytes(sha256(seed.encode()).digest()[:4])
+    return timedelta(seconds=JITTER_FROM_S + number % (JITTER_TO_S - JITTER_FROM_S))
 
 
 def _elapsed(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
@@ -240,6 +250,13 @@ def _elapsed(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
     start -= max(0, (start - after) // period + 1) * period
     trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
     return (Slot(at, iso(at)) for at in _times(trigger, after))
+
+
+def _resolved(trigger: Any, zone: tzinfo, after: datetime, delay: timedelta) -> Iterator[Slot]:
+    wall_now = (after - delay).astimezone(zone).replace(tzinfo=UTC, fold=0)
+    for wall in _times(trigger, wall_now):
+        shown = wall.replace(tzinfo=None)
+        yield Slot(_moment(shown, zone) + delay, shown.isoformat(timespec="minutes"))
 
 
 def _times(trigger: Any, after: datetime) -> Iterator[datetime]:

@@ -128,12 +128,13 @@ def test_an_interval_that_fired_early_is_counted_from_there() -> None:
     assert (found.fire, found.missed, found.next.at) == (None, None, at("2026-04-19 15:00"))
 
 
-def test_the_same_slot_does_not_fire_again_in_another_zone() -> None:
+@pytest.mark.parametrize(("zone", "plan"), [("America/New_York", "x"), ("Europe/Berlin", "another")])
+def test_the_same_slot_does_not_fire_again_in_another_zone_or_with_another_seed(zone: str, plan: str) -> None:
     row = a_row("day at 9am", "2026-04-18 12:00", zone="Europe/Berlin")
     first = ask(row, "2026-04-19 07:30")
     assert first.fire is not None
     assert first.fire.key == "2026-04-19T09:00"
-    again = ask(replace(answered(row, first), zone="America/New_York"), "2026-04-19 20:00")
+    again = ask(replace(answered(row, first), zone=zone, plan=plan), "2026-04-19 20:00")
     assert (again.fire, again.missed, again.next.key) == (None, None, "2026-04-20T09:00")
 
 
@@ -194,7 +195,7 @@ def test_a_clock_that_was_ahead_does_not_silence_a_schedule(spec: str, fields: t
 
 def slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
     anchor = parse_iso(row.made)
-    return slots_after(parse(row.spec), after=after, zone=ZoneInfo(row.zone), anchor=anchor)
+    return slots_after(parse(row.spec), after=after, zone=ZoneInfo(row.zone), anchor=anchor, seed=row.plan)
 
 
 def all_slots(row: ScheduleRow, until: datetime) -> list[Slot]:

@@ -52,7 +52,8 @@ def test_an_interval_is_written_one_way(spec: str, written: str, seconds: int) -
     ],
 )
 def test_a_time_of_day_is_a_cron_line_and_is_written_one_way(spec: str, written: str, cron: str) -> None:
-    assert parse(spec) == parse(f"every {written}") == Schedule(text=written, cron=cron)
+    delayed = cron.startswith(("0 ", "30 "))
+    assert parse(spec) == parse(f"every {written}") == Schedule(text=written, cron=cron, is_delayed=delayed)
 
 
 @pytest.mark.parametrize(

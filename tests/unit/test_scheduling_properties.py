@@ -183,7 +183,9 @@ class History:
         row = self.disk.rows.get(plan)
         if row is None:
             return None
-        found = slots_after(parse(row.spec), after=self.latest[plan], zone=zone(row.zone), anchor=parse_iso(row.anchor))
+        found = slots_after(
+            parse(row.spec), after=self.latest[plan], zone=zone(row.zone), anchor=parse_iso(row.anchor), seed=plan
+        )
         for slot in found:
             if slot.at > self.now:
                 break

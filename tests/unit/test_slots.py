@@ -1,4 +1,4 @@
-"""When schedules fire: elapsed time, wall clocks over changes of the clock and cron days."""
+"""When schedules fire: elapsed time, wall clocks over changes of the clock, cron days, and jitter."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings, strategies as st
 
-from runplan.settings.schedule import Slot, parse, slots_after
+from runplan.settings.schedule import JITTER_FROM_S, JITTER_TO_S, Slot, delay_of, parse, slots_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,11 +29,11 @@ def at(text: str, zone: ZoneInfo | None = None) -> datetime:
 
 
 def following(spec: str, after: datetime, count: int, zone: ZoneInfo | None = None) -> list[Slot]:
-    return list(islice(slots_after(parse(spec), after=after, zone=zone or UTC, anchor=after), count))
+    return list(islice(slots_after(parse(spec), after=after, zone=zone or UTC, anchor=after, seed="x"), count))
 
 
-def first(spec: str, *, after: datetime, anchor: datetime, zone: tzinfo = UTC) -> Slot:
-    return next(slots_after(parse(spec), after=after, zone=zone, anchor=anchor))
+def first(spec: str, *, after: datetime, anchor: datetime, zone: tzinfo = UTC, seed: str = "x") -> Slot:
+    return next(slots_after(parse(spec), after=after, zone=zone, anchor=anchor, seed=seed))
 
 
 def shown(slots: list[Slot], zone: ZoneInfo) -> list[str]:
@@ -225,6 +225,43 @@ def test_around_a_change_of_the_clock_a_line_fires_as_a_clock_that_is_watched(
     line: str, zone: ZoneInfo, change: datetime
 ) -> None:
     begin, end = change - timedelta(hours=5), change + timedelta(hours=30)
-    slots = slots_after(parse(line), after=begin, zone=zone, anchor=begin)
+    slots = slots_after(parse(line), after=begin, zone=zone, anchor=begin, seed="x")
     found = [slot.at for slot in takewhile(lambda slot: slot.at <= end, slots)]
     assert found == by_the_minute(LINES[line], zone, begin, end)
+
+
+# --- jitter --------------------------------------------------------------------------------------------
+
+
+@quick
+@given(
+    seed=st.text(max_size=12),
+    spec=st.sampled_from(["day at 9am", "day at 14:30", "weekday at 0:00", "sunday at 23:30"]),
+    zone=st.sampled_from([BERLIN, NEW_YORK, LORD_HOWE]),
+    day=st.integers(0, 800),
+)
+def test_a_round_time_of_day_is_put_off_by_a_few_minutes(seed: str, spec: str, zone: ZoneInfo, day: int) -> None:
+    after = at("2026-01-01 00:00") + timedelta(days=day)
+    slot = first(spec, after=after, zone=zone, anchor=after, seed=seed)
+    asked = datetime.fromisoformat(slot.key).replace(tzinfo=zone)
+    assert JITTER_FROM_S <= (slot.at - asked).total_seconds() < JITTER_TO_S
+    assert slot.at.astimezone(zone).minute not in (0, 30)
+    assert slot == first(spec, after=after, zone=zone, anchor=at("2020-01-01 00:00"), seed=seed)
+
+
+@pytest.mark.parametrize("spec", ["day at 9:17", "0 9 * * *", "30 9 * * *"])
+def test_an_odd_minute_and_a_cron_line_are_taken_literally(spec: str) -> None:
+    (slot,) = following(spec, at("2026-01-01 00:00"), 1)
+    assert slot.at.isoformat() == f"{slot.key}:00+00:00"
+
+
+def test_jitter_keeps_schedules_apart() -> None:
+    assert len({delay_of(parse("day at 9am"), f"plans/{number}.md") for number in range(50)}) > 35
+
+
+def test_a_slot_whose_jitter_is_not_over_is_still_to_come() -> None:
+    fires = at("2026-01-01 09:00") + delay_of(parse("day at 9am"), "x")
+    (slot,) = following("day at 9am", fires - timedelta(seconds=1), 1)
+    assert slot.key == "2026-01-01T09:00"
+    (later,) = following("day at 9am", slot.at, 1)
+    assert later.key == "2026-01-02T09:00"
