@@ -51,17 +51,22 @@ class Client:
     """One connection to the daemon."""
 
     def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
-        self._socket = _connected(path, answer_s)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._replies = self._socket.makefile("rb")
-        self._pid, user = peer_of(self._socket)
+        self._socket.settimeout(answer_s)
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
-            if user != os.geteuid():
-                raise Unreachable(f"{path} is served by the user {user}; nothing was sent")
             try:
+                with short_address(path) as address:
+                    self._socket.connect(address)
+                self._pid, user = peer_of(self._socket)
+                if user != os.geteuid():
+                    raise Unreachable(f"{path} is served by the user {user}; nothing was sent")
                 self.hello = self.call(Ping(), Hello, within_s=answer_s)
-            except HungUp as error:  # it was just ending
-                raise NotRunning(NOT_RUNNING) from error
+            except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, HungUp) as error:
+                raise NotRunning(NOT_RUNNING) from error  # or it was just ending
+            except OSError as error:
+                raise Silent(f"cannot connect to the daemon at {path}: {error}") from error
             stack.pop_all()
 
     def __enter__(self) -> Client:
@@ -98,20 +103,6 @@ class Client:
         return convert(reply.result, result)
 
 
-def _connected(path: Path, within_s: float) -> socket.socket:
-    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    stream.settimeout(within_s)
-    try:
-        with short_address(path) as address:
-            stream.connect(address)
-    except OSError as error:
-        stream.close()
-        if isinstance(error, FileNotFoundError | NotADirectoryError | ConnectionRefusedError):
-            raise NotRunning(NOT_RUNNING) from error
-        raise Silent(f"cannot connect to the daemon at {path}: {error}") from error
-    return stream
-
-
 @contextlib.contextmanager
 def short_address(path: Path) -> Iterator[str]:
     """An address short enough for a Unix socket; its directory has to exist."""
@@ -131,21 +122,19 @@ def short_address(path: Path) -> Iterator[str]:
 
 def connect(env: Mapping[str, str]) -> Client:
     """A connection to the running daemon; one that is starting is waited for."""
-    path, pid = socket_path(env), 0
+    path, directory = socket_path(env), state_directory(env)
 
     def attempt() -> Client | None:
-        nonlocal pid
         try:
             return Client(path)
         except NotRunning:
-            found = holder(state_directory(env))
-            if found is None:
+            if holder(directory) is None:
                 raise
-            pid = found.pid
             return None
 
     client = until(attempt, within_s=LISTENS_S)
     if client is None:
+        pid = found.pid if (found := holder(directory)) else 0
         raise Silent(f"the daemon (process {pid}) does not listen at {path}; see its log, or end it: kill {pid}")
     return client
 

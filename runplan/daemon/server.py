@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import socketserver
-import sys
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
@@ -19,7 +16,6 @@ from runplan.processes import agent_above
 from runplan.settings.places import own_directory
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
     from pathlib import Path
 
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
     from runplan.daemon.protocol import AnyRequest
 
 IDLE_S = 60.0  #: after this without traffic a connection is closed
-NO_DESCRIPTOR_S = 0.1  #: pause before the next accept, when no descriptor is left
 
 
 class Connection(socketserver.StreamRequestHandler):
@@ -91,34 +86,19 @@ class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.failed = failed
         self.idle_s = idle_s
         super().__init__(str(path), Connection, bind_and_activate=False)
+        draft = path.with_name(f"{path.name}.new")
         try:
+            # Bound under a temporary name: a client never finds a socket that does not listen.
             own_directory(path.parent)
-            self._listen()
+            draft.unlink(missing_ok=True)
+            with short_address(draft) as address:
+                self.socket.bind(address)
+            draft.chmod(0o600)
+            self.server_activate()
+            os.replace(draft, path)
         except OSError as error:
             self.socket.close()
             raise Unreachable(f"cannot listen at {path}: {error.strerror}") from error
-
-    def _listen(self) -> None:
-        """Bind under a temporary name; a client never finds a socket that does not listen."""
-        draft = self.path.with_name(f"{self.path.name}.new")
-        draft.unlink(missing_ok=True)
-        with short_address(draft) as address:
-            self.socket.bind(address)
-        draft.chmod(0o600)
-        self.server_activate()
-        os.replace(draft, self.path)
-
-    def get_request(self) -> tuple[socket.socket, Any]:
-        try:
-            return self.socket.accept()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                time.sleep(NO_DESCRIPTOR_S)  # else the loop would spin
-            raise
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - called so by socketserver
-        if isinstance(error := sys.exception(), Exception):
-            self.failed(error)
 
     def close(self) -> None:
         """Remove the socket; open connections end with the process."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.run.events import Event
     from runplan.run.requests import Answer
-    from runplan.run.rows import Command, RunRow
+    from runplan.run.rows import Command
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
@@ -91,14 +91,15 @@ def _await_answers(
     with closing(Store(at.state, writable=False)) as store:
 
         def answers() -> list[Answer | None]:
-            alive = holder(state_directory(at.env)) is not None
-            found = [store.commands.answer(one.seq) for one in commands]
-            if None in found and not alive:
-                raise HungUp("the daemon has ended")
-            return found
+            return [store.commands.answer(one.seq) for one in commands]
 
         def is_answered() -> bool:
-            return None not in answers()
+            is_alive = holder(state_directory(at.env)) is not None
+            if None not in answers():
+                return True
+            if not is_alive:
+                raise HungUp("the daemon has ended")
+            return False
 
         if not until(is_answered, within_s=BUSY_S) and say is not None:
             say(BUSY)
@@ -157,13 +158,11 @@ def follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Iterato
                 after = event.seq
                 if (fact := from_json(event.type, event.body)) is not None:
                     yield fact
-            if row is None or row.state not in UNFINISHED or (row.state == "waiting" and needs_person(row)):
+            if row is None or row.state not in UNFINISHED:
+                return
+            if row.state == "waiting" and (not row.wake or row.waiting_for == "checkout"):  # a person is needed
                 return
             if not owner:
                 status = command("runplan", "status", plan)
                 raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
             time.sleep(FOLLOW_S)
-
-
-def needs_person(row: RunRow) -> bool:
-    return not row.wake or row.waiting_for == "checkout"

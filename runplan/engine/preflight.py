@@ -18,7 +18,6 @@ from runplan.git.objects import Candidates
 from runplan.git.repository import pull_command
 from runplan.git.worktrees import standing
 from runplan.landing import modes
-from runplan.landing.pull_request import PlanPlace
 from runplan.landing.swap import BOX
 from runplan.processes import alive
 from runplan.run.reasons import Reason
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runplan.engine.context import RepositoryContext
-    from runplan.landing.swap import Ended
     from runplan.plan.model import Phase, Plan
     from runplan.run.events import RunStarted
     from runplan.settings.options import Options
@@ -60,17 +58,11 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
         known = {row.id for row in store.unfinished()} if store else set()
         lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common)
         settled = lander.settle()
-        run = names.run_of(settled.id.rpartition(".")[0])
-        return _notes(settled, is_known=run in known)
-
-
-def _notes(settled: Ended, *, is_known: bool) -> list[str]:
+    is_known = names.run_of(settled.id.rpartition(".")[0]) in known
     if settled.waits and not is_known:  # else its run says so itself
         raise RefusedEarly(settled.waits)
-    if not settled.id or is_known:
-        return [settled.note] if settled.note else []
-    note = f"completed the interrupted landing {settled.id} of an unknown run"
-    return [f"{note}; {settled.note}" if settled.note else note]
+    note = f"completed the interrupted landing {settled.id} of an unknown run" if settled.id and not is_known else ""
+    return ["; ".join(one for one in (note, settled.note) if one)] if note or settled.note else []
 
 
 # --- the plan -------------------------------------------------------------------------------------------
@@ -161,12 +153,6 @@ def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases:
             raise RefusedEarly(refusal)
 
 
-def landing_place(at: RepositoryContext, started: RunStarted) -> modes.Place:
-    report = names.report_path(at.settings.paths.reports, started.slug)
-    plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
-    return modes.Place(at.repository, at.state / "tool.git", at.env, plan)
-
-
 def require_landable(at: RepositoryContext) -> None:
     """Refuse a repository or remote that the landing mode cannot use."""
     modes.require_ready(at.repository, at.settings.run, at.env)
@@ -219,14 +205,16 @@ def _text(at: RepositoryContext, tip: str, path: str) -> str:
 
 def require_agents(at: RepositoryContext) -> str:
     """Refuse agents that cannot run, files that a worktree would lack, and broken prompts; a warning, or ""."""
-    agents, run = at.settings.agents, at.settings.run
+    agents, run, git = at.settings.agents, at.settings.run, at.repository.git
     in_dollars = at.settings.limits.in_dollars
     warning = invocation.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
-    copied = {posixpath.normpath(name) for name in run.copy}
+    copied, tree = {posixpath.normpath(name) for name in run.copy}, git.commit(at.tip()).tree
     for role, name in agents.dispatched:
         table = agents.agent(name)
         for file in map(posixpath.normpath, invocation.worktree_files(table) if not run.setup else ()):
-            if file not in copied and not _is_on(at, file):
+            on_target = trees.find(git, tree, file)[1] if file not in copied else None
+            is_there = on_target is not None and on_target.mode not in (trees.TREE, trees.SUBMODULE)
+            if file not in copied and not is_there:
                 raise RefusedEarly(
                     f"{Reason.AGENT_MISSING}: agents.{role}: {file} is not on {at.target_name}, so no worktree has it; "
                     f"commit it on {at.target_name}, or add it to run.copy"
@@ -258,13 +246,6 @@ def _prompt(role: str, at: RepositoryContext) -> Template:
     folders = (user_file(at.env).parent, package / "config", package.parent / "config")
     path = next(path for folder in folders if (path := folder / "prompts" / f"{role}.md").exists())
     return Template(role=role, text=path.read_text(encoding="utf-8", errors="replace"), origin=str(path))
-
-
-def _is_on(at: RepositoryContext, path: str) -> bool:
-    """Whether the target has the file, or a link of that name."""
-    git = at.repository.git
-    _, entry = trees.find(git, git.commit(at.tip()).tree, path)
-    return entry is not None and entry.mode not in (trees.TREE, trees.SUBMODULE)
 
 
 def test_prerequisites(at: RepositoryContext) -> testcommand.Prerequisites:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan import names
 from runplan.agents.environment import missing
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.clock import SystemClock
-from runplan.engine.preflight import landing_place, require_prompts, settle_lost_landings
-from runplan.errors import PlanUnreadable, RefusedEarly, Unreachable
+from runplan.engine.preflight import require_prompts, settle_lost_landings
+from runplan.engine.runs import state_of
+from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git import repository as repositories
 from runplan.git.objects import Candidates
 from runplan.git.removal import Removal
@@ -22,23 +24,21 @@ from runplan.git.repository import Checkouts, Fingerprints
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.landing import modes
+from runplan.landing.pull_request import PlanPlace
 from runplan.plan.model import parse
-from runplan.run.events import RunResumed, RunStarted
-from runplan.run.state import handed_over
 from runplan.settings.places import worktree_root
 from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
 from runplan.store.files import make_below
-from runplan.store.journal import recorded
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
-from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from runplan.engine.context import RepositoryContext
     from runplan.gitfacts import Identity
+    from runplan.run.events import RunStarted
     from runplan.run.rows import RunRow
 
 
@@ -69,16 +69,9 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
 
     def started(self, row: RunRow) -> RunStarted:
         """The options of a run; the daemon may have resumed a run that began in the foreground."""
-        started: RunStarted | None = None
-        for one in recorded(self.store, row.id):
-            if isinstance(one.event, RunStarted):
-                started = one.event
-            elif isinstance(one.event, RunResumed) and started is not None:
-                started = handed_over(started, one.event)
-        if started is None:
-            logs = command("runplan", "logs", row.plan)
-            raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {logs}")
-        return started
+        state = state_of(self.store, row)
+        assert state.started is not None
+        return state.started
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The variables that the run needs and that a restart has lost."""
@@ -102,6 +95,8 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
         env = self.seen[run] = self.environment(started.plan)
         at = replace(self.context, env=env).for_run(started)
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
+        report = names.report_path(at.settings.paths.reports, started.slug)
+        plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
         return RunContext(
             run=run,
             plan=started.plan,
@@ -117,7 +112,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             worktrees=self.worktrees,
             removal=Removal(self.workspace, self.worktrees, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
-            lander=modes.open_lander(landing_place(at, started), at.settings),
+            lander=modes.open_lander(modes.Place(at.repository, self.workspace.path, at.env, plan), at.settings),
             forge=functools.partial(modes.forge_of, git, at.settings.run, at.env),
             common_dir=common,
             fingerprints=Fingerprints(common, git.env, at.settings.run.branch_prefix),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import Crashed, RunplanError, Unreachable, refused_by_system
+from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, refused_by_system
 from runplan.names import base_ref
 from runplan.run import events as e
 from runplan.run.dispatch import GRACE_S
@@ -23,6 +23,7 @@ from runplan.text import command
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from runplan.run.rows import RunRow
     from runplan.steps.context import RunContext
 
 
@@ -46,6 +47,14 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
             leased = state.phase.lease if state.phase else None
             context = replace(self.context, lane=lane)
             context.removal.remove_stale_locks((base_ref(context.mark), *([leased.branch] if leased else [])))
+
+
+def state_of(store: Store, row: RunRow) -> RunState:
+    """The state of a run, from its journal."""
+    state = fold(one.event for one in recorded(store, row.id))
+    if state.started is None:
+        raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
+    return state
 
 
 # --- decisions ------------------------------------------------------------------------------------------
@@ -130,8 +139,7 @@ def end_recorded_agents(state: Path, plan: str) -> list[str]:
     """
     with closing(Store(state, writable=False)) as store:
         meant = [row for row in store.unfinished() if plan in ("", row.plan)]
-        states = {row.plan: fold(one.event for one in recorded(store, row.id)) for row in meant}
-    found = {name: ids for name, run in states.items() if (ids := running(run))}
+        found = {row.plan: ids for row in meant if (ids := running(state_of(store, row)))}
     if found:
         Dispatches(state / "dispatch").end([id_ for ids in found.values() for id_ in ids], grace_s=GRACE_S)
     return list(found)

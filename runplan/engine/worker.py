@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.engine.runs import ActiveRun, crash, does_other_work, is_current, nothing_waits, succeeded
+from runplan.engine.runs import ActiveRun, crash, does_other_work, is_current, nothing_waits, state_of, succeeded
 from runplan.errors import Crashed, Fenced, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.requests import Answer
 from runplan.run.rows import Acquired, HeldByOther
-from runplan.run.state import RunState, fold, open_states, running
-from runplan.store.journal import Journal, recorded
+from runplan.run.state import RunState, open_states, running
+from runplan.store.journal import Journal
 from runplan.text import in_words
 from runplan.times import parse_iso
 
@@ -157,10 +157,7 @@ class RepositoryWorker:
     def newest(self, plan: str) -> RunState:
         """The state of the plan's newest run, also of another owner; an empty one for none."""
         row = self.repository.store.newest(plan)
-        return self._state(row.id) if row is not None else RunState()
-
-    def _state(self, run: str) -> RunState:
-        return fold(one.event for one in recorded(self.repository.store, run))
+        return state_of(self.repository.store, row) if row is not None else RunState()
 
     def resumes(self, request: RunRequest) -> bool:
         """Whether `begin` would resume a run that waits, instead of beginning a new one."""
@@ -367,7 +364,9 @@ class ForegroundWorker(RepositoryWorker):
                 return begun
             self._work_to_end()
             if begun is not None:  # else another run had to end first
-                state = self._state(begun.run)
+                row = repository.store.row(begun.run)
+                assert row is not None
+                state = state_of(repository.store, row)
                 return Outcome(run=begun.run, decision=decide(state), state=state)
 
     def _work_to_end(self) -> None:

@@ -12,6 +12,7 @@ from runplan.cli.show import progress
 from runplan.daemon import submit as queue
 from runplan.daemon.client import wake
 from runplan.engine import context as contexts, preflight
+from runplan.engine.runs import state_of
 from runplan.engine.worker import ForegroundWorker, Interruption, Outcome
 from runplan.errors import (
     Exit,
@@ -19,7 +20,6 @@ from runplan.errors import (
     Interrupted,
     JournalDamaged,
     NotFound,
-    RefusedEarly,
     SettingsError,
     Unreachable,
     error_with,
@@ -31,7 +31,6 @@ from runplan.run.decide import decide
 from runplan.run.events import RunStarted
 from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
-from runplan.run.state import fold
 from runplan.settings.load import run_variables
 from runplan.settings.options import in_plan
 from runplan.text import command
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from runplan.run.rows import RunRow
     from runplan.run.state import RunState
     from runplan.settings.options import Options
-    from runplan.store.sqlite import Store
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
@@ -193,16 +191,6 @@ def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | No
     store = at.store()
     row = store.interrupted(plan) if store is not None else None
     return (row, state_of(store, row)) if store is not None and row is not None else None
-
-
-def state_of(store: Store, row: RunRow) -> RunState:
-    """The state of a run, from its journal."""
-    from runplan.store.journal import recorded
-
-    state = fold(one.event for one in recorded(store, row.id))
-    if state.started is None:
-        raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
-    return state
 
 
 # --- execution --------------------------------------------------------------------------------------------

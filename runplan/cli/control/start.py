@@ -13,7 +13,7 @@ from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.engine import preflight
 from runplan.engine.context import newest_run, open_context, plan_path
-from runplan.engine.runs import succeeded
+from runplan.engine.runs import state_of, succeeded
 from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
 from runplan.plan.model import parse
@@ -163,7 +163,7 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
 def run_retry(args: argparse.Namespace) -> Exit:
     with open_context() as at:
         store, row = newest_run(at, args.plan)
-        last = runs.state_of(store, row).started
+        last = state_of(store, row).started
         assert last is not None
         at = at.for_run(last)
         review: Rows = ()
@@ -186,7 +186,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
     """The plan's last run that was no undo, which runs in this process and asks for no approval."""
-    found = (runs.state_of(store, row).started for row in store.runs(last.plan))
+    found = (state_of(store, row).started for row in store.runs(last.plan))
     worked = next((one for one in found if one is not None and one.mode != "undo"), None)
     return worked or replace(last, daemon=True, auto=False)
 
