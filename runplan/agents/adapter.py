@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from runplan.agents.budgets import tokens_in
 from runplan.run.dispatch import OWN, WRITERS, Context, Message, Role, ToolUsed, Unread, Usage
+from runplan.store.files import read_text
 from runplan.text import MOST, believable
 
 if TYPE_CHECKING:
@@ -133,12 +134,8 @@ class Agent:
         return {}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:  # noqa: ARG002
-        """Whether the user chose a login or provider in the agent's own configuration."""
+        """Whether the user chose a login or provider in the agent's own configuration; it may need no key then."""
         return False
-
-    def has_login(self, caller: Mapping[str, str]) -> bool:
-        """Whether it may be able to work without a key in the environment."""
-        return self.is_configured(caller)
 
     def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The variable with the key it uses; "" when the user's configuration of the agent decides that."""
@@ -196,11 +193,7 @@ def under_home(caller: Mapping[str, str], *parts: str) -> Path:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a configuration file; an empty one when it cannot be read."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return record((read_text(path) or "").encode()) or {}
 
 
 # --- reading lines of JSON -----------------------------------------------------------------------------------

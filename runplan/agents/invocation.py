@@ -117,7 +117,7 @@ def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
     """Why the agent cannot reach its provider: no key and no login; "" when it can."""
     agent = agent_of(table.kind)
     keys = agent.keys_for(table.model)
-    if not keys or first_set(caller, *keys, *table.env) or agent.has_login(caller):
+    if not keys or first_set(caller, *keys, *table.env) or agent.is_configured(caller):
         return ""
     return f"neither {' nor '.join(keys)} is set, and there is no login"
 

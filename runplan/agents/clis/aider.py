@@ -50,9 +50,6 @@ class Aider(ProviderAgent):
         return ("--message-file", str(task.prompt), *super().arguments(task))
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        return under_home(caller, ".aider.conf.yml").is_file()
-
-    def has_login(self, caller: Mapping[str, str]) -> bool:
         names = (".aider.conf.yml", ".env", ".aider/oauth-keys.env")
         return any(under_home(caller, name).exists() for name in names)
 

@@ -55,14 +55,18 @@ class Gemini(Agent):
         return {f"{OWN}/.gemini/settings.json": json.dumps(_SETTINGS)} if self.key(task.table, task.caller) else {}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        return bool(text(read_json(_folder(caller) / "settings.json"), "security", "auth", "selectedType"))
+        home = Path(caller.get("GEMINI_CLI_HOME") or under_home(caller))
+        return bool(text(read_json(home / ".gemini/settings.json"), "security", "auth", "selectedType"))
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match text(event, "type"):
             case "init":
                 return (Started(model=text(event, "model")),)
             case "message":
-                return _message(event)
+                content = estimate(text(event, "content"))
+                if text(event, "role") != "assistant":
+                    return (content,)
+                return (Message(text=text(event, "content"), final=at(event, "delta") is not True), content)
             case "tool_use":
                 # Text after the use of a tool is a new message.
                 return (tool(text(event, "tool_name"), at(event, "parameters")), Message(text="", final=True))
@@ -79,17 +83,6 @@ class Gemini(Agent):
 
 
 AGENT = Gemini()
-
-
-def _folder(caller: Mapping[str, str]) -> Path:
-    return Path(caller.get("GEMINI_CLI_HOME") or under_home(caller)) / ".gemini"
-
-
-def _message(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
-    content = text(event, "content")
-    if text(event, "role") != "assistant":
-        return (estimate(content),)
-    return (Message(text=content, final=at(event, "delta") is not True), estimate(content))
 
 
 def _result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:

@@ -49,15 +49,12 @@ class Mini(ProviderAgent):
             )
         return (*super().arguments(task), "-o", str(task.own / TRAJECTORY), "-t", prompt)
 
-    def has_login(self, caller: Mapping[str, str]) -> bool:
+    def is_configured(self, caller: Mapping[str, str]) -> bool:
         return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
 
-    def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
-        return super().account(table, {**_settings(caller), **caller})
-
     def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:
-        seen = {**_settings(caller), **caller}
-        if table.model or seen.get("MSWEA_MODEL_NAME") or any(arg.startswith(_CHOOSES) for arg in table.args):
+        chosen = table.model or caller.get("MSWEA_MODEL_NAME") or self.is_configured(caller)
+        if chosen or any(arg.startswith(_CHOOSES) for arg in table.args):
             return ""
         remedy = f'set model = "..." under [agents.{table.name}] in runplan.toml'
         return f"has no model, and does not work without one; {remedy}"
@@ -68,20 +65,16 @@ class Mini(ProviderAgent):
 
     def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
         """The trajectory is written at every step."""
-        trajectory = read_text(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY)
-        return read_trajectory(trajectory.encode()) if trajectory else ()
+        return read_trajectory((read_text(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY) or "").encode())
 
 
 AGENT = Mini()
 
 
-def _settings_file(caller: Mapping[str, str]) -> Path:
-    return Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or under_home(caller, ".config", "mini-swe-agent")) / ".env"
-
-
 def _settings(caller: Mapping[str, str]) -> dict[str, str]:
     """The user's settings: lines such as MSWEA_MODEL_NAME='openai/gpt-5'."""
-    lines = (read_text(_settings_file(caller)) or "").splitlines()
+    folder = Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or under_home(caller, ".config", "mini-swe-agent"))
+    lines = (read_text(folder / ".env") or "").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 

@@ -63,7 +63,10 @@ class OpenCode(ProviderAgent):
             case "text":
                 return (Message(text=text(event, "part", "text") + "\n"),)
             case "tool_use":
-                return _tool_use(at(event, "part"))
+                state = at(event, "part", "state")
+                denied = text(state, "status") == "error" and _DENIED in text(state, "error")[:400]
+                used = tool(text(event, "part", "tool"), at(state, "input"), denied=denied)
+                return (used,)
             case "step_finish":
                 return _step(at(event, "part"))
             case "error":
@@ -76,13 +79,6 @@ class OpenCode(ProviderAgent):
 
 
 AGENT = OpenCode()
-
-
-def _tool_use(part: Any) -> Iterable[AgentEvent]:
-    name, state = text(part, "tool"), at(part, "state")
-    yield tool(name, at(state, "input"))
-    if text(state, "status") == "error" and _DENIED in text(state, "error")[:400]:
-        yield tool(name, at(state, "input"), denied=True)
 
 
 def _step(part: Any) -> Iterable[AgentEvent]:
