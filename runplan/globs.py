@@ -34,30 +34,19 @@ def _plain(pattern: str) -> str:
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
     plain = _plain(pattern)
+    # A name without wildcards may be a directory; `src/*` covers only its files.
+    below = "/.*" if plain.endswith("/") else "" if _WILD.search(plain.rpartition("/")[2]) else "(?:/.*)?"
     parts = [_translated(piece) for piece in _PIECES.findall(plain.rstrip("/"))]
     try:
-        return re.compile("".join(parts) + _below(plain), re.DOTALL)
+        return re.compile("".join(parts) + below, re.DOTALL)
     except re.error:  # a range such as [z-a]: no path is meant
         return re.compile(re.escape(plain))
-
-
-def _below(plain: str) -> str:
-    """The end of the expression: a name without wildcards may be a directory; `src/*` covers only its files."""
-    if plain.endswith("/"):
-        return "/.*"
-    return "" if _WILD.search(plain.rpartition("/")[2]) else "(?:/.*)?"
 
 
 def _translated(piece: str) -> str:
     if piece.endswith("**/"):
         return "(?:.*/)?"
-    if piece == "**":
-        return ".*"
-    if piece == "*":
-        return "[^/]*"
-    if piece == "?":
-        return "[^/]"
     if piece.startswith("[") and len(piece) > 1:
         inside = piece[1:-1].replace("\\", r"\\").replace("[", r"\[")
         return f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
-    return re.escape(piece)
+    return {"**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece, re.escape(piece))

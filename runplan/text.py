@@ -90,9 +90,8 @@ def in_words(seconds: float) -> str:
     minutes = (whole + 30) // 60
     if minutes < 60:
         return f"{minutes}m"
-    if minutes < 1440:
-        return _two(minutes, 60, "h", "m")
-    return _two((minutes + 30) // 60, 24, "d", "h")
+    count, size, unit, lesser = (minutes, 60, "h", "m") if minutes < 1440 else ((minutes + 30) // 60, 24, "d", "h")
+    return f"{count // size}{unit} {count % size}{lesser}" if count % size else f"{count // size}{unit}"
 
 
 def elapsed(seconds: float) -> str:
@@ -101,10 +100,6 @@ def elapsed(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
     return f"{minutes // 60}h{minutes % 60:02}m{rest:02}s"
-
-
-def _two(count: int, size: int, unit: str, lesser: str) -> str:
-    return f"{count // size}{unit} {count % size}{lesser}" if count % size else f"{count // size}{unit}"
 
 
 def clock(moment: datetime, zone: tzinfo | None, *, now: datetime) -> str:

@@ -45,9 +45,7 @@ def metered(tally: Tally, *, prompt: int, usd_in: float, usd_out: float) -> Usag
     used = tally.usage
     if tally.estimated and used == Usage():  # everything was sent once at least
         used = Usage(input_tokens=tally.context + tokens_in(prompt))
-    if used.usd:
-        return used
-    return priced(used, usd_in, usd_out)
+    return used if used.usd else priced(used, usd_in, usd_out)
 
 
 def priced(used: Usage, usd_in: float, usd_out: float) -> Usage:
@@ -83,12 +81,9 @@ class Cost(Struct, frozen=True, kw_only=True):
         return Cost(tokens=self.tokens + other.tokens, usd=self.usd + other.usd, seconds=self.seconds + other.seconds)
 
 
-class Left(Struct, frozen=True, kw_only=True):
+class Left(Cost, frozen=True, kw_only=True):
     """What the next dispatch may use, by the tightest scope; 0 means no limit."""
 
-    tokens: int = 0
-    usd: float = 0.0
-    seconds: float = 0.0
     bounds: tuple[str, str, str] = ("", "", "")  #: the settings that limit tokens, dollars and time
 
 

@@ -211,7 +211,7 @@ def _failed(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
     """It ended with an error code. Of a command's own words only a usage limit is believed."""
     words = _line(outcome.error) or _exit(outcome)
     if kind := agent.codes.get(outcome.code or 0):
-        return AgentEnding(kind=kind, words=words, resets=_resets(outcome.error, outcome, zone))
+        return AgentEnding(kind=kind, words=words, resets=reset_time(outcome.error, now=outcome.ended_at, zone=zone))
     if outcome.code in _SIGNAL_CODES:
         return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
     for text in (outcome.error,) if agent.program else (outcome.error, outcome.message):
@@ -226,12 +226,8 @@ def _ending(cause: Trouble, outcome: Outcome, zone: tzinfo | None) -> AgentEndin
     """The ending by this trouble, with the time that it or its words name."""
     now, resets = outcome.ended_at, cause.resets
     if resets is None or (now and not now < resets <= now + FARTHEST_S):
-        resets = _resets(cause.words, outcome, zone)
+        resets = reset_time(cause.words, now=outcome.ended_at, zone=zone)
     return AgentEnding(kind=cause.kind, words=_line(cause.words), resets=resets)
-
-
-def _resets(words: str, outcome: Outcome, zone: tzinfo | None) -> float | None:
-    return reset_time(words, now=outcome.ended_at, zone=zone) if outcome.ended_at else None
 
 
 def _exit(outcome: Outcome) -> str:
@@ -272,8 +268,10 @@ _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float | None:
     """The moment that the words name, in seconds since the epoch; None when there is none within eight days.
 
-    `now` is when the words were printed; `zone` is that of clock times without one.
+    `now` is when the words were printed, 0 when that is unknown; `zone` is that of clock times without one.
     """
+    if not now:
+        return None
     text = words[-_LONGEST:]
     epoch = _EPOCH.search(text)
     found = (float(epoch[1]) if epoch else None, _from_clock(text, now, zone or UTC), _from_span(text, now))

@@ -183,7 +183,7 @@ def test_a_git_command_that_fails_ends_the_play(theatre: Theatre) -> None:
     dispatch, outcome = theatre.play('git = ["switch", "nowhere"]', 'write = "a"')
 
     assert outcome.code == FAILED
-    assert b"git switch ended with 128" in theatre.on.err(dispatch)
+    assert b"script: git = " in theatre.on.err(dispatch)
     assert not (theatre.worktree / "a").exists()
 
 

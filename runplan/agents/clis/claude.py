@@ -94,7 +94,11 @@ class Claude(Agent):
             case "system":
                 return _system(event)
             case "rate_limit_event":
-                return _rate_limit(at(event, "rate_limit_info"))
+                info = at(event, "rate_limit_info")
+                words = f"usage limit ({text(info, 'rateLimitType') or 'unnamed'})"
+                resets = float(count(info, "resetsAt")) or None
+                limit = Trouble(kind=EndingKind.LIMIT, words=words, resets=resets)
+                return (limit,) if text(info, "status") == "rejected" else ()
             case "user" | "stream_event":
                 return ()
             case _:
@@ -141,13 +145,6 @@ def _system(event: dict[str, Any]) -> Iterable[AgentEvent]:
             return (Started(model=text(event, "fallback_model")),)
         case subtype:
             return () if subtype in _IGNORED else (Unread(),)
-
-
-def _rate_limit(info: object) -> Iterable[AgentEvent]:
-    if text(info, "status") != "rejected":
-        return ()
-    words = f"usage limit ({text(info, 'rateLimitType') or 'unnamed'})"
-    return (Trouble(kind=EndingKind.LIMIT, words=words, resets=float(count(info, "resetsAt")) or None),)
 
 
 def _result(event: dict[str, Any]) -> Iterator[AgentEvent]:

@@ -65,8 +65,7 @@ class OpenCode(ProviderAgent):
             case "tool_use":
                 state = at(event, "part", "state")
                 denied = text(state, "status") == "error" and _DENIED in text(state, "error")[:400]
-                used = tool(text(event, "part", "tool"), at(state, "input"), denied=denied)
-                return (used,)
+                return (tool(text(event, "part", "tool"), at(state, "input"), denied=denied),)
             case "step_finish":
                 return _step(at(event, "part"))
             case "error":

@@ -40,9 +40,6 @@ PATHS = ("write", "append", "delete", "wait_for", "once")
 #: Keys that a step may have besides the one that names it.
 MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "once"))
 
-#: Played for a role that the script does not mention.
-DEFAULTS: dict[Role, list[Step]] = {Role.VERIFY: [{"pass_all": True}]}
-
 _TOOL, _TELL = b"runplan:tool ", b"runplan:tell "
 
 
@@ -74,16 +71,12 @@ AGENT = Script()
 
 def _shell(step: Step, task: Task) -> str:
     """The step in a shell's words. It fails as a whole, and with `once` it is played by one agent only."""
-    step = {key: _in_main(value, task.root) if key in PATHS else value for key, value in step.items()}
+    paths = {key: value.removeprefix("main:") for key, value in step.items() if key in PATHS and value[:5] == "main:"}
+    step = step | {key: str(task.root / path) for key, path in paths.items()}
     name = next(key for key in step if key in STEPS)
     label = quote(f"script: {name} = {str(step[name])[:200]!r} failed")
     command = f"{{ {STEPS[name](step[name], step, task)}\n}} || {{ echo {label} >&2; exit {FAILED}; }}"
     return f"if (set -C; : >{quote(step['once'])}) 2>/dev/null; then {command}; fi" if "once" in step else command
-
-
-def _in_main(value: object, root: Path) -> object:
-    is_there = isinstance(value, str) and value.startswith("main:")
-    return str(root / str(value).removeprefix("main:")) if is_there else value
 
 
 def _file(tool: str, path: str, command: str) -> str:
@@ -104,10 +97,6 @@ def _print(text: str) -> str:
 
 def _return(value: object) -> str:
     return f'{_print(json.dumps(value))} >"$RUNPLAN_RETURN"'
-
-
-def _git(arguments: list[str]) -> str:
-    return f'git {join(arguments)} || {{ echo "git {arguments[0]} ended with $?" >&2; false; }}'
 
 
 def _commit(message: str, step: Step) -> str:
@@ -140,7 +129,7 @@ STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
     "append": lambda path, step, _: _file("append", path, _save(path, step, redirect=">>")),
     "delete": lambda path, _, __: _file("delete", path, f"rm -- {quote(path)}"),
     "commit": lambda message, step, _: _commit(message, step),
-    "git": lambda arguments, _, __: f"tool git ''; {_git(arguments)}",
+    "git": lambda arguments, _, __: f"tool git ''; git {join(arguments)}",
     "run": lambda command, _, __: f"tool run ''; {command}",
     "say": lambda text, _, __: _print(f"{text}\n"),
     "tell": lambda event, _, __: _print(f"{_TELL.decode()}{json.dumps(event)}\n"),
@@ -175,13 +164,16 @@ def load(path: Path) -> ScriptFile:
 
 
 def steps_for(script: ScriptFile, task: Task) -> list[Step]:
-    """The steps for the phase and the role: `verify2` before `verify` in cycle 2, the phase before "*"."""
+    """The steps for the phase and the role: `verify2` before `verify` in cycle 2, the phase before "*".
+
+    A verifier that the script does not mention passes everything.
+    """
     for phase in (task.phase, "*"):
         roles = script.phase.get(phase, {})
         for role in (f"{task.role}{task.cycle}", str(task.role)):
             if role in roles:
                 return roles[role]
-    return DEFAULTS.get(task.role, [])
+    return [{"pass_all": True}] if task.role is Role.VERIFY else []
 
 
 def _check(steps: list[Step], origin: str) -> None:
