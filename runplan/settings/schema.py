@@ -344,22 +344,22 @@ SECTIONS = Settings.__struct_fields__
 AGENT_KEYS = keys_of("agents.*", AgentTable)
 GATE_KEYS = keys_of("gates.*", GateTable)
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def seconds(text: object) -> float | None:
-    """A duration such as 90s, 15m, 2h or 1h30m in seconds; None for anything else."""
+    """A duration such as 0.5s, 90s, 15m, 2h or 1h30m in seconds; None for anything else."""
     found = _DURATION.fullmatch(text.strip().lower()) if isinstance(text, str) else None
     if not found or not found[0]:
         return None
-    return float(sum(int(count) * unit for count, unit in zip(found.groups("0"), _UNITS.values(), strict=True)))
+    return sum(float(count) * unit for count, unit in zip(found.groups("0"), _UNITS.values(), strict=True))
 
 
 def duration(seconds: float) -> str:
     """A duration as it is written: 90s, 30m, 2h."""
     unit = next((unit for unit, length in _UNITS.items() if seconds and seconds % length == 0), "s")
-    return f"{int(seconds) // _UNITS[unit]}{unit}"
+    return f"{seconds / _UNITS[unit]:.12g}{unit}"
 
 
 def nearest(word: str, valid: tuple[str, ...]) -> str:

@@ -97,7 +97,17 @@ def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("90s", 90), ("15m", 900), ("2h", 7200), ("1h30m", 5400), ("1d", 86400), (" 2H ", 7200), ("0s", 0)],
+    [
+        ("0.5s", 0.5),
+        ("1234567s", 1234567),
+        ("90s", 90),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("1d", 86400),
+        (" 2H ", 7200),
+        ("0s", 0),
+    ],
 )
 def test_durations_are_read_in_seconds(text: str, expected: float) -> None:
     assert seconds(text) == seconds(duration(expected)) == expected

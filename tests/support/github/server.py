@@ -462,9 +462,10 @@ class Handler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         with hub.lock:
-            before = hub.branches()
+            is_push = rest == "git-receive-pack"
+            before = hub.branches() if is_push else {}
             done = subprocess.run(["git", "http-backend"], input=body, env=env, capture_output=True, check=False)
-            if rest == "git-receive-pack":
+            if is_push:
                 hub.pushed(before)
         head, _, payload = done.stdout.partition(b"\r\n\r\n")
         lines = [line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line]
@@ -576,8 +577,8 @@ def environment(server: StandIn) -> dict[str, str]:
     return {
         "GITHUB_API_URL": server.api,
         "GH_ENTERPRISE_TOKEN": "t0ken",
-        "RUNPLAN_PULL_REQUEST_POLL": "1s",
-        "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "1s",
+        "RUNPLAN_PULL_REQUEST_POLL": "0.05s",
+        "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "0s",
     }
 
 
