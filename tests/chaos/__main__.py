@@ -82,18 +82,14 @@ def _asked() -> argparse.Namespace:
 def _matrix(place: Path, asked: argparse.Namespace, runner: str, way: str, tally: Tally) -> None:
     began, shapes = time.monotonic(), dict[matrix.World, proofs.Shape]()
     benches = [matrix.Bench(place, f"{runner}-{way}-{number}", shapes) for number in range(asked.workers)]
-    try:
-        passed = matrix.spread(matrix.Bench.undisturbed, matrix.worlds(runner, way), benches)
-        every = [cell for cell in matrix.cells(chain.from_iterable(passed)) if asked.only in str(cell)]
-        chosen = matrix.sample(every, asked.sample, asked.seed)
-        print(f"{runner}, {way}: {len(chosen)} of {len(every)} cells", flush=True)
-        if asked.list:
-            print(*chosen, sep="\n")
-            return
-        results = matrix.spread(_tried, chosen, benches)
-    finally:
-        for bench in benches:
-            bench.close()
+    passed = matrix.spread(matrix.Bench.undisturbed, matrix.worlds(runner, way), benches)
+    every = [cell for cell in matrix.cells(chain.from_iterable(passed)) if asked.only in str(cell)]
+    chosen = matrix.sample(every, asked.sample, asked.seed)
+    print(f"{runner}, {way}: {len(chosen)} of {len(every)} cells", flush=True)
+    if asked.list:
+        print(*chosen, sep="\n")
+        return
+    results = matrix.spread(_tried, chosen, benches)
     found = [result.found for result in results]
     bad = [result for result in results if not result.ok]
     if few := matrix.too_few(results):

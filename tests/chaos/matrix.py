@@ -19,7 +19,6 @@ from tests.chaos import proofs, scenes
 from tests.chaos.runners import BY_NAME as RUNNERS
 from tests.chaos.trial import Kill, Trial
 from tests.support.cli import end_processes_of
-from tests.support.forks import Starter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -134,13 +133,9 @@ class Bench:
     def __init__(self, place: Path, name: str, shapes: dict[World, proofs.Shape] | None = None) -> None:
         self._place = place / name
         self._place.mkdir(parents=True)
-        self._starter = Starter()
         self._templates: dict[tuple[str, str], Path] = {}
         self._shapes = {} if shapes is None else shapes  #: of undisturbed runs; benches may share them
         self._count = 0
-
-    def close(self) -> None:
-        self._starter.close()
 
     def undisturbed(self, world: World) -> list[Passing]:
         """The points of a run without a kill; its result is proven like the others."""
@@ -198,7 +193,7 @@ class Bench:
             self._templates[key] = scenes.template(scene, way, self._place / "-".join(key))
         self._count += 1
         project = scenes.copied(self._templates[key], way, self._place / str(self._count))
-        return Trial(project=project, scene=scene, way=way, starter=self._starter, kill=kill)
+        return Trial(project=project, scene=scene, way=way, kill=kill)
 
     def _said(self, trial: Trial) -> str:
         said = trial.place / "err"

@@ -15,7 +15,6 @@ from tests.chaos import proofs, runners, scenes
 from tests.chaos.scenes import Scene
 from tests.chaos.trial import Kill, Trial, is_agent
 from tests.support.cli import end_processes_of, processes_of
-from tests.support.forks import Starter
 
 if TYPE_CHECKING:
     from tests.support.forks import Started
@@ -107,30 +106,26 @@ def _is_git(pid: int) -> bool:
 
 def soak(place: Path, *, kills: int, seed: int, runner: str = "foreground") -> Account:
     """As many rounds as it takes to kill so often; each round is another way of landing."""
-    account, chance, starter = Account(), random.Random(seed), Starter()
+    account, chance = Account(), random.Random(seed)
     shapes: dict[str, proofs.Shape] = {}
-    try:
-        while account.kills.total() < kills and not account.wrong:
-            way = scenes.WAYS[account.rounds % 2]  # without a forge
-            account.rounds += 1
-            model = place / f"soak-{runner}-{way.name}"
-            if way.name not in shapes:
-                scenes.template(STORMS[runner].scene, way, model)
-            for most in (kills,) if way.name in shapes else (0, kills):
-                copy = place / f"round-{runner}-{account.rounds}-{most}"
-                trial = Disturbed(
-                    project=scenes.copied(model, way, copy),
-                    scene=STORMS[runner].scene,
-                    way=way,
-                    starter=starter,
-                    account=account,
-                    chance=chance,
-                    storm=STORMS[runner],
-                    kills=most,
-                )
-                _work(trial, runner, shapes)
-    finally:
-        starter.close()
+    while account.kills.total() < kills and not account.wrong:
+        way = scenes.WAYS[account.rounds % 2]  # without a forge
+        account.rounds += 1
+        model = place / f"soak-{runner}-{way.name}"
+        if way.name not in shapes:
+            scenes.template(STORMS[runner].scene, way, model)
+        for most in (kills,) if way.name in shapes else (0, kills):
+            copy = place / f"round-{runner}-{account.rounds}-{most}"
+            trial = Disturbed(
+                project=scenes.copied(model, way, copy),
+                scene=STORMS[runner].scene,
+                way=way,
+                account=account,
+                chance=chance,
+                storm=STORMS[runner],
+                kills=most,
+            )
+            _work(trial, runner, shapes)
     return account
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.chaos.matrix import Bench, Cell, Result, World, cells, sample, too_few
 from tests.chaos.proofs import Found
 from tests.chaos.trial import Kill
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SAMPLE = [
     (World(runner="foreground", scene="two", way="cherry-pick"), 3),
@@ -23,10 +17,8 @@ SAMPLE = [
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    made = Bench(tmp_path_factory.mktemp("chaos"), os.environ.get("PYTEST_XDIST_WORKER", "here"))
-    yield made
-    made.close()
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("chaos"), "here")
 
 
 @pytest.mark.parametrize(("world", "count"), SAMPLE, ids=lambda value: str(value))

@@ -14,11 +14,12 @@ from tests.chaos import proofs
 from tests.chaos.scenes import MAIN, merge_open, pull_requests
 from tests.support import inject
 from tests.support.cli import processes_of
+from tests.support.forks import starter
 
 if TYPE_CHECKING:
     from tests.chaos.scenes import Scene, Way
     from tests.support.cli import Project
-    from tests.support.forks import Started, Starter
+    from tests.support.forks import Started
 
 WRITTEN, COMMITTED = "any.written", "any.committed"  #: where every agent waits until a person has done something
 RETURN = "return.json"  #: what an agent returns
@@ -51,7 +52,6 @@ class Trial:
     project: Project
     scene: Scene
     way: Way
-    starter: Starter
     kill: Kill | None = None
     codes: list[int] = field(default_factory=list)  #: of the commands, in order
     starts: int = 0  #: processes of the runner
@@ -91,7 +91,7 @@ class Trial:
         """A command, without waiting for it."""
         with open(os.devnull, "wb") as out, (self.place / "err").open("ab") as err:
             given = {**self.project.env, **(env or {})}
-            return self.starter.start(words, cwd=self.project.path, env=given, out=out.fileno(), err=err.fileno())
+            return starter().start(words, cwd=self.project.path, env=given, out=out.fileno(), err=err.fileno())
 
     def spawn_runner(self, *words: str) -> Started:
         """The same, traced."""

@@ -64,7 +64,8 @@ class Scene:
         return dict(self.run("status", "X", "--json").json)
 
     def state(self) -> str:
-        return str((self.seen()["run"] or {}).get("state"))
+        known = states(self.project)  # none where only the command sees the disk of the journal
+        return known[-1] if known else str((self.seen()["run"] or {}).get("state"))
 
     # --- what is there before the command ---
 

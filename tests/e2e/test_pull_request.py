@@ -16,7 +16,7 @@ from runplan.forge.address import Access, parse_remote
 from runplan.forge.github import git_settings
 from runplan.gitfacts import PLAN, RUN, read_trailers
 from tests.support.cli import a_project, end_processes_of, ended, fix, set_up, until, verify, work
-from tests.support.daemons import kill_daemon
+from tests.support.daemons import kill_daemon, schedules, until_runs_are
 from tests.support.github.server import Fault, an_app, on_github
 
 if TYPE_CHECKING:
@@ -140,11 +140,6 @@ def once(hub: Hub, act: Callable[[], str]) -> list[str]:
 # --- rules of the repository ------------------------------------------------------------------------------
 
 
-def test_a_merge_queue_is_used_where_there_is_one(project: Project, hub: Hub) -> None:
-    hub.merge_queue = True
-    finished(project, hub)
-
-
 def test_a_review_is_handled_once_when_the_owner_asks_for_it(project: Project, hub: Hub) -> None:
     answer = fix('append = "1.txt"\ntext = "renamed\\n"', 'commit = "Rename"', phase="")
     set_up(project, agent=work() + work(phase="2") + answer)
@@ -252,11 +247,8 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize(("kind", "status"), [("before", 502), ("after", 0)])
-def test_a_fault_at_every_call_changes_nothing(
-    project: Project, server: StandIn, hub: Hub, kind: str, status: int
-) -> None:
-    server.faults += [Fault(call=call, kind=kind, status=status) for call in CALLS]
+def test_a_lost_answer_at_every_call_changes_nothing(project: Project, server: StandIn, hub: Hub) -> None:
+    server.faults += [Fault(call=call, kind="after", status=0) for call in CALLS]
     limit, after = "secondary rate limit", (("retry-after", "1"),)  # it is waited out
     server.faults.append(Fault(call="GET /commits/.*/status", kind="before", status=403, message=limit, headers=after))
     finished(project, hub)
@@ -296,11 +288,6 @@ def test_a_github_app_signs_in_with_tokens_that_expire(project: Project, hub: Hu
     assert rows(project, 0)["github"] == "acme/app; token from the GitHub App 77 may push"
 
 
-def test_a_repository_that_was_renamed_is_followed(project: Project, hub: Hub) -> None:
-    hub.renamed_from, hub.name = hub.name, "product"
-    assert "redirection" not in finished(project, hub).err
-
-
 # --- together with other commands --------------------------------------------------------------------------
 
 
@@ -336,16 +323,20 @@ def test_an_undo_after_the_merge_opens_another_pull_request(project: Project, hu
     assert (hub.pulls[2].merged, hub.merges) == (True, 2)
 
 
+def until_it_waits_for_checks(project: Project) -> None:
+    until(lambda: project.rows("SELECT 1 FROM runs WHERE waiting_for='checks'"))
+
+
 def test_a_run_that_was_stopped_while_it_waited_for_checks_is_continued(project: Project, hub: Hub) -> None:
     set_up(project, agent=work() + work(phase="2") + fix('write = "more.txt"', 'commit = "More"', phase=""))
     hub.mirror(project.path)
     hub.on_push = lambda _, sha: hub.check(sha, "ci", None)
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until(lambda: '"waiting_for": "checks"' in project.runplan("status", "X", "--json").out)
+    until_it_waits_for_checks(project)
     hub.review(1, "More, please.")
     assert project.runplan("retry", "X", "--review").code == 0  # the daemon handles it
     until(lambda: "more.txt" in hub.git("ls-tree", "--name-only", BRANCH))
-    until(lambda: '"waiting_for": "checks"' in project.runplan("status", "X", "--json").out)
+    until_it_waits_for_checks(project)
     assert project.runplan("stop", "X").code == 0
     assert phases(project) == ["done", "done"]
     assert "kept" not in project.runplan("gc", "--dry-run").out
@@ -358,7 +349,7 @@ def test_a_run_that_was_stopped_while_it_waited_for_checks_is_continued(project:
 def test_resume_brings_the_token_back_after_the_daemon_was_killed(project: Project, hub: Hub) -> None:
     hub.on_push = lambda _, sha: hub.check(sha, "ci", None)
     assert project.runplan("start", "X", "finish", "auto", "pr").code == 0
-    until(lambda: '"waiting_for": "checks"' in project.runplan("status", "X", "--json").out)
+    until_it_waits_for_checks(project)
     kill_daemon(project)
     ran = project.runplan("resume", "X")
     assert ran.code == 0, ran.err
@@ -369,11 +360,11 @@ def test_resume_brings_the_token_back_after_the_daemon_was_killed(project: Proje
 def test_a_schedule_pushes_phase_by_phase_and_ends_with_the_merge(project: Project, hub: Hub) -> None:
     assert project.runplan("start", "X", "every", "4h", "now", "pr").code == 0
     until(lambda: "1.txt" in hub.git("ls-tree", "--name-only", BRANCH, ok=(0, 128)))
-    until(lambda: '"state": "done"' in project.runplan("status", "X", "--json").out)
+    until_runs_are(project, "done")
     assert (hub.merges, hub.pulls[1].state) == (0, "open")
     assert project.runplan("now", "X").code == 0
     until(lambda: hub.merges)
-    until(lambda: project.runplan("next").out == "No schedules.\n")
+    until(lambda: schedules(project) == [])
     assert len(hub.pulls) == 1
 
 

@@ -151,6 +151,11 @@ def test_without_auto_merge_a_review_is_waited_for(conclude: Conclude, hub: Hub)
     merged(conclude(), hub)
 
 
+def test_a_merge_queue_is_used_where_there_is_one(conclude: Conclude, hub: Hub) -> None:
+    hub.merge_queue = True
+    merged(conclude(), hub)
+
+
 @pytest.mark.parametrize("method", ["merge", "squash", "rebase"])
 def test_a_method_that_the_repository_allows_is_used(conclude: Conclude, hub: Hub, method: str) -> None:
     hub.methods = {method}

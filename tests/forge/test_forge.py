@@ -280,13 +280,6 @@ def test_a_forge_that_hangs_is_asked_once(slept: list[float]) -> None:
     assert (asked, slept) == (["x"], [])
 
 
-def test_a_renamed_repository_is_followed(forge: GitHub, hub: Hub) -> None:
-    opened(forge)
-    hub.renamed_from, hub.name = hub.name, "product"
-    assert forge.read(1).number == 1
-    assert forge.repository().name == "acme/product"
-
-
 def test_the_stand_in_answers_as_github_describes(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
     every_call(forge, hub)
     installed = GithubIntegration(auth=Auth.AppAuth(*an_app(hub)), base_url=stand_in.api)

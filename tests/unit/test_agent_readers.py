@@ -144,23 +144,19 @@ HEAVY = {
 }
 
 
-@pytest.mark.parametrize("heavy", HEAVY)
 @pytest.mark.parametrize("kind", READERS)
-def test_a_long_line_is_read_in_linear_time(kind: str, heavy: str) -> None:
+def test_a_long_line_is_read_in_linear_time(kind: str) -> None:
     """Half a megabyte in two seconds leaves much for a slow machine; a square would take hours."""
-    began = time.process_time()
-    READERS[kind](HEAVY[heavy])
-    assert time.process_time() - began < 2.0
+    for heavy, line in HEAVY.items():
+        began = time.process_time()
+        READERS[kind](line)
+        assert time.process_time() - began < 2.0, heavy
 
 
 @pytest.mark.parametrize("kind", OF_LINES)
-@pytest.mark.parametrize("line", [b"a warning", b'{"type":"news"}', b"{}", b"[1]", b'{"type":', b'{"type":7}'])
-def test_a_line_of_an_unknown_form_is_counted_and_ignored(kind: str, line: bytes) -> None:
-    assert READERS[kind](line) == (Unread(),)
-
-
-@pytest.mark.parametrize("kind", OF_LINES)
-def test_an_empty_line_gives_no_event(kind: str) -> None:
+def test_a_line_of_an_unknown_form_is_counted_and_ignored(kind: str) -> None:
+    for line in (b"a warning", b'{"type":"news"}', b"{}", b"[1]", b'{"type":', b'{"type":7}'):
+        assert READERS[kind](line) == (Unread(),), line
     assert READERS[kind](b"") == READERS[kind](b"  \r") == ()
 
 

@@ -71,36 +71,35 @@ def changed_lines(old: bytes, new: bytes) -> list[int]:
     return [n]
 
 
-@named
-@pytest.mark.parametrize("eol", ["\n", "\r\n"])
-@pytest.mark.parametrize("status", [Status.DONE, Status.TODO])
-def test_marking_a_phase_changes_only_its_own_marks(file: Path, eol: str, status: Status) -> None:
-    raw = file.read_bytes().replace(b"\n", eol.encode())
-    before = read(raw)
+def marked(raw: bytes, before: Plan, phase: Phase, status: Status) -> bytes:
+    """The plan with this status of the phase, in which nothing else has changed."""
     commit = "abc1234" if status is Status.DONE else ""
-    for phase in before.phases:
-        text = set_status(raw, path="p.md", phase=phase.id, status=status, commit=commit)
-        after = read(text)
-        own = after.phase(phase.id)
-        assert own is not None
-        assert own.status is status
-        others = [without_place(p) for p in before.phases if p.id != phase.id]
-        assert others == [without_place(p) for p in after.phases if p.id != phase.id]
-        restored = replace(own, status=phase.status, commit=phase.commit, text=phase.text)
-        assert without_place(restored) == without_place(phase)
-        marks = {phase.line, *range(phase.heading_line, phase.heading_line + phase.text.count("\n") + 1)}
-        assert set(changed_lines(raw, text)) <= marks
-        assert set_status(text, path="p.md", phase=phase.id, status=status, commit=commit) == text
+    text = set_status(raw, path="p.md", phase=phase.id, status=status, commit=commit)
+    after = read(text)
+    own = after.phase(phase.id)
+    assert own is not None
+    assert own.status is status
+    others = [without_place(p) for p in before.phases if p.id != phase.id]
+    assert others == [without_place(p) for p in after.phases if p.id != phase.id]
+    restored = replace(own, status=phase.status, commit=phase.commit, text=phase.text)
+    assert without_place(restored) == without_place(phase)
+    marks = {phase.line, *range(phase.heading_line, phase.heading_line + phase.text.count("\n") + 1)}
+    assert set(changed_lines(raw, text)) <= marks
+    assert set_status(text, path="p.md", phase=phase.id, status=status, commit=commit) == text
+    return text
 
 
 @named
-def test_all_boxes_of_a_landed_phase_are_ticked_where_boxes_are_its_status(file: Path) -> None:
-    raw = file.read_bytes()
-    for place in lay_out(raw, "p.md")[1].places:
-        text = set_status(raw, path="p.md", phase=place.id, status=Status.DONE, commit="abc1234")
-        if {spot.slot for spot in place.spots} == {"box"} and place.mark.status is not Status.DONE:
-            assert all(text[spot.begin : spot.end] == b"x" for spot in place.spots)
-            assert len(text) == len(raw)
+def test_marking_a_phase_changes_only_its_own_marks(file: Path) -> None:
+    for raw in (file.read_bytes(), file.read_bytes().replace(b"\n", b"\r\n")):
+        before = read(raw)
+        places = {place.id: place for place in lay_out(raw, "p.md")[1].places}
+        for phase in before.phases:
+            marked(raw, before, phase, Status.TODO)
+            text, place = marked(raw, before, phase, Status.DONE), places[phase.id]
+            if {spot.slot for spot in place.spots} == {"box"} and place.mark.status is not Status.DONE:
+                assert all(text[spot.begin : spot.end] == b"x" for spot in place.spots), "all its boxes are ticked"
+                assert len(text) == len(raw)
 
 
 # --- nothing breaks the reader ------------------------------------------------------------------------------
@@ -121,8 +120,7 @@ def only_its_own_error(raw: bytes) -> None:
     assert "\n" not in said
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_damaged_and_mixed_plans_raise_nothing_but_the_readers_own_error(seed: int) -> None:
+def damaged(seed: int) -> bytes:
     chance = random.Random(seed)
     lines = [line for file in chance.sample(FILES, 4) for line in file.read_bytes().splitlines(keepends=True)]
     if seed % 2:
@@ -131,7 +129,12 @@ def test_damaged_and_mixed_plans_raise_nothing_but_the_readers_own_error(seed: i
     for _ in range(seed % 7):
         at = chance.randrange(len(raw))
         raw[at : at + chance.randrange(5)] = chance.choice([b"", b"|", b"[ ]", b"\n", b"```\n", b"\xff", b"# ", b"*"])
-    only_its_own_error(bytes(raw))
+    return bytes(raw)
+
+
+def test_damaged_and_mixed_plans_raise_nothing_but_the_readers_own_error() -> None:
+    for seed in range(60):
+        only_its_own_error(damaged(seed))
 
 
 @pytest.mark.parametrize(
