@@ -95,6 +95,9 @@ PLANS = {
     "check of a name too long for a file": Bad(
         code=3, words=("check", f"plans/{300 * 'n'}.md"), says="n.md: no such file"
     ),
+    "check of a missing file without a repository": Bad(
+        code=3, words=("check", "NO"), place=lambda project: project.home, says="NO: no such plan file; "
+    ),
     "ambiguous plan": Bad(
         code=3,
         words=start("old"),

@@ -283,6 +283,13 @@ def test_gc_removes_logs_of_landed_phases_only(recorded: Project) -> None:
     assert sorted((recorded.path / ".git/runplan/dispatch").glob("*.*/")) == logs
 
 
+def test_a_plan_file_is_checked_outside_of_a_repository(recorded: Project, tmp_path: Path) -> None:
+    """With and without its `.md`."""
+    (tmp_path / "P.md").write_text(a_plan("1", "2"))
+    views = [recorded.runplan_in(tmp_path, "check", word, "--json").json for word in ("P.md", "P")]
+    assert [(view["plan"], len(view["phases"])) for view in views] == 2 * [("P.md", 2)]
+
+
 def test_check_prints_the_parsed_plan(recorded: Project) -> None:
     view = recorded.runplan("check", "plans/X.md", "--json").json
     assert (view["format"], view["warnings"], len(view["phases"])) == ("tracker", [], 3)

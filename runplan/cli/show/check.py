@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan import names
 from runplan.cli.terminal import as_json
-from runplan.errors import Exit, NotFound
+from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.specs import PLAN_FILE
 
@@ -60,9 +60,14 @@ def _file(word: str) -> tuple[Path, str]:
         raise NotFound(f"{names.shown(word)}: no such file")
     from runplan.engine.context import open_context, plan_path
 
-    with open_context() as at:
-        path = plan_path(at, word)
-        return at.repository.root / path, path
+    try:
+        with open_context() as at:
+            path = plan_path(at, word)
+            return at.repository.root / path, path
+    except RefusedEarly as error:  # outside of a repository a plan is a file
+        if os.path.isfile(f"{word}.md"):  # noqa: PTH113 - likewise
+            return _file(f"{word}.md")
+        raise NotFound(f"{names.shown(word)}: no such plan file; {error}") from None
 
 
 def _view(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any]:
