@@ -31,13 +31,14 @@ _DISPATCHES = (
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """Worktrees and refs; and logs."""
     root = worktree_root(at.repository.root, at.settings, at.env)
-    workspace = Workspace(at.repository.git, common_dir=at.repository.common_dir, state=at.state, root=root)
+    workspace = Workspace(
+        at.repository.git, common_dir=at.repository.common_dir, state=at.state, root=root, mirror=at.mirrored
+    )
     if not at.state.is_dir() and not _has_refs(at):
         return [], []
     workspace.prepare()
     try:
-        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.mirrored)
-        removal = Removal(workspace, worktrees, targets=at.targets)
+        removal = Removal(Worktrees(workspace), targets=at.targets)
         found = removal.gc(
             dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)), known=set(_made(at))
         )

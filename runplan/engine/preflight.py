@@ -16,7 +16,6 @@ from runplan.errors import NotFound, RefusedEarly
 from runplan.git import objects as trees
 from runplan.git.objects import Candidates
 from runplan.git.repository import pull_command
-from runplan.git.worktrees import standing
 from runplan.landing import modes
 from runplan.landing.swap import BOX
 from runplan.processes import alive
@@ -149,7 +148,7 @@ def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases:
     store = at.store()
     for branch in (branch for branch in branches if git.tip(branch) is not None):
         known = store is not None and store.leases(plan, branch) > 0
-        if refusal := refused(lambda ref, base: standing(git, ref, base), branch, tip, known=known):
+        if refusal := refused(git, branch, tip, known=known):
             raise RefusedEarly(refusal)
 
 

@@ -108,9 +108,9 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             sign=self.sign,
             clock=self.clock,
             store=self.store,
-            objects=self.workspace.git,
+            workspace=self.workspace,
             worktrees=self.worktrees,
-            removal=Removal(self.workspace, self.worktrees, targets=at.targets),
+            removal=Removal(self.worktrees, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
             lander=modes.open_lander(modes.Place(at.repository, self.workspace.path, at.env, plan), at.settings),
             forge=functools.partial(modes.forge_of, git, at.settings.run, at.env),
@@ -154,13 +154,13 @@ def open_repository(
     _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be created")
     _make(at.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(at)
-    workspace = Workspace(git, common_dir=common, state=at.state, root=root)
+    workspace = Workspace(git, common_dir=common, state=at.state, root=root, mirror=at.mirrored)
     workspace.prepare()
     with Dispatches(at.state / "dispatch", wakeup=wakeup) as dispatches, contextlib.ExitStack() as closing:
         store = Store(at.state)
         closing.callback(store.close)
         closing.callback(workspace.close)
-        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.mirrored)
+        worktrees = Worktrees(workspace)
         claims = Claims(store, at.state / "locks")
         closing.callback(claims.close)
         yield OpenRepository(

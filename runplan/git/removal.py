@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.git.command import Git
-    from runplan.git.workspace import Workspace
     from runplan.git.worktrees import Worktrees
     from runplan.gitfacts import Oid
 
@@ -48,11 +47,11 @@ class Kept(Struct, frozen=True, kw_only=True):
 class Removal:
     """Removes what runplan made for one project; every call may be repeated."""
 
-    def __init__(self, workspace: Workspace, worktrees: Worktrees, *, targets: tuple[str, ...]) -> None:
-        self._workspace = workspace
+    def __init__(self, worktrees: Worktrees, *, targets: tuple[str, ...]) -> None:
         self._worktrees = worktrees
-        self._tool = workspace.git
-        self._user = workspace.user
+        self._workspace = worktrees.workspace
+        self._tool = self._workspace.git
+        self._user = self._workspace.user
         self.targets = targets  #: full names of the refs on which work lands; the first is the local branch
 
     # --- worktrees -----------------------------------------------------------------------------------
@@ -61,12 +60,12 @@ class Removal:
         """Delete the worktree `name` with its repository; content that only they hold is parked."""
         lane = self._worktrees.lane(name)
         what = str(lane.path)
-        with self._worktrees.lock():
+        with self._workspace.lock():
             if dry_run:
                 uncommitted = lane.is_orphan or (lane.exists and not lane.is_disposable and not lane.state().clean)
                 return Removed(what=what, parked=PARKED if uncommitted else "")
             try:
-                parked = self._worktrees.rescue(lane, under=f"worktree/{name}", base=self._user.tip(self.targets[0]))
+                parked = lane.rescue(under=f"worktree/{name}", base=self._user.tip(self.targets[0]))
             except RefusedEarly as refused:
                 return Kept(what=what, why=str(refused))
             lane.remove()
@@ -82,7 +81,7 @@ class Removal:
         parked = ""
         for tip in dict.fromkeys(tips.values()):
             if not self._is_on_target(tip):
-                parked = self._worktrees.park(tip, under=ref)
+                parked = self._workspace.park(tip, under=ref)
         for git, tip in tips.items():
             if git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
                 return Kept(what=ref, why="it moved meanwhile")
@@ -180,7 +179,7 @@ class Removal:
         if self._is_on_target(tip):
             return Removed(what=ref) if dry_run else self.ref(ref)
         if not dry_run:  # the user finds it only in their own repository
-            self._worktrees.give_to_user(ref)
+            self._workspace.give_to_user(ref)
         about = self._tool.text("log", "-1", "--no-show-signature", "--format=%cs %s", tip, "--")
         return Kept(what=ref, why=f"{self.targets[0].removeprefix(HEADS)} does not hold it: {about}")
 

@@ -17,11 +17,13 @@ from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, Git, borrowing, one_line, remedy_for
 from runplan.git.objects import read_loose, small_pack
 from runplan.git.repository import refs_snapshot
-from runplan.names import DIFF_FILE
+from runplan.names import DIFF_FILE, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from filelock import FileLock
 
     from runplan.git.command import Ran, Stored
     from runplan.gitfacts import Oid
@@ -31,6 +33,7 @@ MOST_LANDED = 10  #: packs of landings in the user's repository
 LARGEST_LANDED = 1024 * 1024  #: bytes of a pack that is merged with others
 KEEP = "runplan"  #: the content of our `.keep` files begins so
 LANDING_KEEP = f"{KEEP} landing"
+MOST_NAMES = 1000
 #: The user's values were copied already; an agent can write the user's files.
 _OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _COPIED = ("shallow", "info/exclude", "info/attributes", "info/grafts")
@@ -59,13 +62,14 @@ Pairs = tuple[tuple[str, str | None], ...]
 class Workspace:
     """`tool.git` of one project, and the parts of its lanes."""
 
-    def __init__(self, user: Git, *, common_dir: Path, state: Path, root: Path) -> None:
+    def __init__(self, user: Git, *, common_dir: Path, state: Path, root: Path, mirror: Sequence[str]) -> None:
         self.user = user
         self.common_dir = common_dir
         self.lanes = state / "lanes"
         self.root = (user.cwd / root.expanduser()).resolve()  #: where worktrees are made
         self.path = state / "tool.git"
-        self._lock = state / "locks" / "workspace.lock"
+        self._locks = state / "locks"
+        self._mirror = mirror  #: full names of the user's refs that agents see besides tags
         self._landed = state / "landed-packs"  #: names of the packs that landings have made
         self.env = {**user.env, **_OWN_CONFIG}
         self.git = Git(state, env=self.env, options=(f"--git-dir={self.path}",))
@@ -82,17 +86,21 @@ class Workspace:
         self._config = allowed(pairs)
         self._lfs = dict(pairs).get("lfs.storage")
         self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
-        make_below(self.common_dir, self._lock.parent)
-        with file_lock(self._lock):
+        with self.lock():
             self.make_bare(self.path)
         self.merge_packs()
+
+    def lock(self) -> FileLock:
+        """Repositories and worktrees are made and removed by one process at a time."""
+        make_below(self.common_dir, self._locks)
+        return file_lock(self._locks / "workspace.lock")
 
     def merge_packs(self) -> None:
         """Merge many packs of `tool.git`, and loose objects, into one pack. Objects without a ref stay as well."""
         objects = self.path / "objects"
         names = [pack.stem for pack in (objects / "pack").glob("*.pack")]
         if len(names) > MOST_PACKS:
-            with file_lock(self._lock):
+            with self.lock():
                 merge_packs(self.git, objects, names, loose=list(objects.glob("??/[0-9a-f]*")))
 
     def close(self) -> None:
@@ -136,10 +144,10 @@ class Workspace:
         off = ("required=false", "clean=", "smudge=", "process=")
         return [f"filter.{driver}.{setting}" for driver in sorted(drivers) for setting in off]
 
-    def mirrored(self, wanted: Sequence[str]) -> dict[str, Oid]:
-        """The user's refs that an agent sees: the named ones and every tag."""
+    def mirrored(self) -> dict[str, Oid]:
+        """The user's refs that an agent sees."""
         refs = refs_snapshot(self.common_dir)
-        return {name: oid for name, oid in refs.items() if name in wanted or name.startswith("refs/tags/")}
+        return {name: oid for name, oid in refs.items() if name in self._mirror or name.startswith("refs/tags/")}
 
     # --- moving objects ---------------------------------------------------------------------------------
 
@@ -163,7 +171,7 @@ class Workspace:
                 shutil.copyfile(file, draft)
                 draft.replace(place)
 
-    def copy_to_user(self, tip: Oid, *, without: Sequence[Oid], keep: str = KEEP) -> Path | None:
+    def deliver(self, tip: Oid, *, without: Sequence[Oid], keep: str = LANDING_KEEP) -> Path | None:
         """Copy commits of `tool.git` into the user's repository; the pack's `.keep` file, if there is a pack.
 
         The `.keep` file protects the commits from the user's `git gc` until a ref names them.
@@ -191,6 +199,53 @@ class Workspace:
             with suppress(GitFailed):  # a `git gc` of the user's was faster
                 names = [merge_packs(self.user, packs.parent, names)]
         publish(self._landed, "\n".join(names).encode(), sync=False)
+
+    # --- refs of the user's repository ------------------------------------------------------------------
+
+    def publish(self, branch: str, *, base: Oid = "") -> str:
+        """Copy a branch with work into the user's repository; its full name there, or empty when it has no work.
+
+        A name that is taken by other commits gets a number. Published work keeps its name.
+        """
+        tip = self.git.tip(branch)
+        if tip is None or tip == base:
+            return ""
+        names = [branch, *(f"{branch}-{number}" for number in range(2, MOST_NAMES))]
+        return self._keep_at(names, tip, without=[base] if base else [])
+
+    def give_to_user(self, branch: str, *, base: Oid = "") -> None:
+        self.publish(branch, base=base)
+        if tip := self.git.tip(branch):
+            self.git.update_refs(f"delete {branch} {tip}")
+
+    def park(self, oid: Oid, *, under: str) -> str:
+        """Keep a commit below `refs/runplan/parked/<plan>/<phase>/`; the same commit gets the same ref."""
+        home = parked_under(*under.split("/")[-2:])
+        return self._keep_at([f"{home}{number}" for number in range(1, MOST_NAMES)], oid)
+
+    def _keep_at(self, names: Sequence[str], oid: Oid, *, without: Sequence[Oid] = ()) -> str:
+        """Make the first free of these refs in the user's repository, unless one of them has the commit already."""
+        keep = self.deliver(oid, without=without, keep=KEEP)
+        refs = refs_snapshot(self.common_dir)
+        ref = next((name for name in names if refs.get(name) == oid), "")
+        if not ref:
+            ref = next(name for name in names if name not in refs)
+            self.user.update_refs(f"create {ref} {oid}")
+        if keep:
+            keep.unlink(missing_ok=True)
+        return ref
+
+    def unpin(self, pin: str) -> None:
+        """Stop protecting the base from the user's `git gc`.
+
+        A git that is killed while it deletes a ref leaves packed-refs.lock in the user's repository. So git does it
+        only where the ref is packed.
+        """
+        ref = base_ref(pin)
+        if ref.encode() in (read_file(self.common_dir / "packed-refs") or b""):
+            self.user.run("update-ref", "--no-deref", "-d", ref)
+        else:
+            (self.common_dir / ref).unlink(missing_ok=True)
 
 
 def _is_small(pack: Path) -> bool:

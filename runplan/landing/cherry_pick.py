@@ -58,7 +58,7 @@ class CherryPick:
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new)
 
-    def land(self, landing: Landing, deliver: Callable[[], None] = do_nothing) -> LandingAnswer:
+    def land(self, landing: Landing, deliver: Callable[[], object] = do_nothing) -> LandingAnswer:
         """Move the branch, and its checkout with it; or say why not, with nothing changed."""
         deliver()
         try:

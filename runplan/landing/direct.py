@@ -42,7 +42,7 @@ class RemoteLander:
         self.ref = remote.ref
         self.branch = remote.branch
 
-    def land(self, landing: Landing, deliver: Callable[[], None] = do_nothing) -> LandingAnswer:
+    def land(self, landing: Landing, deliver: Callable[[], object] = do_nothing) -> LandingAnswer:
         """Push with a lease; or say why not, with nothing changed."""
         old = self._settle(landing)
         if not isinstance(old, str):

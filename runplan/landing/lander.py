@@ -139,7 +139,7 @@ class Lander(Protocol):
         """The intent, to be recorded before `land`."""
         ...
 
-    def land(self, landing: Landing, deliver: Callable[[], None]) -> LandingAnswer:
+    def land(self, landing: Landing, deliver: Callable[[], object]) -> LandingAnswer:
         """Move the target; `deliver` copies the candidate into the user's repository when it is needed there."""
         ...
 

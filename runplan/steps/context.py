@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from runplan.git.objects import Candidates
     from runplan.git.removal import Removal
     from runplan.git.repository import Fingerprints
-    from runplan.git.worktrees import Worktrees, WorktreeState
+    from runplan.git.workspace import Workspace
+    from runplan.git.worktrees import Lane, Worktrees, WorktreeState
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.plan.model import Plan
@@ -48,7 +49,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     sign: bool  #: whether landed commits are signed
     clock: SystemClock
     store: Store
-    objects: Git
+    workspace: Workspace
     worktrees: Worktrees
     removal: Removal
     candidates: Candidates
@@ -60,6 +61,11 @@ class RunContext(Struct, frozen=True, kw_only=True):
     agents: Agents
     claims: Claims
     lane: str = ""  #: the lane of a phase that is worked in parallel with others
+
+    @property
+    def objects(self) -> Git:
+        """runplan's own repository, which sees the objects of the user's."""
+        return self.workspace.git
 
     @property
     def mark(self) -> str:
@@ -105,13 +111,12 @@ class RunContext(Struct, frozen=True, kw_only=True):
     def lease(self, branch: str, base: str, *, onto: str = "", is_tidy: bool = False) -> Path:
         """The run's worktree on a new branch at `base`."""
         clean, keep = "" if is_tidy else self.settings.run.clean, self.settings.run.copy
-        return self.worktrees.lease(
-            self.worktree, branch=branch, base=base, pin=self.mark, onto=onto, clean=clean, keep=keep
-        )
+        lane = self.worktrees.lane(self.worktree)
+        return lane.lease(branch=branch, base=base, pin=self.mark, onto=onto, clean=clean, keep=keep)
 
-    def left_in(self, path: Path) -> WorktreeState:
+    def left_in(self, lane: Lane) -> WorktreeState:
         """The changes in a worktree, without the files of run.copy, which are runplan's own."""
-        left, copies = self.worktrees.state(path), self.settings.run.copy
+        left, copies = lane.state(), self.settings.run.copy
         return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
 
     def iso(self) -> str:

@@ -278,10 +278,10 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
             return
         if phase.landing is None:
             yield started
-        deliver = functools.partial(context.worktrees.deliver, started.new, without=started.old)
+        deliver = functools.partial(context.workspace.deliver, started.new, without=[started.old])
         match context.lander.land(_landing(started), deliver):
             case Landed() as seen:
-                context.worktrees.end_delivery()
+                context.workspace.release_landed()
                 yield _landed(phase, started, seen)
             case Pending(why=why, until=until):
                 yield e.LandingHeld(why=why)

@@ -87,8 +87,8 @@ def still_running(id: str) -> Unreachable:
 def _attach(phase: PhaseRun, context: RunContext, path: Path) -> None:
     """Writers work on the branch."""
     (path / DIFF_FILE).unlink(missing_ok=True)
-    name, branch = phase.leased.worktree, phase.leased.branch
-    context.worktrees.attach(name, branch=branch, clean=_gentle(context), keep=context.settings.run.copy)
+    lane = context.worktrees.lane(phase.leased.worktree)
+    lane.attach(branch=phase.leased.branch, clean=_gentle(context), keep=context.settings.run.copy)
 
 
 def _show(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path) -> None:
@@ -104,7 +104,7 @@ def _show(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path
     if built is not None and started.tree in (built.tree, built.onto_tree):
         commit = built.commits[-1] if started.tree == built.tree else built.onto
     clean = _gentle(context) if started.role == "verify" else run.clean
-    context.worktrees.show(path, commit, clean=clean, keep=run.copy)
+    context.worktrees.lane(path.name).show(commit, clean=clean, keep=run.copy)
 
 
 def _gentle(context: RunContext) -> str:
@@ -194,7 +194,7 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
 def _diff(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> str:
     """The change that a fixer continues or a verifier judges; an agent without a shell reads it in its worktree."""
     if started.role == "fix":
-        return context.candidates.diff(phase.base, context.worktrees.tip(phase.leased.branch) or phase.base)
+        return context.candidates.diff(phase.base, context.objects.tip(phase.leased.branch) or phase.base)
     base = plan_base(phase, context) if started.scope else phase.built.onto
     return context.candidates.diff(base, phase.built.commits[-1])
 
@@ -318,6 +318,6 @@ def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -
             yield e.GuardFound(violated=any(one.by_agent for one in found), lines=lines)
     if role in WRITERS:
         try:
-            context.worktrees.take(phase.leased.worktree, branch=phase.leased.branch, base=phase.base)
+            context.worktrees.lane(phase.leased.worktree).take(branch=phase.leased.branch, base=phase.base)
         except ObjectsRefused as error:
             yield e.WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))

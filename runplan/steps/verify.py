@@ -52,9 +52,9 @@ def return_text(context: RunContext, id: str) -> str | None:
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
-    path = context.worktrees.path(phase.leased.worktree)
-    (path / DIFF_FILE).unlink(missing_ok=True)
-    left = context.left_in(path)
+    lane = context.worktrees.lane(phase.leased.worktree)
+    (lane.path / DIFF_FILE).unlink(missing_ok=True)
+    left = context.left_in(lane)
     touched = [*left.changed, *(file.path for file in left.untracked)]
     if touched:
         detail = f"the verifier changed {', '.join(touched[:8])}"
@@ -96,7 +96,7 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
     if phase.read.choice == "undo" or not is_complete_with(plan, phase.read.phase):
         return None
     ref = requires_ref(context.slug)
-    if context.worktrees.published(ref) and not plan.complete:
+    if context.workspace.user.tip(ref) is not None and not plan.complete:
         until = context.clock.now() + timedelta(minutes=verdict.parent_wait(state.waits))
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return Paused(kind="parent", until=iso(until), words=words)

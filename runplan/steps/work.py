@@ -13,6 +13,7 @@ from runplan.checks.tamper import FileChange, leaks
 from runplan.errors import ObjectsRefused, RefusedEarly
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept
+from runplan.git.worktrees import is_users_own
 from runplan.gitfacts import AGENT, signing
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
@@ -27,11 +28,12 @@ from runplan.steps.verify import return_text
 from runplan.text import command, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from runplan.checks.tamper import Permit, Tampering
-    from runplan.git.worktrees import BranchStanding, WorktreeState
+    from runplan.git.command import Git
+    from runplan.git.worktrees import WorktreeState
     from runplan.gitfacts import Change
     from runplan.run.actions import Action, Fail, Finish, RebuildBranch
     from runplan.run.state import PhaseRun, RunState
@@ -53,7 +55,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         return
     branch, base = context.branch(phase.read.phase), phase.read.tip
     earlier = context.store.leases(context.plan, branch)
-    refusal = refused(context.worktrees.standing, branch, base, known=bool(earlier))
+    refusal = refused(context.workspace.user, branch, base, known=bool(earlier))
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
@@ -62,8 +64,8 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     run = context.settings.run
     # A run that died while it leased has left a worktree in which run.setup has not run.
     fresh = run.clean == "ignored" or not state.leased or not context.worktrees.path(context.worktree).exists()
-    path = context.lease(branch, base, is_tidy=state.tidy)
-    context.worktrees.copy(path, run.copy, context.root)
+    context.lease(branch, base, is_tidy=state.tidy)
+    context.worktrees.lane(context.worktree).copy(run.copy, context.root)
     yield e.Leased(
         phase=phase.read.phase,
         branch=branch,
@@ -76,21 +78,18 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     )
 
 
-def refused(standing: Callable[[str, str], BranchStanding], branch: str, base: str, *, known: bool) -> str:
+def refused(user: Git, branch: str, base: str, *, known: bool) -> str:
     """Why the branch cannot be used: it is the user's own. A branch of an earlier attempt is parked instead."""
-    if known:
+    if known or not is_users_own(user, branch, base):  # commits of agents are from a run whose journal was lost
         return ""
-    found, short = standing(branch, base), branch.removeprefix("refs/heads/")
-    is_ours = found.by_agents if found.ahead else not found.behind
-    if is_ours:  # commits of agents are from a run whose journal was lost
-        return ""
+    short = branch.removeprefix("refs/heads/")
     rename = command("git", "branch", "-m", short, f"{short}-kept")
     return f"the branch {short} exists, and runplan did not make it; look at it, then: {rename}"
 
 
 def _park(context: RunContext, branch: str, base: str) -> str:
     """Move the work of an earlier attempt from the branch to a parked ref."""
-    if context.worktrees.tip(branch) in (None, base) and not context.worktrees.published(branch):
+    if context.objects.tip(branch) in (None, base) and context.workspace.user.tip(branch) is None:
         return ""
     answer = context.removal.ref(branch)
     if isinstance(answer, Kept):
@@ -147,13 +146,13 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
 def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
     """Commit everything that the agent left; the newest commit. Nothing is committed if any file is refused."""
     assert phase.ended is not None
-    branch, path = phase.leased.branch, context.worktrees.path(phase.leased.worktree)
-    if not path.is_dir() or not any(path.iterdir()):  # the agent deleted its worktree; its commits are on the branch
-        return context.worktrees.tip(branch) or phase.base
-    left = context.left_in(path)
+    branch, lane = phase.leased.branch, context.worktrees.lane(phase.leased.worktree)
+    if not lane.exists:  # the agent deleted its worktree; its commits are on the branch
+        return context.objects.tip(branch) or phase.base
+    left = context.left_in(lane)
     if nested := [file.path for file in left.untracked if file.path.endswith("/")]:
         return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
-    found = tamper.unwanted(left.untracked, permit_of(phase, context), texts=_beginnings(path, left))
+    found = tamper.unwanted(left.untracked, permit_of(phase, context), texts=_beginnings(lane.path, left))
     if (refusal := refusal_of(found)) is not None:
         return refusal
     rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
@@ -161,7 +160,7 @@ def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> 
         return left.head
     by = Signature(author=AGENT, committer=signing(phase.ended.id), when=context.git_date())
     try:
-        return context.worktrees.commit_leftovers(path, rest, branch=branch, message=message, by=by)
+        return lane.commit_leftovers(rest, branch=branch, message=message, by=by)
     except ObjectsRefused as error:
         reason = Reason.BLOCKED if "clean filter" in str(error) else Reason.TAMPERED
         return WorkRefused(reason=reason, detail=redacted(str(error)))
@@ -305,7 +304,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = phase_of(state)
-    branch = context.worktrees.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
+    branch = context.workspace.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
     yield e.PhaseFailed(
         phase=phase.read.phase,
         reason=action.reason,
@@ -342,17 +341,17 @@ def _evidence(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
 def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
     branch = phase.lease.branch if phase.lease else ""
-    tip = context.worktrees.tip(branch) if branch else None
+    tip = context.objects.tip(branch) if branch else None
     if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
         context.removal.landed(branch, tip, worktree=phase.lease.worktree)
     elif branch:
-        context.worktrees.give_to_user(branch, base=phase.base)
+        context.workspace.give_to_user(branch, base=phase.base)
     yield e.CleanedUp(phase=phase.read.phase)
 
 
 def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:
     detail, parked = action.detail, ""
-    context.worktrees.unpin(context.mark)  # a run that was stopped while it leased has a pin and no lease
+    context.workspace.unpin(context.mark)  # a run that was stopped while it leased has a pin and no lease
     if state.leased:
         answer = context.removal.worktree(context.worktree)
         if isinstance(answer, Kept):

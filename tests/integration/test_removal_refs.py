@@ -99,7 +99,7 @@ def test_a_branch_with_work_is_parked_before_it_goes(place: Place) -> None:
     place.take()
     assert place.removal.ref(BRANCH) == Removed(what=BRANCH, parked=PARKED)
     assert place.refs() == {"refs/heads/main": place.base, PARKED: tip}
-    assert place.trees.tip(BRANCH) is None
+    assert place.workspace.git.tip(BRANCH) is None
     assert (tree.path / "a.txt").read_text() == "uncommitted"
     assert place.removal.worktree("run").what == str(tree.path)
 
@@ -111,7 +111,7 @@ def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
 
 def test_parking_takes_the_next_number_and_the_same_thing_once(place: Place) -> None:
     one, two = place.repo.commit("one"), place.repo.commit("two")
-    names = [place.trees.park(oid, under="refs/heads/x/plan/P 1.A..x") for oid in (one, two, one)]
+    names = [place.workspace.park(oid, under="refs/heads/x/plan/P 1.A..x") for oid in (one, two, one)]
     home = "refs/runplan/parked/plan/P-1-A-x/"
     assert names == [f"{home}1", f"{home}2", f"{home}1"]
     assert (place.repo.head(names[0]), place.repo.head(names[1])) == (one, two)
@@ -232,7 +232,7 @@ def test_content_on_the_remotes_branch_is_held_as_well(place: Place) -> None:
     tree = place.lease()
     work = tree.commit("Work", **{"new.txt": "new\n"})
     place.take()
-    place.trees.publish(BRANCH, base=place.base)
+    place.workspace.publish(BRANCH, base=place.base)
     place.repo.git("update-ref", "refs/remotes/origin/main", work)
     assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
     assert PARKED not in place.repo.refs()

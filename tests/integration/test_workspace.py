@@ -12,7 +12,7 @@ from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsErro
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept, Removed
 from runplan.git.workspace import MOST_LANDED, MOST_PACKS
-from runplan.git.worktrees import BranchStanding
+from runplan.git.worktrees import is_users_own
 from runplan.gitfacts import AGENT
 from tests.support.dispatching import gone, until
 from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
@@ -30,14 +30,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
-def leftovers(place: Place, tree: Repo, *paths: str) -> str:
-    return place.trees.commit_leftovers(
-        tree.path,
-        paths,
-        branch=BRANCH,
-        message="left\n",
-        by=Signature(author=AGENT, committer=AGENT, when=WHEN),
-    )
+def leftovers(place: Place, *paths: str) -> str:
+    by = Signature(author=AGENT, committer=AGENT, when=WHEN)
+    return place.lane.commit_leftovers(paths, branch=BRANCH, message="left\n", by=by)
 
 
 # --- what an agent gets ---------------------------------------------------------------------------------
@@ -107,10 +102,10 @@ def test_a_lease_cleans_only_the_requested_files(place: Place) -> None:
     tree = place.lease()
     tree.write("built.o", "ignored")
     tree.write(".env", "kept")
-    place.trees.show(tree.path, place.base, clean="untracked", keep=[".env"])
+    place.lane.show(place.base, clean="untracked", keep=[".env"])
     assert (tree.path / "built.o").exists()
     assert (tree.path / ".env").exists()
-    place.trees.show(tree.path, place.base, clean="ignored", keep=[".env"])
+    place.lane.show(place.base, clean="ignored", keep=[".env"])
     assert not (tree.path / "built.o").exists()
     assert (tree.path / ".env").exists()
 
@@ -169,9 +164,9 @@ def test_packs_of_landings_are_merged_and_those_of_the_user_are_not(place: Place
         tree = place.lease()
         tips.append(tree.commit("work", **{f"{number}.txt": f"{number}"}))
         place.take()
-        place.trees.deliver(tips[-1], without=place.base)
+        place.workspace.deliver(tips[-1], without=[place.base])
         assert len(list(packs.glob("*.keep"))) == 1
-        place.trees.end_delivery()
+        place.workspace.release_landed()
     assert own.exists()
     assert len(list(packs.iterdir())) == 4
     (place.workspace.path / "objects/pack").rename(packs / "of-tool")
@@ -190,13 +185,13 @@ def test_commits_are_taken_and_the_rest_is_committed_by_name(place: Place) -> No
     tree.write("junk.txt", "junk")
     tree.write("x.o", "ignored")
     assert place.take() == tip
-    state = place.trees.state(tree.path)
+    state = place.lane.state()
     assert (state.head, state.changed, state.ignored) == (tip, ("a.txt", "b.txt"), True)
     assert [file.path for file in state.untracked] == ["junk.txt", "new.txt"]
-    made = leftovers(place, tree, "a.txt", "b.txt", "new.txt")
-    assert place.trees.tip(BRANCH) == made
-    assert [file.path for file in place.trees.state(tree.path).untracked] == ["junk.txt"]
-    place.trees.publish(BRANCH, base=place.base)
+    made = leftovers(place, "a.txt", "b.txt", "new.txt")
+    assert place.workspace.git.tip(BRANCH) == made
+    assert [file.path for file in place.lane.state().untracked] == ["junk.txt"]
+    place.workspace.publish(BRANCH, base=place.base)
     assert place.repo.git("show", "--name-status", "--format=%cn", BRANCH).split() == [
         *("runplan", "agent", "M", "a.txt", "D", "b.txt", "A", "new.txt")
     ]
@@ -209,8 +204,8 @@ def test_a_file_that_became_a_directory_and_links_and_modes_are_committed(place:
     (tree.path / "link").symlink_to("b.txt")
     tree.write("run.sh", "#!/bin/sh\n").chmod(0o755)
     place.take()
-    leftovers(place, tree, "a.txt", "a.txt/inside", "link", "run.sh")
-    place.trees.publish(BRANCH, base=place.base)
+    leftovers(place, "a.txt", "a.txt/inside", "link", "run.sh")
+    place.workspace.publish(BRANCH, base=place.base)
     listed = place.repo.git("ls-tree", "-r", BRANCH).splitlines()
     assert {line.split()[3]: line.split()[0] for line in listed} == {
         ".gitignore": "100644", "a.txt/inside": "100644", "b.txt": "100644", "link": "120000", "run.sh": "100755"
@@ -259,7 +254,7 @@ def test_work_is_found_where_the_agent_left_it(place: Place, work: Callable[[Rep
     for _ in range(2):
         assert place.take() == tip
         assert place.workspace.git.tip(BRANCH) == tip
-    place.trees.attach("run", branch=BRANCH)
+    place.lane.attach(branch=BRANCH)
     assert (tree.head(), tree.git("symbolic-ref", "HEAD"), tree.status()) == (tip, BRANCH, "")
 
 
@@ -267,12 +262,12 @@ def test_a_branch_that_the_agent_sets_back_counts_with_its_files(place: Place) -
     tree = place.lease()
     tree.commit("work", **{"a.txt": "first"})
     place.take()
-    place.trees.attach("run", branch=BRANCH)
+    place.lane.attach(branch=BRANCH)
     tree.git("reset", "-q", "--soft", place.base)
     tree.write("a.txt", "second")
     assert place.take() == place.base
-    made = leftovers(place, tree, "a.txt")
-    assert (place.take(), place.trees.tip(BRANCH)) == (made, made)
+    made = leftovers(place, "a.txt")
+    assert (place.take(), place.workspace.git.tip(BRANCH)) == (made, made)
     assert place.workspace.git.blob(made, "a.txt") == b"second"
 
 
@@ -281,7 +276,7 @@ def test_edits_on_another_branch_are_parked_and_the_files_become_those_of_the_wo
     _then_back_to_main(tree)
     tree.write("a.txt", "edited on main")
     place.take()
-    assert place.trees.state(tree.path).clean
+    assert place.lane.state().clean
     assert (tree.path / "c.txt").exists()
     assert place.repo.show(f"{PARKED}:a.txt") == "edited on main"
 
@@ -320,7 +315,7 @@ def test_a_deleted_branch_leaves_the_commits_taken_before(place: Place, content:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
     assert place.take() == tip
-    assert place.trees.state(tree.path).clean
+    assert place.lane.state().clean
 
 
 def test_objects_that_git_refuses_are_not_taken(place: Place) -> None:
@@ -380,11 +375,11 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     ran.unlink(missing_ok=True)
     place.workspace.git.env = {**place.workspace.git.env, "HOME": str(home)}
     place.take()
-    place.trees.state(tree.path)
-    leftovers(place, tree, "a.txt")
-    place.trees.show(tree.path, place.base, clean="untracked")
-    place.trees.attach("run", branch=BRANCH)
-    place.trees.publish(BRANCH, base=place.base)
+    place.lane.state()
+    leftovers(place, "a.txt")
+    place.lane.show(place.base, clean="untracked")
+    place.lane.attach(branch=BRANCH)
+    place.workspace.publish(BRANCH, base=place.base)
     place.removal.worktree("run")
     assert not ran.exists()
 
@@ -412,7 +407,7 @@ def test_attaching_keeps_uncommitted_work_of_an_interrupted_agent(place: Place) 
     tree.commit("work", **{"c.txt": "c"})
     tree.write("a.txt", "uncommitted")
     place.take()
-    place.trees.attach("run", branch=BRANCH)
+    place.lane.attach(branch=BRANCH)
     assert tree.status() == "M a.txt".rjust(8)
     assert tree.git("symbolic-ref", "HEAD") == BRANCH
 
@@ -421,17 +416,17 @@ def test_attaching_leaves_the_commit_that_was_shown(place: Place) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
-    place.trees.show(tree.path, place.base, clean="ignored")
+    place.lane.show(place.base, clean="ignored")
     assert not (tree.path / "c.txt").exists()
     assert tree.git("symbolic-ref", "-q", "HEAD", ok=False) == ""
     tree.write("coverage.xml", "left by a gate")
-    place.trees.attach("run", branch=BRANCH)
+    place.lane.attach(branch=BRANCH)
     assert (tree.head(), tree.status()) == (tip, "")
 
 
 def test_a_branch_that_is_gone_cannot_be_attached(place: Place) -> None:
     with pytest.raises(RefusedEarly, match="is gone"):
-        place.trees.attach("run", branch=BRANCH)
+        place.lane.attach(branch=BRANCH)
 
 
 def _without_directory(tree: Repo, _lane: Path) -> None:
@@ -470,10 +465,10 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
     breaks(tree, place.trees.lane("run").repository)
-    place.trees.show(tree.path, tip, clean="ignored")
+    place.lane.show(tip, clean="ignored")
     assert (tree.head(), tree.status()) == (tip, "")
     breaks(tree, place.trees.lane("run").repository)
-    place.trees.attach("run", branch=BRANCH)
+    place.lane.attach(branch=BRANCH)
     assert tree.head() == tip
     breaks(tree, place.trees.lane("run").repository)
     again = place.lease("refs/heads/runplan/plan/2")
@@ -490,7 +485,7 @@ def test_a_commit_is_shown_exactly_in_a_changed_worktree(place: Place) -> None:
     for name in ("a.txt", "b.txt"):
         tree.write(name, "hidden")
     tree.write("dir/.gitignore", "*\n")
-    place.trees.show(tree.path, place.base, clean="ignored")
+    place.lane.show(place.base, clean="ignored")
     assert {path.name: path.read_text() for path in tree.path.glob("*.txt")} == {"a.txt": "a\n", "b.txt": "b\n"}
     assert not (tree.path / "dir").exists()
 
@@ -500,7 +495,7 @@ def test_edits_that_the_agents_index_hides_are_seen(place: Place) -> None:
     tree.git("update-index", "--assume-unchanged", "a.txt")
     tree.write("a.txt", "hidden")
     place.take()
-    assert place.trees.state(tree.path).changed == ("a.txt",)
+    assert place.lane.state().changed == ("a.txt",)
 
 
 # --- parking and removing -----------------------------------------------------------------------------
@@ -519,7 +514,7 @@ def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> N
     tree.write(".gitattributes", "*.bad working-tree-encoding=SHIFT-JIS\n")
     (tree.path / "x.bad").write_bytes(b"\xff")
     with pytest.raises(ObjectsRefused, match=r"failed to encode 'x.bad'"):
-        leftovers(place, tree, ".gitattributes", "x.bad")
+        leftovers(place, ".gitattributes", "x.bad")
     assert place.removal.worktree("run") == Removed(what=str(tree.path), parked="refs/runplan/parked/worktree/run/1")
     shown = subprocess.run(
         ["git", "cat-file", "blob", "refs/runplan/parked/worktree/run/1:x.bad"], cwd=place.repo.path,
@@ -530,7 +525,7 @@ def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> N
 
 def test_files_left_by_gates_in_a_shown_worktree_are_not_parked(place: Place) -> None:
     tree = place.lease()
-    place.trees.show(tree.path, place.base, clean="ignored")
+    place.lane.show(place.base, clean="ignored")
     tree.write("coverage.xml", "x")
     place.lease()
     assert place.refs() == {"refs/heads/main": place.base}
@@ -558,7 +553,7 @@ def test_a_removed_worktree_leaves_nothing_and_may_be_removed_twice(place: Place
 
 def test_a_branch_without_work_is_not_published(place: Place) -> None:
     place.lease()
-    assert place.trees.publish(BRANCH, base=place.base) == ""
+    assert place.workspace.publish(BRANCH, base=place.base) == ""
     assert place.refs() == {"refs/heads/main": place.base}
 
 
@@ -567,7 +562,7 @@ def test_a_name_that_is_taken_gets_a_number(place: Place) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
-    assert place.trees.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
+    assert place.workspace.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
     assert place.repo.head(f"{BRANCH}-2") == tip
 
 
@@ -575,9 +570,9 @@ def test_a_branch_that_is_published_again_keeps_its_name_when_a_better_one_is_fr
     place.repo.git("branch", "runplan/plan/1")
     place.lease().commit("work", **{"c.txt": "c"})
     place.take()
-    assert place.trees.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
+    assert place.workspace.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
     place.repo.git("branch", "-D", "runplan/plan/1")
-    assert place.trees.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
+    assert place.workspace.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
     assert sorted(place.refs()) == ["refs/heads/main", f"{BRANCH}-2"]
 
 
@@ -585,9 +580,9 @@ def test_a_branch_that_is_handed_over_is_the_users_alone(place: Place) -> None:
     tip = place.lease().commit("work", **{"c.txt": "c"})
     place.take()
     for _ in range(2):
-        place.trees.give_to_user(BRANCH, base=place.base)
+        place.workspace.give_to_user(BRANCH, base=place.base)
         assert place.repo.head(BRANCH) == tip
-        assert place.trees.tip(BRANCH) is None
+        assert place.workspace.git.tip(BRANCH) is None
     place.repo.git("branch", "-D", "runplan/plan/1")
     place.removal.worktree("run")
     gone = place.removal.gc(dry_run=True, prefix="runplan/", active=(), known={BRANCH})
@@ -598,7 +593,7 @@ def test_a_published_branch_survives_gc_and_leaves_no_keep_file(place: Place) ->
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
-    place.trees.publish(BRANCH, base=place.base)
+    place.workspace.publish(BRANCH, base=place.base)
     place.removal.worktree("run")
     shutil.rmtree(place.workspace.path)
     place.repo.git("gc", "-q", "--prune=now")
@@ -607,13 +602,14 @@ def test_a_published_branch_survives_gc_and_leaves_no_keep_file(place: Place) ->
 
 
 def test_branches_are_distinguished(place: Place) -> None:
-    assert place.trees.standing(BRANCH, place.base) == BranchStanding()
+    user = place.workspace.user
+    assert not is_users_own(user, BRANCH, place.base)
     place.repo.git("branch", "runplan/plan/1")
-    assert place.trees.standing(BRANCH, place.base) == BranchStanding()
+    assert not is_users_own(user, BRANCH, place.base)
     newer = place.repo.commit("on", z="z")
-    assert place.trees.standing(BRANCH, newer) == BranchStanding(behind=1, by_agents=True)
+    assert is_users_own(user, BRANCH, newer), "it lacks a commit"
     place.repo.git("branch", "-f", "runplan/plan/1", newer)
-    assert place.trees.standing(BRANCH, place.base) == BranchStanding(ahead=1)
+    assert is_users_own(user, BRANCH, place.base), "a person made its commit"
 
 
 # --- run.copy -------------------------------------------------------------------------------------------
@@ -622,12 +618,12 @@ def test_branches_are_distinguished(place: Place) -> None:
 def test_named_files_are_taken_over_from_the_checkout(place: Place) -> None:
     place.repo.write(".env", "SECRET=1")
     tree = place.lease()
-    place.trees.copy(tree.path, [".env"], place.repo.path)
+    place.lane.copy([".env"], place.repo.path)
     assert (tree.path / ".env").read_text() == "SECRET=1"
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", ".git/config", "none"])
 def test_nothing_is_copied_from_or_to_elsewhere(place: Place, name: str) -> None:
-    tree = place.lease()
+    place.lease()
     with pytest.raises(SettingsError, match=r"run\.copy"):
-        place.trees.copy(tree.path, [name], place.repo.path)
+        place.lane.copy([name], place.repo.path)

@@ -50,7 +50,7 @@ def test_the_users_objects_are_found_after_the_repository_was_moved(place: Place
 
 def test_a_lane_that_has_no_files_yet_holds_no_work(place: Place) -> None:
     """The process died between making the worktree and writing its files."""
-    place.trees.lane("run").renew(place.base, mirror=())
+    place.lane._renew(place.base)
     place.lease()
     assert PARKED not in place.repo.refs()
 
@@ -92,7 +92,7 @@ def test_gc_gives_the_user_a_branch_that_no_journal_knows(place: Place) -> None:
     assert BRANCH not in place.repo.refs()
     place.removal.gc(dry_run=False, prefix="runplan/", active=())
     assert place.repo.refs()[BRANCH] == tip
-    assert place.trees.tip(BRANCH) is None
+    assert place.workspace.git.tip(BRANCH) is None
 
 
 @pytest.mark.parametrize(("age", "left"), [(HOURS_AGO, 0), (0.0, 3)], ids=["old", "at work"])

@@ -14,7 +14,7 @@ from runplan.git.command import Git
 from runplan.git.remote import Remote
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
-from runplan.git.worktrees import Worktrees
+from runplan.git.worktrees import Lane, Worktrees
 from runplan.landing.direct import Direct
 
 if TYPE_CHECKING:
@@ -244,11 +244,15 @@ class Place:
     base: str
 
     def lease(self, branch: str = BRANCH, name: str = "run", base: str = "") -> Repo:
-        path = self.trees.lease(name, branch=branch, base=base or self.base, pin="r1")
+        path = self.trees.lane(name).lease(branch=branch, base=base or self.base, pin="r1")
         return Repo(path=path, env=self.repo.env | AGENT_ENV)
 
+    @property
+    def lane(self) -> Lane:
+        return self.trees.lane("run")
+
     def take(self, branch: str = BRANCH, name: str = "run") -> str | None:
-        return self.trees.take(name, branch=branch, base=self.base)
+        return self.trees.lane(name).take(branch=branch, base=self.base)
 
     def refs(self) -> dict[str, str]:
         """The user's refs without the one that protects the base."""
@@ -263,10 +267,10 @@ def a_place(path: Path, repo: Repo | None = None) -> Iterator[Place]:
     state.mkdir()
     targets = ("refs/heads/main", "refs/remotes/origin/main")
     with repo.adapter() as git:
-        workspace = Workspace(git, common_dir=common, state=state, root=path / "trees")
+        workspace = Workspace(git, common_dir=common, state=state, root=path / "trees", mirror=targets)
         workspace.prepare()
-        trees = Worktrees(workspace, lock_dir=state / "locks", mirror=targets)
-        removal = Removal(workspace, trees, targets=targets)
+        trees = Worktrees(workspace)
+        removal = Removal(trees, targets=targets)
         try:
             yield Place(repo=repo, workspace=workspace, trees=trees, removal=removal, base=repo.head())
         finally:
