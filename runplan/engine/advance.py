@@ -14,7 +14,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
 from runplan.run.state import running
-from runplan.steps import budget, conclude, gates, land, process, read_plan, verify, work
+from runplan.steps import conclude, gates, land, process, read_plan, verify, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ STEPS: dict[str, Step] = {
     "lease": Step(act=work.lease),
     "start": Step(act=process.start, already_done=gates.already_known),
     "await": Step(act=process.await_end),
-    "sleep": Step(act=budget.sleep),
+    "sleep": Step(act=process.sleep),
     "hand-over": Step(act=work.hand_over),
     "take-work": Step(act=work.take_work),
     "judge-baseline": Step(act=gates.judge_baseline),

@@ -26,7 +26,7 @@ from runplan.run.reasons import (
     unsolved,
     variables,
 )
-from runplan.run.state import awaiting, failed_lane, failure, open_lanes, open_states
+from runplan.run.state import failed_lane, failure, open_lanes, open_states
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -511,11 +511,8 @@ def pending_answer(state: RunState, plan: str) -> str:
     """
     if state.started is None or state.ended is not None or state.started.auto:
         return ""
-    phase = awaiting(state)
-    if decide(state).waiting != "approval" or phase is None:
-        return f"a run of {plan} without `auto` has not ended; continue it: {command('runplan', 'retry', plan)}"
-    answers = f"{command('runplan', 'approve', plan)}, or: {command('runplan', 'reject', plan)}"
-    return f"phase {phase.read.phase} of {plan} needs your approval: {answers}"
+    see = command("runplan", "status", plan)
+    return f"a run of {plan} without `auto` has not ended: {decide(state).why}; see: {see}"
 
 
 def describe_rejection(phase: str, plan: str) -> str:

@@ -54,19 +54,12 @@ class Reason(StrEnum):
     CRASHED = "crashed", "runplan itself failed; the work is kept. Read the log, then retry."
 
 
-_ADVICE_FOR_UNDO = {
-    Reason.CONFLICT: "Revert the commits of the phase by hand, and set its row in the plan to todo.",
-    Reason.PROTECTED: "The target rejects pushes. Undo the phase again when the rule is lifted.",
-    Reason.ALREADY_ON_TARGET: "Another run has reverted the phase. Nothing is left to do.",
-    Reason.BLOCKED: "Revert the phase by hand, and set its row in the plan to todo.",
-    Reason.TARGET_MOVING: "The target kept moving. Undo the phase again when it is quiet.",
-    Reason.STOPPED: "Undo the phase again.",
-}
+UNDO_ADVICE = "Undo the phase again if it is not undone yet, or revert it by hand and set its row in the plan to todo."
 
 
 def next_action(reason: Reason, step: str) -> str:
     """What a person does about a failure at this step."""
-    return _ADVICE_FOR_UNDO.get(reason, reason.advice) if step == "undo" else reason.advice
+    return UNDO_ADVICE if step == "undo" else reason.advice
 
 
 def step_of(phase: PhaseRun) -> str:

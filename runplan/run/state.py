@@ -339,8 +339,6 @@ def _is_meant(lane: Lane, tree: str) -> bool:
 
 
 def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
-    if not any(lane.name == name for lane in state.lanes):
-        raise KeyError(f"there is no lane {name}")
     state = _each(state, lambda lane: apply(lane.state, event) if lane.name == name else lane.state)
     match event:
         case e.DispatchEnded():  # it gives back the part of the budget that it did not use

@@ -191,10 +191,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     day_usd: Annotated[float, "dollars of the repository per day; 0 for no limit"] = 0.0
     day_wall_s: Annotated[float, "time of agents of the repository per day; 0s for no limit"] = 0.0
 
-    def wall_of(self, role: str) -> tuple[float, str]:
-        """The wall limit of the role in seconds, and the setting that it comes from."""
-        own = {"fix": self.fix_wall_s, "verify": self.verify_wall_s}.get(role, 0.0)
-        return (own, f"limits.{role}_wall") if own else (self.wall_s, "limits.wall")
+    def wall_of(self, role: str) -> float:
+        """The wall limit of the role in seconds."""
+        return {"fix": self.fix_wall_s, "verify": self.verify_wall_s}.get(role) or self.wall_s
 
     @property
     def in_dollars(self) -> bool:

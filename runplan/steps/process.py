@@ -1,15 +1,16 @@
-"""Starts a process, an agent with its prompt or a command of the project, and observes its end."""
+"""Starts a process, an agent with prompt and budget or a command of the project, and observes its end."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
 from runplan.agents import prompts
-from runplan.agents.budgets import metered, priced
+from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left, metered, priced
 from runplan.agents.clis import agent_of
-from runplan.agents.endings import judge, quoted
+from runplan.agents.endings import FARTHEST_S, judge, quoted
 from runplan.checks import returns
 from runplan.checks.secrets import redacted
 from runplan.errors import ObjectsRefused, RunplanError, Unreachable
@@ -18,31 +19,37 @@ from runplan.gitfacts import committing_as, signing
 from runplan.names import DIFF_FILE, as_utf8
 from runplan.plan.specs import context_files
 from runplan.run import dispatch as d, events as e
-from runplan.run.dispatch import WRITERS, Ending, NeverStarted, Outcome, ReturnStatus, Role, Running
+from runplan.run.dispatch import WRITERS, Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Role, Running
 from runplan.run.reasons import Reason
-from runplan.steps.budget import choose, name_limit, pause_after
 from runplan.steps.context import phase_of
 from runplan.steps.gates import command_line, own_logs
 from runplan.steps.verify import EVERY_PHASE, final_brief, plan_base, return_text
+from runplan.text import in_words
+from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from runplan.agents.endings import AgentEnding
     from runplan.run.actions import Action, Start
     from runplan.run.state import PhaseRun, RunState
+    from runplan.settings.schema import AgentsSettings
     from runplan.steps.context import RunContext
 
 FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatch
 LAST_WORDS = 600  #: characters of a failed process's output in the report
 AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})
+RETRY = timedelta(minutes=1)  #: wait while running agents may use all that is left
+EARLIER = timedelta(days=2)  #: an agent that was started this long before midnight may still run
+LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase, name = phase_of(state), f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
     wanted = replace(action.dispatch, id=name, phase=phase.read.phase, at=context.iso())
-    started = choose(wanted, phase, context) if wanted.role in AGENT_ROLES else wanted
+    started = _choose(wanted, phase, context) if wanted.role in AGENT_ROLES else wanted
     if not isinstance(started, e.DispatchStarted):
         yield started
         return
@@ -210,6 +217,101 @@ def _rejections(phase: str, context: RunContext) -> list[str]:
     return [one.event.rejected for one in rejected if one.seq > landed]
 
 
+# --- its agent and budget -------------------------------------------------------------------------------
+
+
+def _choose(wanted: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> e.Event:
+    """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
+    names, limits = _candidates(wanted, phase, context.settings.agents), _limits(context)
+    agent = next((name for name in names if name not in limits), None)
+    if agent is None:
+        first = min((limits[name] for name in names), key=lambda limit: limit.until)
+        return e.Paused(kind="limit", until=first.until, agent=first.agent, words=first.words)
+    match _left(wanted, context):
+        case UsedUp(why=why):
+            return e.WorkRefused(reason=Reason.BUDGET, detail=why)
+        case GivenOut(why=why):
+            return e.Paused(kind="budget", until=iso(context.clock.now() + RETRY), words=why)
+        case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds):
+            wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
+            return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
+
+
+def _candidates(wanted: e.DispatchStarted, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
+    """The agents for the role by preference; none verifies its own work unless the settings say so."""
+    verifier = wanted.agent or agents.judges[0]
+    if wanted.role != "verify":
+        names = [agents.implementer, agents.fallback]
+    elif verifier == agents.implementer or verifier not in phase.authors:
+        names = [verifier, *({agents.fallback} - set(phase.authors))]
+    else:  # the verifier stood in for the implementer, which now verifies in its place
+        names = [name for name in (agents.fallback, agents.implementer) if name not in phase.authors]
+    return list(dict.fromkeys(name for name in names if name)) or [verifier]
+
+
+def _limits(context: RunContext) -> dict[str, e.AgentLimited]:
+    """The newest usage limit of each agent that has not reset yet, over all runs of the repository.
+
+    A person who resumes the run does not want to wait for the limits before that.
+    """
+    now, farthest = context.clock.now(), timedelta(seconds=FARTHEST_S)
+    newest: dict[str, e.AgentLimited] = {}
+    resumed = [one.seq for one in context.store.facts(e.RunResumed, plan=context.plan) if one.run == context.run]
+    for one in context.store.facts(e.AgentLimited, since=iso(now - farthest)):
+        if one.seq > max(resumed, default=0):
+            until = min(one.event.until, iso(parse_iso(one.at) + farthest))
+            newest[one.event.agent] = replace(one.event, until=until)
+    return {agent: limit for agent, limit in newest.items() if parse_iso(limit.until) > now}
+
+
+def _left(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | GivenOut:
+    """What the dispatch may use. The journal is read only for scopes that have a limit."""
+    limits, store = context.settings.limits, context.store
+    budgets = {
+        "dispatch": Cost(tokens=limits.tokens, usd=limits.usd, seconds=limits.wall_of(wanted.role)),
+        "phase": Cost(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
+        "plan": Cost(tokens=limits.plan_tokens, usd=limits.plan_usd, seconds=limits.plan_wall_s),
+        "day": Cost(tokens=limits.day_tokens, usd=limits.day_usd, seconds=limits.day_wall_s),
+    }
+    spent: dict[str, Cost] = {}
+    given: dict[str, Cost] = {}
+    if budgets["phase"] != Cost() or budgets["plan"] != Cost():
+        of_plan = store.facts(e.DispatchStarted, plan=context.plan), store.facts(e.DispatchEnded, plan=context.plan)
+        spent["plan"], given["plan"] = _usage(context, *of_plan)
+        spent["phase"], given["phase"] = _usage(context, *of_plan, phase=wanted.phase)
+    if budgets["day"] != Cost():
+        today = context.clock.now().astimezone(zone(context.settings.run.timezone))
+        midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
+        since = iso(midnight - EARLIER)
+        of_day = store.facts(e.DispatchStarted, since=since), store.facts(e.DispatchEnded, since=since)
+        spent["day"], given["day"] = _usage(context, *of_day, since=iso(midnight))
+    return left(budgets, spent, given)
+
+
+def _usage(
+    context: RunContext,
+    started: list[e.Recorded[e.DispatchStarted]],
+    ended: list[e.Recorded[e.DispatchEnded]],
+    *,
+    phase: str = "",
+    since: str = "",
+) -> tuple[Cost, Cost]:
+    """What agents have used, and what agents that run in other lanes and runs may still use."""
+    spent, given, now = Cost(), Cost(), context.clock.now()
+    for one in ended:
+        if one.event.agent and one.at >= since and phase in ("", one.event.phase):
+            tokens = one.event.input_tokens + one.event.output_tokens
+            spent = spent.plus(Cost(tokens=tokens, usd=one.event.usd, seconds=one.event.seconds))
+    over = {one.event.id for one in ended}
+    for begun in started:
+        event = begun.event
+        late = parse_iso(begun.at) + timedelta(seconds=event.seconds + LATE_S)
+        runs = event.agent and event.id not in over and now <= late
+        if runs and not event.id.startswith(f"{context.mark}.") and phase in ("", event.phase):
+            given = given.plus(Cost(tokens=event.tokens, usd=event.usd, seconds=event.seconds))
+    return spent, given
+
+
 # --- its end --------------------------------------------------------------------------------------------
 
 
@@ -241,8 +343,8 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         detail = detail if has_reason else quoted(ending, outcome, agent)
     elif ending.kind != "success":
         detail = ending.words or detail
-    yield name_limit(replace(ended, kind=ending.kind, detail=detail), started)
-    yield from pause_after(ending, phase_of(state), context, agent=started.agent, id=started.id)
+    yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
+    yield from _pause_after(ending, phase_of(state), context, started)
 
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -254,7 +356,7 @@ def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Even
     yield from _examine(started, state, context)
     if isinstance(outcome, Outcome):
         ended = _result(started, context, outcome)
-        yield replace(ended, ending=Ending.ENDED, kind=d.EndingKind.KILLED, said="", detail="")
+        yield replace(ended, ending=Ending.ENDED, kind=EndingKind.KILLED, said="", detail="")
     else:
         yield _without_result(started, Ending.ENDED)
 
@@ -321,3 +423,38 @@ def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -
             context.worktrees.lane(phase.leased.worktree).take(branch=phase.leased.branch, base=phase.base)
         except ObjectsRefused as error:
             yield e.WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
+
+
+def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.DispatchEnded:
+    """Name the setting that ended the dispatch. A time limit of a phase, plan or day counts as a budget."""
+    tokens, usd, wall = (*started.bounds, "", "", "")[:3]
+    if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
+        detail = f"{wall} left {in_words(started.seconds)}"
+        return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=detail)
+    if ended.kind != EndingKind.BUDGET:
+        return ended
+    if started.tokens and ended.input_tokens + ended.output_tokens >= started.tokens:
+        return replace(ended, detail=f"{tokens} left {started.tokens} tokens")
+    if started.usd:
+        words = f" ({ended.detail})" if ended.detail and ended.ending != Ending.BUDGET else ""
+        return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}")
+    return ended
+
+
+def _pause_after(
+    ending: AgentEnding, phase: PhaseRun, context: RunContext, started: e.DispatchStarted
+) -> Iterator[e.Event]:
+    """The wait after a usage limit or an overload; `phase` is the state before the agent ended."""
+    now, agent, words = context.clock.now().timestamp(), started.agent, ending.words
+    if ending.kind == "limit":
+        ends = limit_ends(ending.resets, now=now, times=phase.limited + 1, seed=started.id)
+        yield e.AgentLimited(agent=agent, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
+    elif ending.kind == "overloaded" and phase.busy < d.MAX_OVERLOADS:
+        ends = busy_ends(now=now, times=phase.busy + 1, seed=started.id)
+        yield e.Paused(kind="overloaded", until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
+
+
+def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    pause = state.pause
+    if pause is not None and context.clock.now() >= parse_iso(pause.until):
+        yield e.Woke(kind=pause.kind)

@@ -138,7 +138,10 @@ def test_a_slot_during_a_run_is_recorded_as_skipped(project: Project, meanwhile:
     assert project.dispatched() == ["implement", "verify"]
 
 
-WAITS = "phase 1 of plans/X.md needs your approval: runplan approve plans/X.md, or: runplan reject plans/X.md"
+WAITS = (
+    "a run of plans/X.md without `auto` has not ended: phase 1 passed all checks and needs your approval; "
+    "see: runplan status plans/X.md"
+)
 
 
 REJECTED = "phase 1 was rejected"

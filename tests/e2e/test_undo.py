@@ -96,7 +96,7 @@ def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
     failed = project.runplan("undo", "X", "1")
     assert (failed.code, failed.last) == (1, "runplan: failed: conflict")
     assert "1.txt" in failed.err
-    assert "by hand, and set its row in the plan to todo" in failed.err
+    assert "by hand and set its row in the plan to todo" in failed.err
     assert project.repo.head("main") == before
     assert project.leftovers() == []
 

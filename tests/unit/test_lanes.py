@@ -241,11 +241,6 @@ def test_a_phase_completed_by_another_process_is_no_failure() -> None:
     assert decide(fold(facts)).actions == (a.READ_PLAN,)
 
 
-def test_an_event_of_an_unknown_lane_is_an_internal_error() -> None:
-    with pytest.raises(KeyError):
-        fold([*two_lanes(), *in_lane("3", read("p3"))])
-
-
 def test_a_request_for_the_run_reaches_every_lane() -> None:
     facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", *at_work("p2", "d2"))]
     stopped = decide(fold([*facts, e.StopRequested(by="me")]))

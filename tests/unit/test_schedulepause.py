@@ -53,13 +53,13 @@ def test_a_manual_run_pauses_no_schedule() -> None:
     assert pause_reason(state) == ""
 
 
-OPEN = "a run of plans/x.md without `auto` has not ended; continue it: runplan retry plans/x.md"
+OPEN = "a run of plans/x.md without `auto` has not ended: {}; see: runplan status plans/x.md"
 
 
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ([started("next", auto=False), READ], OPEN),
+        ([started("next", auto=False), READ], OPEN.format("the phase needs a worktree and a branch")),
         ([started("next", auto=True), READ], ""),
         ([started("next", auto=False), READ, e.RunEnded(outcome="done")], ""),
         ([], ""),

@@ -15,7 +15,6 @@ from runplan.gitfacts import (
     add_trailers,
     newest_landing,
 )
-from runplan.run.reasons import Reason, next_action
 
 X = "plans/X.md"
 
@@ -72,9 +71,3 @@ def test_a_phase_squashed_into_one_commit_is_one_landing() -> None:
 
 
 # --- what helps -----------------------------------------------------------------------------------------
-
-
-def test_the_message_of_an_undo() -> None:
-    assert next_action(Reason.PROTECTED, "undo") != next_action(Reason.PROTECTED, "land")
-    assert "cherry-pick" not in next_action(Reason.PROTECTED, "undo")
-    assert next_action(Reason.ALREADY_ON_TARGET, "undo").endswith("Nothing is left to do.")
