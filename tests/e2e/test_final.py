@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import SETTINGS, Project, a_plan, fix, set_up, steps, work, writes
+from tests.support.cli import SETTINGS, Project, a_plan, fix, set_up, steps, work
 from tests.support.daemons import until_runs_are
 
 EVERY = "all"  #: the phase of a verifier that judges all of them
@@ -38,15 +38,6 @@ def test_all_verifiers_have_to_pass_on_the_same_tree(project: Project) -> None:
     report = project.show("main:reports/plan-x.md")
     assert "Verdict: pass by `robot`" in report
     assert "Verdict: pass by `second`" in report
-
-
-def test_the_first_verifier_that_fails_starts_a_fix_and_all_judge_again(project: Project) -> None:
-    two_verifiers(project, steps("fail = ['W1']", role="verify") + steps("pass_all = true", role="verify2"))
-    project.agent(writes("1") + fix('write = "more.txt"\ntext = "x\\n"', 'commit = "More"'))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    verdicts = [(verdict["agent"], verdict["passed"]) for verdict in given(project, "VerdictGiven")]
-    assert verdicts == [("robot", True), ("second", False), ("robot", True), ("second", True)]
 
 
 def test_finish_verifies_all_phases_on_the_last_candidate(project: Project) -> None:

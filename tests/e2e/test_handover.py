@@ -88,17 +88,6 @@ def test_a_fixer_is_handed_over_too(project: Project, tmp_path: Path) -> None:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("printed", [pytest.param(FULL, id="S9")])
-def test_an_agent_that_has_returned_done_is_not_replaced(project: Project, printed: str) -> None:
-    ending = "sleep = 60" if printed == FULL else "exit = 1"
-    project.agent(steps('write = "1.txt"', DONE, printed, ending))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert of(project, "HandedOver") == []
-    assert project.dispatched() == ["implement", "verify"]
-    assert project.landed() == ["1"]
-
-
 def test_a_message_that_everything_is_complete_proves_nothing(project: Project) -> None:
     """S19"""
     complete = 'say = "PLAN COMPLETE: All tasks finished successfully."'

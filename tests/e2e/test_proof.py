@@ -20,7 +20,6 @@ from tests.support.cli import (
     steps,
     verify,
     work,
-    writes,
 )
 
 if TYPE_CHECKING:
@@ -65,34 +64,6 @@ def test_changing_the_test_command_is_tampering_unless_allowed(project: Project)
     assert ran.code == 0, ran.err
 
 
-def test_the_baseline_is_that_of_the_current_target(project: Project, tmp_path: Path) -> None:
-    """The user mends a red test on the target meanwhile, and the phase would break it again."""
-    meanwhile = Meanwhile(tmp_path)
-    red = 'echo "=== short test summary info ==="; echo "FAILED t.py::a - x"; echo "=== 1 failed in 0.01s ==="; exit 1'
-    check = f'if test -e 1.txt || grep -q bad state; then {red}; fi; echo "=== 1 passed in 0.01s ==="\n'
-    project.repo.commit("Red", **{"state": "bad\n", "check.sh": check})
-    project.settings('[tests]\ncommand = "sh check.sh"\n')
-    project.agent(
-        work(*meanwhile.pause("implement"))
-        + fix('write = "other"\ntext = "1\\n"', 'commit = "Nothing to the point"')
-        + fix('write = "other"\ntext = "2\\n"', 'commit = "Nothing either"').replace(".fix]]", ".fix3]]")
-    )
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("implement")
-    project.repo.commit("Mend it", state="good\n")
-    meanwhile.let_on("implement")
-    ran = ended(running)
-    assert ran.last == "runplan: failed: tests-failed", ran.err
-    assert project.landed() == []
-
-
-def test_a_verdict_of_a_crashed_verifier_does_not_count(project: Project) -> None:
-    project.agent(writes("1") + verify("pass_all = true", "exit = 3"))
-    ran = project.start("1", "auto")
-    assert ran.last == "runplan: failed: agent-failed"
-    assert project.landed() == []
-
-
 def test_a_fixer_works_on_the_tree_that_failed(project: Project, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     project.settings('[tests]\ncommand = "test ! -e theirs.txt || test ! -e 1.txt || test -e both.txt"\n')
@@ -131,19 +102,6 @@ def test_a_phase_is_not_done_because_an_interrupted_run_named_it(tmp_path: Path)
     ran = project.start("3", "auto")
     assert ran.code == 0, ran.err
     assert project.landed() == ["1", "3"]
-
-
-def test_marking_a_plan_complete_survives_a_moved_target(project: Project) -> None:
-    done = a_plan("1").replace("| ⬚ |", "| ✅ Done |")
-    project.plan(done)
-    (project.path / ".git/index.lock").touch()
-    held = project.start("finish", "auto")
-    assert held.code == 4, held.err
-    (project.path / ".git/index.lock").unlink()
-    project.repo.commit("Meanwhile", **{"other.txt": "x\n"})
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
-    assert "status: complete" in project.show("main:plans/X.md")
 
 
 def test_a_closed_terminal_does_not_end_a_run(project: Project) -> None:
