@@ -154,7 +154,7 @@ def _paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
     return {i: text.strip() for i, text in lines if _PARAGRAPH.match(text)}
 
 
-# --- paths and execution ----------------------------------------------------------------------------------
+# --- paths -----------------------------------------------------------------------------------------------
 
 
 def read_paths(body: Body, label: str) -> tuple[str, ...]:
@@ -179,9 +179,3 @@ def _paths(entries: Iterable[str]) -> tuple[str, ...]:
         paths = re.findall(_CODE, entry) or [re.split(_REASON, entry.strip(), maxsplit=1)[0].strip().rstrip(".")]
         found += [path for path in paths if path and path.lower() not in ("none", "-", "—")]
     return tuple(dict.fromkeys(found))
-
-
-def read_execution(body: Body) -> str:
-    """The value of `Execution:`, by default `worktree`; any other is refused when the phase begins."""
-    value = body.labels.get("execution", (0, ""))[1].strip("`* \t.,;")
-    return value if value and value.lower() != "worktree" else "worktree"

@@ -12,39 +12,40 @@ from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
-from runplan.plan.body import Item, body_of, read_execution, read_items, read_paths
+from runplan.plan.body import Item, body_of, read_items, read_paths
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import boxes, sections, speckit, table
 from runplan.plan.ids import key
 from runplan.plan.marks import Status, says_complete
-from runplan.plan.reading import Format, Reading, Remark, refuse_duplicates
+from runplan.plan.reading import Reading, Remark, refuse_duplicates
 from runplan.plan.scan import Lines, scan
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["Format", "Item", "Phase", "Plan", "Remark", "Status", "other_way", "parse"]
+    from runplan.plan.body import Body
+    from runplan.plan.dependencies import Depends
+    from runplan.plan.reading import Format, Place
+
+__all__ = ["Item", "Phase", "Plan", "Remark", "Status", "other_way", "parse"]
 
 
 MAX_PHASES = 1000
 #: The recognisers of the formats, most telling first.
 RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
-    Format.TRACKER: table.read,
-    Format.SPEC_KIT: speckit.read,
-    Format.HUMANLAYER: sections.read_humanlayer,
-    Format.SECTIONS: sections.read,
-    Format.KIRO: boxes.read_kiro,
-    Format.OPENSPEC: sections.read_openspec,
-    Format.HEADINGS: sections.read_headings,
-    Format.TODO: boxes.read_todo,
-    Format.CHECKLIST: boxes.read_checklist,
+    "tracker": table.read,
+    "spec-kit": speckit.read,
+    "humanlayer": sections.read_humanlayer,
+    "sections": sections.read,
+    "kiro": boxes.read_kiro,
+    "openspec": sections.read_openspec,
+    "headings": sections.read_headings,
+    "todo": boxes.read_todo,
+    "checklist": boxes.read_checklist,
 }
 #: Formats that the same evidence may show.
-RIVALS = (
-    (Format.HUMANLAYER, Format.SECTIONS, Format.KIRO, Format.HEADINGS),
-    (Format.TODO, Format.CHECKLIST),
-)
+RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
 
 
 class Phase(Struct, frozen=True):
@@ -100,7 +101,11 @@ def parse(text: bytes, *, path: str) -> Plan:
         fix = command("runplan", "check", path, "--fix")
         raise PlanUnreadable(f"{path}:{reading.decided_by + 1}: {what} nor boxes; add a tracker with: {fix}")
     remarks = [*reading.remarks, *_about_text(lines, reading), *_about_boxes(lines, reading)]
-    phases = tuple(_phases(lines, reading, path, remarks))
+    bodies = {place.id: body_of(lines, place.first, place.end) for place in reading.places}
+    waits = read_depends(bodies, reading)
+    for place in reading.places:
+        remarks += _about_depends(place, waits[place.id], bodies, path)
+    phases = tuple(_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
     _refuse_cycle(phases, path)
     status = front.get("status").strip().lower()
     numbers = (entry.value.strip("# \t") for entry in front.entries if entry.key == "issue")
@@ -108,9 +113,13 @@ def parse(text: bytes, *, path: str) -> Plan:
     if left and says_complete(status):
         ids = ", ".join(phase.id for phase in left)
         remarks.append(Remark(left[0].line, f"the plan says complete, but not done: {ids}"))
+    # The first heading of level 1 is the title, unless it is a phase.
+    titles = [heading for heading in lines.headings if heading.level == 1][:1]
+    title = next((one.text for one in titles if all(place.first != one.at for place in reading.places)), "")
+    title = re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", title, flags=re.IGNORECASE)
     return Plan(
         path=path,
-        title=" ".join(front.get("title").split()) or _title(lines, reading, path),
+        title=" ".join(front.get("title").split()) or title or path.rpartition("/")[2].removesuffix(".md"),
         status=status,
         complete=says_complete(status) or not left,
         issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
@@ -128,51 +137,28 @@ def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
     return lines, recognise(lines, wanted=frontmatter.read(lines).get("format").lower())
 
 
-def _phases(lines: Lines, reading: Reading, path: str, remarks: list[Remark]) -> Iterator[Phase]:
-    bodies = {place.id: body_of(lines, place.first, place.end) for place in reading.places}
-    waits = read_depends(bodies, reading)
-    for place in reading.places:
-        body, depends = bodies[place.id], waits[place.id]
-        if depends.unknown and place.mark.status is not Status.DONE:
-            quote, ids = depends.unknown[0], ", ".join(bodies)
-            raise PlanUnreadable(
-                f"{path}:{quote.line}: phase {place.id} depends on phase {quote.text}, which is not among {ids}; "
-                "correct it, or name the phases in a line 'Depends: …'"
-            )
-        for quote in depends.unread:
-            what = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"
-            remarks.append(Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'"))
-        for quote in depends.unknown:
-            what = f"phase {place.id} depends on phase {quote.text}, which the plan does not have"
-            remarks.append(Remark(quote.line, what))
-        items, sign_off = read_items(body, title=place.title)
-        if place.entries:
-            named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))
-            items = (*named, *(item for item in items if item.id.startswith("C")))
-        yield Phase(
-            id=place.id,
-            title=place.title,
-            status=place.mark.status,
-            commit=place.commit,
-            text=lines.between(place.first, place.end),
-            line=place.at + 1,
-            heading_line=place.first + 1,
-            depends=tuple(dict.fromkeys((*depends.hard, *place.depends))),
-            soft=tuple(depends.soft),
-            touches=read_paths(body, "touches") or place.touches,
-            allows=read_paths(body, "allows"),
-            execution=read_execution(body),
-            items=items,
-            sign_off=sign_off,
-        )
-
-
-def _title(lines: Lines, reading: Reading, path: str) -> str:
-    """The first heading of level 1, unless it is a phase; else the name of the file."""
-    first = next((heading for heading in lines.headings if heading.level == 1), None)
-    if first is None or any(place.first == first.at for place in reading.places):
-        return path.rpartition("/")[2].removesuffix(".md")
-    return re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", first.text, flags=re.IGNORECASE)
+def _phase(place: Place, body: Body, waits: Depends) -> Phase:
+    items, sign_off = read_items(body, title=place.title)
+    if place.entries:
+        named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))
+        items = (*named, *(item for item in items if item.id.startswith("C")))
+    execution = body.labels.get("execution", (0, ""))[1].strip("`* \t.,;")
+    return Phase(
+        id=place.id,
+        title=place.title,
+        status=place.mark.status,
+        commit=place.commit,
+        text=body.lines.between(place.first, place.end),
+        line=place.at + 1,
+        heading_line=place.first + 1,
+        depends=tuple(dict.fromkeys((*waits.hard, *place.depends))),
+        soft=tuple(waits.soft),
+        touches=read_paths(body, "touches") or place.touches,
+        allows=read_paths(body, "allows"),
+        execution=execution if execution.lower() not in ("", "worktree") else "worktree",
+        items=items,
+        sign_off=sign_off,
+    )
 
 
 def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
@@ -197,13 +183,13 @@ def recognise(lines: Lines, *, wanted: str) -> Reading:
 
     One phase section may be a chapter of a plan of another format.
     """
-    format_ = Format.HEADINGS if wanted.endswith(" headings") else wanted
+    format_ = "headings" if wanted.endswith(" headings") else wanted
     if format_ and format_ not in RECOGNISERS:
         raise PlanUnreadable(f"{lines.path}:1: unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
     readings = (one for name, read in RECOGNISERS.items() if format_ in ("", name) for one in read(lines))
     found = next((one for one in readings if wanted in ("", one.format, one.name.lower())), None)
     if found is not None and not wanted and found.format in RIVALS[0] and len(found.places) == 1:
-        rivals = (one for name in (Format.KIRO, Format.HEADINGS) for one in RECOGNISERS[name](lines))
+        rivals = (one for read in (boxes.read_kiro, sections.read_headings) for one in read(lines))
         found = next((one for one in rivals if len(one.places) > 1), found)
     if found is None and wanted:
         what = f"the front matter says format: {wanted}, but the plan has nothing of that form"
@@ -248,6 +234,19 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
             yield Remark(place.at + 1, what)
         elif not place.mark.known:
             yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
+
+
+def _about_depends(place: Place, waits: Depends, ids: Iterable[str], path: str) -> Iterator[Remark]:
+    """The sentences that name no phase, and the phases that the plan does not have; a phase to work on needs them."""
+    for quote in waits.unknown:
+        what = f"phase {place.id} depends on phase {quote.text}, which"
+        if place.mark.status is not Status.DONE:
+            remedy = "correct it, or name the phases in a line 'Depends: …'"
+            raise PlanUnreadable(f"{path}:{quote.line}: {what} is not among {', '.join(ids)}; {remedy}")
+        yield Remark(quote.line, f"{what} the plan does not have")
+    for quote in waits.unread:
+        what = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"
+        yield Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'")
 
 
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:

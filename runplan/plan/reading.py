@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -19,27 +18,18 @@ if TYPE_CHECKING:
     from runplan.plan.scan import Entry, Heading, Lines
 
 
-class Format(StrEnum):
-    """The way a plan is written; the value is its name in the front matter and in JSON."""
-
-    TRACKER = "tracker"
-    SPEC_KIT = "spec-kit"
-    HUMANLAYER = "humanlayer"
-    SECTIONS = "sections"
-    KIRO = "kiro"
-    OPENSPEC = "openspec"
-    HEADINGS = "headings"
-    TODO = "todo"
-    CHECKLIST = "checklist"
-
-
+#: The way a plan is written: its name in the front matter and in JSON.
+Format: TypeAlias = Literal[
+    "tracker", "spec-kit", "humanlayer", "sections", "kiro", "openspec", "headings", "todo", "checklist"
+]
 #: How a status is written: a table cell, the cell of the commit, the value of a status line, the sign in a box.
 Slot: TypeAlias = Literal["cell", "commit", "line", "box"]
 
 
 class Spot(Struct, frozen=True):
     slot: Slot
-    begin: int  #: byte offsets
+    at: int  #: line
+    begin: int  #: columns
     end: int
 
 
@@ -58,12 +48,16 @@ class Place(Struct, frozen=True, kw_only=True):
     mark: Mark = Mark(Status.TODO)
     first: int  #: first line of its text
     end: int  #: line after its text
-    at: int  #: line with the status
     spots: tuple[Spot, ...] = ()  #: where its status is written; without any, a status line goes below its first line
     commit: str = ""
     entries: tuple[Entry, ...] = ()  #: its work items; without them its text names them
     depends: tuple[str, ...] = ()  #: phases that the format has it wait for, in addition to those that its text names
     touches: tuple[str, ...] = ()
+
+    @property
+    def at(self) -> int:
+        """The line with its status."""
+        return self.spots[0].at if self.spots else self.first
 
     @property
     def is_bare(self) -> bool:
@@ -83,7 +77,7 @@ class Reading(Struct, frozen=True):
     @property
     def lacks_statuses(self) -> bool:
         """Whether it has phase sections and states no status."""
-        return self.format in (Format.SECTIONS, Format.HUMANLAYER) and all(place.is_bare for place in self.places)
+        return self.format in ("sections", "humanlayer") and all(place.is_bare for place in self.places)
 
 
 def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1)) -> list[Heading]:
@@ -103,26 +97,24 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
 
 
 def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ...]:
-    return tuple(_section_place(lines, section) for section in sections)
+    """The phases that are sections: the status line of each decides, else its heading, else its boxes."""
+    places = []
+    for section in sections:
+        place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
+        boxes = [box for box in within(lines.boxes, section.at, section.end) if not box.optional]
+        if (spot := _status_line(lines, section.at, section.end)) is not None:
+            value = lines.texts[spot.at][spot.begin : spot.end].strip()
+            place = replace(place, mark=read_mark(value), commit=read_commit(value), spots=(spot,))
+        elif DONE_TITLE.search(place.title):
+            place = replace(place, mark=Mark(Status.DONE))
+        elif boxes:
+            place = replace(place, mark=mark_of(boxes), spots=box_spots(boxes))
+        places.append(place)
+    return tuple(places)
 
 
-def _section_place(lines: Lines, section: Heading) -> Place:
-    """A phase that is a section: its status line decides, else its heading, else its boxes."""
-    first, end, name = section.at, section.end, section.name
-    place = Place(id=name.id, title=name.title, first=first, end=end, at=first)
-    if (found := _status_line(lines, first, end)) is not None:
-        at, columns = found
-        value = lines.texts[at][slice(*columns)].strip()
-        spot = Spot("line", *(lines.offset(at, column) for column in columns))
-        return replace(place, mark=read_mark(value), commit=read_commit(value), at=at, spots=(spot,))
-    if DONE_TITLE.search(name.title):
-        return replace(place, mark=Mark(Status.DONE))
-    boxes = [box for box in within(lines.boxes, first, end) if not box.optional]
-    return replace(place, mark=mark_of(boxes), at=boxes[0].at, spots=box_spots(lines, boxes)) if boxes else place
-
-
-def _status_line(lines: Lines, first: int, end: int) -> tuple[int, tuple[int, int]] | None:
-    """The status line of a section and the columns of its value: above its sub-headings, else the only one in bold.
+def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
+    """The status line of a section: above its sub-headings, else the only one in bold.
 
     Several are those of sub-sections. An indented line is part of a list entry and states the status of that.
     """
@@ -134,8 +126,8 @@ def _status_line(lines: Lines, first: int, end: int) -> tuple[int, tuple[int, in
         is_above = is_above and not text.startswith("#")
         if "status" in text.lower() and (columns := status_value(text, only_bold=not is_above)):
             if is_above:
-                return i, columns
-            below.append((i, columns))
+                return Spot("line", i, *columns)
+            below.append(Spot("line", i, *columns))
     return below[0] if len(below) == 1 else None
 
 
@@ -145,9 +137,8 @@ def mark_of(boxes: Sequence[Entry]) -> Mark:
     return Mark(Status.DONE if all(box.ticked for box in boxes) else Status.TODO, known=known)
 
 
-def box_spots(lines: Lines, boxes: Iterable[Entry]) -> tuple[Spot, ...]:
-    begins = ((lines.offset(box.at, box.column), len(box.sign.encode())) for box in boxes)
-    return tuple(Spot("box", begin, begin + length) for begin, length in begins)
+def box_spots(boxes: Iterable[Entry]) -> tuple[Spot, ...]:
+    return tuple(Spot("box", box.at, box.column, box.column + 1) for box in boxes)
 
 
 def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:

@@ -21,7 +21,6 @@ from runplan.plan.ids import UNNAMED, Named, read_name
 MAX_MB = 5
 MAX_LINES = 20_000
 LABEL = 7  #: the level of a line like `**Tasks:**` that serves as a heading
-_BOM = b"\xef\xbb\xbf"
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)\Z")
 _ENTRY = re.compile(
     r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*)?", re.DOTALL
@@ -104,23 +103,19 @@ def within(marks: list[T], first: int, end: int) -> list[T]:
 def scan(raw: bytes, *, path: str) -> Lines:
     """The lines of a plan file. Raises PlanUnreadable when it is no text."""
     pieces = _decoded(raw, path).split("\n")
-    first = len(_BOM) if raw.startswith(_BOM) else 0
-    starts = list(accumulate((len(piece.encode()) + 1 for piece in pieces[:-1]), initial=first))
-    if not pieces[-1]:  # there is no line after the last line end
-        pieces.pop()
-        starts.pop()
-    ended = len(pieces) if raw.endswith(b"\n") else len(pieces) - 1
-    texts = [piece.removesuffix("\r") if i < ended else piece for i, piece in enumerate(pieces)]
+    starts = list(accumulate((len(piece.encode()) + 1 for piece in pieces), initial=len(raw) - len(_unmarked(raw))))
+    last = pieces.pop()  # there is no line after the last line end
+    texts = [piece.removesuffix("\r") for piece in pieces] + ([last] if last else [])
     front = 0
     if texts and texts[0] == "---":
         front = next((i for i in range(1, len(texts)) if texts[i].rstrip() == "---"), 0)
     inert, open_fence = _inert(texts, front)
-    parts, entries = _parts(texts, inert), _entries(texts, inert)
+    parts, entries = _structure(texts, inert)
     return Lines(
         path=path,
         raw=raw,
         texts=texts,
-        starts=starts,
+        starts=starts[: len(texts)],
         inert=inert,
         headings=[part for part in parts if part.level < LABEL],
         parts=parts,
@@ -132,20 +127,24 @@ def scan(raw: bytes, *, path: str) -> Lines:
     )
 
 
+def _unmarked(raw: bytes) -> bytes:
+    return raw.removeprefix(b"\xef\xbb\xbf")
+
+
 def _decoded(raw: bytes, path: str) -> str:
     size, count = len(raw) / 1024 / 1024, raw.count(b"\n")
     if size > MAX_MB or count > MAX_LINES:
         what = f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {MAX_MB} MB and {MAX_LINES:,} lines"
         raise PlanUnreadable(f"{path}:1: {what}; is it a plan?")
+    text = _unmarked(raw)
     try:
-        text = raw.removeprefix(_BOM).decode()
-        wrong = raw.find(b"\0")
+        wrong = text.find(b"\0")
+        if wrong < 0:
+            return text.decode()
     except UnicodeDecodeError as error:
-        wrong = raw.index(raw.removeprefix(_BOM)) + error.start
-    if wrong >= 0:
-        line = raw.count(b"\n", 0, wrong) + 1
-        raise PlanUnreadable(f"{path}:{line}: this is no UTF-8 text; save the plan as UTF-8")
-    return text
+        wrong = error.start
+    line = text.count(b"\n", 0, wrong) + 1
+    raise PlanUnreadable(f"{path}:{line}: this is no UTF-8 text; save the plan as UTF-8")
 
 
 def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
@@ -153,12 +152,12 @@ def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
 
     A fence with a word, like ```` ```sh ````, opens an inner one where another is open.
     """
-    first = front + 1 if front else 0
-    inert = [True] * first + [False] * (len(texts) - first)
+    inert: list[bool] = []
     fences: list[tuple[int, str]] = []
-    for i in range(first, len(texts)):
-        fence = _FENCE.match(texts[i]) if texts[i][:3] in ("```", "~~~") else None
-        inert[i] = fence is not None or bool(fences)
+    for i, text in enumerate(texts):
+        is_front = bool(front) and i <= front
+        fence = _FENCE.match(text) if text[:3] in ("```", "~~~") and not is_front else None
+        inert.append(is_front or fence is not None or bool(fences))
         if fence is None:
             continue
         if not fences or (fence[2].strip() and fence[1].startswith(fences[-1][1])):
@@ -168,8 +167,10 @@ def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
     return inert, fences[0][0] if fences else -1
 
 
-def _parts(texts: list[str], inert: list[bool]) -> list[Heading]:
-    found: list[Heading] = []
+def _structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading], list[Entry]]:
+    """The headings and labels, and the entries of lists."""
+    parts: list[Heading] = []
+    entries: list[Entry] = []
     border = [len(texts)] * (LABEL + 1)  # by level: where the section of a heading above ends
     for i in range(len(texts) - 1, -1, -1):
         text = texts[i]
@@ -177,23 +178,13 @@ def _parts(texts: list[str], inert: list[bool]) -> list[Heading]:
         if inert[i]:
             continue
         if 0 < level < LABEL and text[level : level + 1] in (" ", "\t"):
-            words = text[level:].strip().rsplit(None, 1)
-            is_closed = len(words) == 2 and not words[1].strip("#")  # `## Title ##`
-            title = words[0].rstrip() if is_closed else text[level:].strip()
-            found.append(Heading(i, level, title, read_name(title) or UNNAMED, border[level]))
+            title = re.sub(r"(?<=\S)[ \t]+#+\Z", "", text[level:].strip())  # `## Title ##`
+            parts.append(Heading(i, level, title, read_name(title) or UNNAMED, border[level]))
+            border[level : 2 if level == 1 else None] = [i] * (1 if level == 1 else LABEL + 1 - level)
         elif len(text) < 80 and (label := _LABEL.match(text)):
-            level = LABEL
-            found.append(Heading(i, level, label[1] or label[2], UNNAMED, border[level]))
-        else:
-            continue
-        border[level : 2 if level == 1 else None] = [i] * (1 if level == 1 else LABEL + 1 - level)
-    return found[::-1]
-
-
-def _entries(texts: list[str], inert: list[bool]) -> list[Entry]:
-    found = []
-    for i, text in enumerate(texts):
-        if not inert[i] and (entry := _ENTRY.match(text)) is not None:
+            parts.append(Heading(i, LABEL, label[1] or label[2], UNNAMED, border[LABEL]))
+            border[LABEL] = i
+        elif entry := _ENTRY.match(text):
             indent, sign = len(entry[1].expandtabs(4)), entry[2] or ""
-            found.append(Entry(i, indent, entry.start(2), sign, entry[3] == "*", text[entry.end() :].strip()))
-    return found
+            entries.append(Entry(i, indent, entry.start(2), sign, entry[3] == "*", text[entry.end() :].strip()))
+    return parts[::-1], entries[::-1]

@@ -11,7 +11,6 @@ from runplan.plan import frontmatter
 from runplan.plan.ids import key
 from runplan.plan.marks import WRITTEN, Status, says_complete
 from runplan.plan.model import lay_out
-from runplan.plan.reading import Format
 from runplan.plan.scan import scan
 from runplan.text import command
 
@@ -43,8 +42,9 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
         line = f"**Status:** {words}".encode()
         new = line + lines.eol if text[:below].endswith(b"\n") else lines.eol + line
         return text[:below] + new + text[below:]
-    for spot in sorted(place.spots, key=lambda spot: spot.end, reverse=True):
-        old, above = text[spot.begin : spot.end], text[: spot.begin]
+    for spot in sorted(place.spots, key=lambda spot: (spot.at, spot.end), reverse=True):
+        begin, end = lines.offset(spot.at, spot.begin), lines.offset(spot.at, spot.end)
+        old, above = text[begin:end], text[:begin]
         match spot.slot:
             case "cell":
                 new = _cell(old, words)
@@ -54,7 +54,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
                 new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
             case "box":
                 new = b"x" if status is Status.DONE else b" "
-        text = above + new + text[spot.end :]
+        text = above + new + text[end:]
     return text
 
 
@@ -98,29 +98,24 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
 
     A phase marked in progress counts as todo: the claims show whether a run works on it, not the plan.
     """
-    if wanted is not None:
-        return _requested(plan, wanted)
-    if says_complete(plan.status):
-        return NoPhase("complete", "the plan is already complete")
-    left = [phase for phase in plan.phases if phase.status is not Status.DONE]
-    if not left:
-        return NoPhase("all-done")
-    for phase in left:
-        if phase.status is not Status.BLOCKED and not missing(plan, phase):
-            return phase
-    marked = "is marked blocked; clear its status in the plan to allow work on it"
-    waits = {phase.id: ", ".join(missing(plan, phase)) for phase in left}
-    return NoPhase(
-        "blocked", "; ".join(f"phase {id_} {f'waits for {ids}' if ids else marked}" for id_, ids in waits.items())
-    )
-
-
-def _requested(plan: Plan, wanted: str) -> Phase | NoPhase:
-    phase = plan.phase(wanted)
-    if phase is None:
+    asked = plan.phase(wanted) if wanted is not None else None
+    if wanted is not None and asked is None:
         return NoPhase("blocked", f"there is no phase {wanted}; there are: {', '.join(one.id for one in plan.phases)}")
     if says_complete(plan.status):
         return NoPhase("complete", "the plan is already complete")
+    if asked is not None:
+        return _requested(plan, asked)
+    left = [phase for phase in plan.phases if phase.status is not Status.DONE]
+    waits = {phase.id: ", ".join(missing(plan, phase)) for phase in left}
+    for phase in left:
+        if phase.status is not Status.BLOCKED and not waits[phase.id]:
+            return phase
+    marked = "is marked blocked; clear its status in the plan to allow work on it"
+    why = "; ".join(f"phase {id_} {f'waits for {ids}' if ids else marked}" for id_, ids in waits.items())
+    return NoPhase("blocked", why) if left else NoPhase("all-done")
+
+
+def _requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
     if phase.status is Status.DONE:
         commit = f" ({phase.commit})" if phase.commit else ""
         return NoPhase("phase-done", f"phase {phase.id} is already done{commit}")
@@ -148,7 +143,7 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
     """
     lines, reading = lay_out(text, path)
     has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)
-    if not reading.lacks_statuses and (reading.format is not Format.SECTIONS or has_lines):
+    if not reading.lacks_statuses and (reading.format != "sections" or has_lines):
         return text
     is_done = reading.lacks_statuses and says_complete(frontmatter.read(lines).get("status"))
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Format, Status, parse
+from runplan.plan.model import Status, parse
 from runplan.plan.tracker import add_tracker, reopen, set_status
 from tests.support.builders import a_plan, tracker
 
@@ -149,7 +149,7 @@ def test_a_tracker_is_added_above_the_phases(name: str, before: bytes, eol: byte
     assert fixed.endswith(b"| | |" + eol + eol + below)
     assert fixed.count(b"\n") == fixed.count(eol)
     plan = parse(fixed, path=name)
-    assert plan.format is Format.TRACKER
+    assert plan.format == "tracker"
     assert [(phase.id, phase.status) for phase in plan.phases] == [("1", Status.TODO), ("2", Status.TODO)]
 
 

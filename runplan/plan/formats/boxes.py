@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.plan.ids import UNNAMED, Named, read_name
 from runplan.plan.marks import Mark, Status, read_commit
-from runplan.plan.reading import Format, Place, Reading, Remark, box_spots, mark_of, own_or_numbered, section_places
+from runplan.plan.reading import Place, Reading, Remark, box_spots, mark_of, own_or_numbered, section_places
 from runplan.plan.scan import within
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
         elif box.ticked and own:
             what = f"task {number[1]} is ticked, but not all of its sub-tasks are; it counts as done"
             remarks.append(Remark(box.at + 1, what))
-        place = _place(lines, replace(UNNAMED, id=number[1], title=box.text[number.end() :]), (box, *own), end)
+        place = _place(replace(UNNAMED, id=number[1], title=box.text[number.end() :]), (box, *own), end)
         places.append(replace(place, mark=mark, commit="", entries=tuple(own)))
-    yield Reading(Format.KIRO, "Kiro tasks", tuple(places), tops[0][0].at, "task", tuple(remarks))
+    yield Reading("kiro", "Kiro tasks", tuple(places), tops[0][0].at, "task", tuple(remarks))
 
 
 def read_todo(lines: Lines) -> Iterator[Reading]:
@@ -72,7 +72,7 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
     for heading, name, below in zip(headings, names, [*(h.at for h in headings[1:]), len(lines.texts)], strict=True):
         titled = replace(name, title=name.title or heading.text)
         sections.append(replace(heading, name=titled, end=min(below, heading.end)))
-    yield Reading(Format.TODO, "TODO list", section_places(lines, sections), headings[0].at, remarks=remarks)
+    yield Reading("todo", "TODO list", section_places(lines, sections), headings[0].at, remarks=remarks)
 
 
 def read_checklist(lines: Lines) -> Iterator[Reading]:
@@ -91,27 +91,19 @@ def reading(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Seque
     for number, (box, name) in enumerate(listed):
         end = _end(lines, box)
         nested = within(lines.boxes, box.at + 1, end) if not sections else []
-        place = _place(lines, name, (box, *(one for one in nested if not one.optional)), end)
+        place = _place(name, (box, *(one for one in nested if not one.optional)), end)
         if sections:
             place = replace(place, first=sections[number].at, end=sections[number].end)
         places.append(place)
     first = listed[0][0].at
-    return Reading(Format.CHECKLIST, "checklist", tuple(places), first, remarks=tuple(_too_many(first, len(listed))))
+    return Reading("checklist", "checklist", tuple(places), first, remarks=tuple(_too_many(first, len(listed))))
 
 
-def _place(lines: Lines, name: Named, boxes: Sequence[Entry], end: int) -> Place:
+def _place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
     """A phase that begins with its box; the other boxes are ticked with it."""
-    first = boxes[0]
-    return Place(
-        id=name.id,
-        title=name.title,
-        mark=mark_of([first]),
-        commit=read_commit(first.text),
-        first=first.at,
-        end=end,
-        at=first.at,
-        spots=box_spots(lines, boxes),
-    )
+    at, text = boxes[0].at, boxes[0].text
+    place = Place(id=name.id, title=name.title, first=at, end=end, spots=box_spots(boxes))
+    return replace(place, mark=mark_of(boxes[:1]), commit=read_commit(text))
 
 
 def _too_many(at: int, count: int) -> list[Remark]:

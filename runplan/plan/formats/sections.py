@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.plan.formats import boxes
-from runplan.plan.reading import Format, Reading, Remark, find_sections, own_or_numbered, paired, section_places
+from runplan.plan.reading import Reading, Remark, find_sections, own_or_numbered, paired, section_places
 from runplan.plan.scan import within
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read(lines: Lines) -> Iterator[Reading]:
         return
     bare = (place for place in places if place.is_bare)
     remarks = tuple(Remark(one.first + 1, f"phase {one.id} states no status; it counts as todo") for one in bare)
-    yield Reading(Format.SECTIONS, "phase sections", places, sections[0].at, remarks=remarks)
+    yield Reading("sections", "phase sections", places, sections[0].at, remarks=remarks)
 
 
 def read_humanlayer(lines: Lines) -> Iterator[Reading]:
@@ -55,7 +55,7 @@ def read_humanlayer(lines: Lines) -> Iterator[Reading]:
     criteria = [heading.at for heading in lines.headings if heading.level > 2 and _VERIFICATION.match(heading.text)]
     for found in read(lines) if criteria else ():
         if any(place.first < at < place.end for place in found.places for at in criteria):
-            yield replace(found, format=Format.HUMANLAYER, name="HumanLayer plan", decided_by=criteria[0])
+            yield replace(found, format="humanlayer", name="HumanLayer plan", decided_by=criteria[0])
 
 
 def read_openspec(lines: Lines) -> Iterator[Reading]:
@@ -63,7 +63,7 @@ def read_openspec(lines: Lines) -> Iterator[Reading]:
     groups = [s for s in find_sections(lines, "", levels=(2,)) if s.name.strong and s.name.id.isdigit()]
     groups = [group for group in groups if within(lines.boxes, group.at, group.end)]
     if any(box.text.startswith(f"{g.name.id}.") for g in groups for box in within(lines.boxes, g.at, g.end)):
-        yield Reading(Format.OPENSPEC, "OpenSpec tasks", section_places(lines, groups), groups[0].at, unit="task")
+        yield Reading("openspec", "OpenSpec tasks", section_places(lines, groups), groups[0].at, unit="task")
 
 
 def read_headings(lines: Lines) -> Iterator[Reading]:
@@ -84,7 +84,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
 def _reading(lines: Lines, sections: Sequence[Heading], unit: str, name: str) -> Reading:
     names, remarks = own_or_numbered([(section.at, section.text, section.name) for section in sections])
     named = [replace(section, name=name) for section, name in zip(sections, names, strict=True)]
-    return Reading(Format.HEADINGS, name, section_places(lines, named), sections[0].at, unit, remarks)
+    return Reading("headings", name, section_places(lines, named), sections[0].at, unit, remarks)
 
 
 def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.plan.reading import Format, Place, Reading, find_sections, section_places
+from runplan.plan.reading import Place, Reading, find_sections, section_places
 from runplan.plan.scan import within
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def read(lines: Lines) -> Iterator[Reading]:
         phases |= dict.fromkeys(found, section.name.id)
     if tasks:
         places = _in_order(lines, section_places(lines, sections), phases)
-        yield Reading(Format.SPEC_KIT, "spec-kit tasks", places, min(tasks.values()), aliases=phases)
+        yield Reading("spec-kit", "spec-kit tasks", places, min(tasks.values()), aliases=phases)
 
 
 def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) -> tuple[Place, ...]:

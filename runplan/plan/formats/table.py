@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from runplan.errors import PlanUnreadable
 from runplan.plan.ids import UNITS, Named, key, read_name
 from runplan.plan.marks import read_commit, read_mark
-from runplan.plan.reading import Format, Place, Reading, Remark, Spot, find_sections, paired
+from runplan.plan.reading import Place, Reading, Remark, Spot, find_sections, paired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from runplan.plan.reading import Slot
     from runplan.plan.scan import Heading, Lines
 
-    #: The line of a row, its phase (None without an id), and the columns of its status and commit with their blanks.
-    Row: TypeAlias = tuple[int, Named | None, dict[Slot, tuple[int, int]]]
+    #: The line of a row, its phase (None without an id), and its status and commit with their blanks.
+    Row: TypeAlias = tuple[int, Named | None, tuple[Spot, ...]]
 
 _HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
 _STATUS = ("status", "state", "progress")
@@ -33,7 +33,7 @@ def read(lines: Lines) -> Iterator[Reading]:
     if (found := _find(lines, sections)) is None:
         return
     header, table = found
-    rows = [(at, name, cells) for at, name, cells in table if name is not None]
+    rows = [(at, name, spots) for at, name, spots in table if name is not None]
     if not rows:
         what = "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |"
         raise PlanUnreadable(f"{lines.path}:{header + 1}: {what}")
@@ -45,25 +45,16 @@ def read(lines: Lines) -> Iterator[Reading]:
         if section not in own:
             what = f"the tracker does not list phase {section.name.id}; this heading is ignored"
             remarks.append(Remark(section.at + 1, what))
-    pairs = zip(rows, paired(lines, "tracker", [(name.id, at) for at, name, _ in rows], own), strict=True)
-    places = tuple(_place(lines, *row, section) for row, section in pairs)
-    yield Reading(Format.TRACKER, "tracker table", places, header, remarks=tuple(remarks))
-
-
-def _place(lines: Lines, at: int, name: Named, cells: dict[Slot, tuple[int, int]], section: Heading) -> Place:
-    texts = {slot: lines.texts[at][slice(*columns)].strip() for slot, columns in cells.items()}
-    if "cell" not in texts:
-        raise PlanUnreadable(f"{lines.path}:{at + 1}: the row of phase {name.id} has no Status cell; add one")
-    return Place(
-        id=name.id,
-        title=section.name.title or name.title,
-        mark=read_mark(texts["cell"]),
-        commit=read_commit(texts.get("commit", "")) or read_commit(texts["cell"]),
-        at=at,
-        first=section.at,
-        end=section.end,
-        spots=tuple(Spot(slot, *(lines.offset(at, column) for column in cell)) for slot, cell in cells.items()),
-    )
+    places = []
+    paired_with = paired(lines, "tracker", [(name.id, at) for at, name, _ in rows], own)
+    for (at, name, spots), section in zip(rows, paired_with, strict=True):
+        texts = {spot.slot: lines.texts[at][spot.begin : spot.end].strip() for spot in spots}
+        if "cell" not in texts:
+            raise PlanUnreadable(f"{lines.path}:{at + 1}: the row of phase {name.id} has no Status cell; add one")
+        commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
+        place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
+        places.append(replace(place, mark=read_mark(texts["cell"]), commit=commit, spots=spots))
+    yield Reading("tracker", "tracker table", tuple(places), header, remarks=tuple(remarks))
 
 
 def _find(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
@@ -106,8 +97,8 @@ def _rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
         if name is not None and ids != titles and titles in cells:
             name = replace(name, title=text[slice(*cells[titles])].strip())
         if text.strip("|-: \t\r"):
-            found: dict[Slot, tuple[int, int] | None] = {"cell": cells.get(status), "commit": cells.get(commit)}
-            yield i, name, {slot: cell for slot, cell in found.items() if cell}
+            slots: tuple[tuple[Slot, int], ...] = (("cell", status), ("commit", commit))
+            yield i, name, tuple(Spot(slot, i, *cells[number]) for slot, number in slots if number in cells)
 
 
 def _cells(text: str) -> list[tuple[int, int]]:
