@@ -17,7 +17,7 @@ from msgspec import Struct
 from runplan.checks import testcode, testfiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
     Read: TypeAlias = Callable[[str], str | None]
@@ -40,6 +40,8 @@ _SPECIAL = (
 _DEFINITION = re.compile(r"(?:\w+ )*define (\S+)")
 _VARIABLE = re.compile(r"(?:(?:export|override|private) )*([^\s:#=+?!]+) ?(?:[+?!]|:{1,3})?=")
 _RULE = re.compile(r"([^:=]+?) ?::?(?!=)")
+_FOLDER = re.compile(r"(?<!\S)(?:-C ?|--(?:directory|prefix|dir|cwd)[= ])(\S+)")
+_MAKEFILE = re.compile(r"(?<!\S)(?:-f ?|--(?:make)?file[= ])(\S+)")
 _DEEPEST = 6  #: files that lead to files
 _MOST_COMMANDS, _MOST_WORDS = 2_000, 500  #: of one text, and of one command
 _MOST_LINES = 1_000  #: of a script that are read for mentions
@@ -56,25 +58,19 @@ class Part(Struct, frozen=True):
         return tuple(text for _, text in self.lines)
 
 
-class Weakened(Struct, frozen=True):
-    path: str
-    line: int
-    detail: str
-
-
-def weakened(command: str, before: Read, after: Read) -> tuple[Weakened, ...]:
-    """The guarded parts that differ in the tree `after`."""
+def weakened(command: str, before: Read, after: Read) -> list[tuple[str, int, str]]:
+    """The guarded parts that differ in the tree `after`: path, line, and the difference in words."""
     was, now = _Collector(before).collect(command), _Collector(after).collect(command)
     mentioned = {word for part in was.values() for text in part.texts for word in _MENTION.findall(text)}
     reached = {name for _, _, name in was}
     found = [
-        Weakened(key[0], *difference)
+        (key[0], *difference)
         for key, part in was.items()
         if key in now and (difference := _difference(part, now[key], reached))
     ]
     # Most additions are harmless, unless they change what an existing part does.
     found += (
-        Weakened(key[0], part.lines[0][0], f"{part.what} was added")
+        (key[0], part.lines[0][0], f"{part.what} was added")
         for key, part in now.items()
         if key not in was and was and part.lines and _decides(key, mentioned)
     )
@@ -83,8 +79,8 @@ def weakened(command: str, before: Read, after: Read) -> tuple[Weakened, ...]:
     if gone and not found:
         (path, kind, _), part = gone[0]
         line = 0 if kind == "file" or not part.lines else part.lines[0][0]
-        found.append(Weakened(path, line, f"{part.what}, which the test command runs, was removed"))
-    return tuple(found)
+        found.append((path, line, f"{part.what}, which the test command runs, was removed"))
+    return found
 
 
 def _decides(key: Key, mentioned: set[str]) -> bool:
@@ -140,13 +136,14 @@ class _Collector:
             program = ""  #: the last word that is no option
             for at, word in enumerate(words):
                 base = word.lstrip("@-+").rpartition("/")[2]
-                if word == "cd" and words[at + 1 : at + 2]:
+                rest = " ".join(words[at + 1 :])
+                if word == "cd" and rest:
                     # `cd "$(dirname "$0")"` most often leads to where the command began.
                     folder = folder if "$" in words[at + 1] else _join(folder, words[at + 1])
                 elif base in ("make", "gmake"):
-                    self._make(words[at + 1 :], folder, depth)
+                    self._make(rest, folder, depth)
                 elif base in _PACKAGERS:
-                    self._package(words[at + 1 :], folder, depth)
+                    self._package(rest, folder, depth)
                 elif program.startswith("python") and words[at - 1] == "-m":
                     module = word.replace(".", "/")
                     self._script(f"{module}.py", folder, depth)
@@ -169,10 +166,9 @@ class _Collector:
         if "\0" not in text and (_SHEBANG.match(text) if text.startswith("#!") else is_shell):
             self._text(text, folder, depth + 1)
 
-    def _package(self, arguments: Sequence[str], folder: str, depth: int) -> None:
-        options, words = _options(arguments, ("-C", "--prefix", "--dir", "--cwd"))
-        folder = _join(folder, options[-1]) if options else folder
-        names = [word for word in words if word not in ("run", "run-script")][:1]
+    def _package(self, arguments: str, folder: str, depth: int) -> None:
+        folder, rest = _option(_FOLDER, arguments, folder)
+        names = [word for word in _names(rest) if word not in ("run", "run-script")][:1]
         path = _join(folder, "package.json")
         text = self._read(path) or ""
         scripts = package_scripts(text)
@@ -180,76 +176,67 @@ class _Collector:
         for name in waiting:
             for one in (f"pre{name}", name, f"post{name}"):
                 if one in scripts and (path, "script", one) not in self._parts:
-                    line = _line_of_script(text, one)
+                    place = re.search(rf"{re.escape(json.dumps(one))}\s*:", text[text.find('"scripts"') :])
+                    at = text.find('"scripts"') + (place.start() if place else 0)
+                    line = text.count("\n", 0, at) + 1
                     self._parts[path, "script", one] = Part(f'the script "{one}"', ((line, scripts[one]),))
                     self._text(scripts[one], folder, depth + 1)
                     waiting += (word for word in _MENTION.findall(scripts[one]) if word in scripts)
 
-    def _make(self, arguments: Sequence[str], folder: str, depth: int) -> None:
-        folders, words = _options(arguments, ("-C", "--directory"))
-        files, goals = _options(words, ("-f", "--file", "--makefile"))
-        folder = _join(folder, folders[-1]) if folders else folder
-        names = [_join(folder, name) for name in files or _MAKEFILES]
+    def _make(self, arguments: str, folder: str, depth: int) -> None:
+        folder, rest = _option(_FOLDER, arguments, folder)
+        file, rest = _option(_MAKEFILE, rest, folder)
+        names = [file] if file != folder else [_join(folder, name) for name in _MAKEFILES]
         path = next((name for name in names if self._read(name) is not None), "")
-        entries = list(self._entries(path, folder, 0))
-        targets = [name for entry in entries if entry.is_rule for name in entry.names]
-        goals = [goal for goal in goals if "=" not in goal and not goal.isdigit()]
+        entries: dict[str, _Entry] = {}
+        self._read_makefile(path, folder, entries, 0)
+        targets = [name for name, entry in entries.items() if entry.kind == "target"]
+        goals = _names(rest)
         if (path, *goals) in self._made or (goals and not any(goal in targets for goal in goals)):
             return
         self._made.add((path, *goals))
         waiting = goals or [name for name in targets if name[0] != "." and "%" not in name][:1]
-        waiting += (*_SPECIAL, *(entry.text for entry in entries if not entry.names))
-        by_name: dict[str, list[_Entry]] = {}
-        for entry in entries:
-            for name in entry.names or (entry.text,):
-                by_name.setdefault(name, []).append(entry)
+        waiting += (*_SPECIAL, *(name for name, entry in entries.items() if entry.kind == "directive"))
         for name in waiting:
-            parts = by_name.pop(name, ())
-            if not parts:
+            if (entry := entries.pop(name, None)) is None:
                 continue
-            kind = "make" if parts[0].names else "directive"
-            lines = [(line, text) for entry in parts for line, text in entry.lines]
-            self._parts[parts[0].path, kind, name] = Part(f"`{name}`", tuple(lines))
-            for _, text in lines:
-                waiting += (word for word in _MENTION.findall(text) if word in by_name)
-            self._text("\n".join(text.lstrip("\t@-+ ") for _, text in lines), folder, depth + 1)
+            kind = "directive" if entry.kind == "directive" else "make"
+            self._parts[entry.path, kind, name] = Part(f"`{name}`", tuple(entry.lines))
+            for _, text in entry.lines:
+                waiting += (word for word in _MENTION.findall(text) if word in entries)
+            self._text("\n".join(text.lstrip("\t@-+ ") for _, text in entry.lines), folder, depth + 1)
 
-    def _entries(self, path: str, folder: str, depth: int) -> Iterator[_Entry]:
-        """The rules, variables and other lines of a Makefile and of those that it includes."""
-        entry: _Entry | None = None
+    def _read_makefile(self, path: str, folder: str, entries: dict[str, _Entry], depth: int) -> None:
+        """Add the rules, variables and other lines of a Makefile and of those that it includes, by their names."""
+        current: list[_Entry] = []
+        is_definition = False
         for number, line in _logical_lines(self._read(path) or ""):
             plain = " ".join(re.sub(r"(?<!\\)#.*", "", line).split())
-            if not plain:
-                continue
-            if entry is not None and (line.startswith("\t") or (entry.is_definition and plain != "endef")):
-                entry.lines.append((number, f"\t{plain}"))
-                continue
-            if entry is not None:
-                yield entry
-            entry = _entry(path, number, plain)
-            if included := re.match(r"[-s]?include (.+)", plain):
-                for name in included[1].split() if depth < _DEEPEST else ():
-                    yield from self._entries(_join(folder, name), folder, depth + 1)
-        if entry is not None:
-            yield entry
+            is_definition = is_definition and plain != "endef"
+            if plain and current and (line.startswith("\t") or is_definition):
+                for entry in current:
+                    entry.lines.append((number, f"\t{plain}"))
+            elif plain:
+                definition, variable = _DEFINITION.match(plain), _VARIABLE.match(plain)
+                rule = None if definition or variable else _RULE.match(plain)
+                named = definition or variable
+                kind = "target" if rule else "variable" if named else "directive"
+                names = rule[1].split() if rule else [named[1] if named else plain]
+                current = [entries.setdefault(name, _Entry(path, kind, [])) for name in names]
+                for entry in current:
+                    entry.lines.append((number, plain))
+                is_definition = definition is not None
+                if included := re.match(r"[-s]?include (.+)", plain):
+                    for name in included[1].split() if depth < _DEEPEST else ():
+                        self._read_makefile(_join(folder, name), folder, entries, depth + 1)
 
 
 class _Entry(Struct):
-    """A rule with its recipe, an assignment, or another line of a Makefile."""
+    """The rules of a target with their recipes, the assignments of a variable, or another line of a Makefile."""
 
     path: str
-    text: str
-    names: tuple[str, ...]  #: the targets or the variable; none for another line
-    is_rule: bool
-    is_definition: bool
+    kind: str  #: "target", "variable" or "directive"
     lines: list[tuple[int, str]]
-
-
-def _entry(path: str, number: int, text: str) -> _Entry:
-    definition, variable = _DEFINITION.match(text), _VARIABLE.match(text)
-    rule = None if definition or variable else _RULE.match(text)
-    names = tuple(rule[1].split()) if rule else tuple(found[1] for found in (definition or variable,) if found)
-    return _Entry(path, text, names, rule is not None, definition is not None, [(number, text)])
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -264,21 +251,14 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             whole = ""
 
 
-def _options(words: Iterable[str], names: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The values of the options with these names, and the words that are no option."""
-    values, others = [], []
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if word in names:
-            values.append(next(rest, ""))
-        elif equals and name in names:
-            values.append(value)
-        elif word.startswith(names[0]):
-            values.append(word.removeprefix(names[0]))
-        elif not word.startswith("-") or word.startswith(("-f", "--file", "--makefile")):
-            others.append(word)
-    return values, others
+def _option(option: re.Pattern[str], arguments: str, folder: str) -> tuple[str, str]:
+    """The path that the option names, else the folder; and the other arguments."""
+    named = option.findall(arguments)
+    return _join(folder, named[-1]) if named else folder, option.sub("", arguments)
+
+
+def _names(arguments: str) -> list[str]:
+    return [word for word in arguments.split() if word[0] != "-" and "=" not in word and not word.isdigit()]
 
 
 def _join(folder: str, name: str) -> str:
@@ -291,9 +271,3 @@ def package_scripts(text: str) -> dict[str, str]:
         return {str(name): script for name, script in scripts.items() if isinstance(script, str)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
-
-
-def _line_of_script(text: str, name: str) -> int:
-    start = max(text.find('"scripts"'), 0)
-    found = re.compile(rf"{re.escape(json.dumps(name))}\s*:").search(text, start)
-    return text.count("\n", 0, found.start()) + 1 if found else 1

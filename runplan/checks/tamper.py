@@ -151,9 +151,9 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
 def examine_command(command: str, permit: Permit, *, before: Read, after: Read) -> tuple[Tampering, ...]:
     """The changes in the tree `after` to files that the test command runs."""
     return tuple(
-        Tampering(TamperKind.TEST_COMMAND, one.path, one.detail, one.line)
-        for one in weakened(command, before, after)
-        if not permit.allowed(one.path)
+        Tampering(TamperKind.TEST_COMMAND, path, detail, line)
+        for path, line, detail in weakened(command, before, after)
+        if not permit.allowed(path)
     )
 
 
