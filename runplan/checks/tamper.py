@@ -21,9 +21,12 @@ from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from runplan.checks.guarded import Read
     from runplan.gitfacts import Untracked
+
+    _Sources: TypeAlias = Mapping[str, testcode.TestSource]
 
 #: An untracked file larger than this is not committed for an agent.
 LARGEST_UNTRACKED = 5_000_000  # bytes
@@ -37,6 +40,7 @@ LIFECYCLE = (".runplan/**", ".runplan-*")
 PROMPTS = ("config/prompts/*.md",)
 
 _REMOVES = re.compile(r"\b(?:remov|delet|drop|retir|mov|renam|replac|merg)\w*", re.IGNORECASE)
+_FOLDER = re.compile(r"(?<![\w./-])/*+([\w.][\w./-]*+)(?<=/)(?:\*\*)?(?![\w.*-])")
 
 
 class TamperKind(StrEnum):
@@ -53,13 +57,8 @@ class TamperKind(StrEnum):
     TOO_LARGE = "too-large"
 
 
-#: The kinds that an Allows: line permits.
-ALLOWABLE = frozenset(
-    (
-        *(TamperKind.REMOVED_TEST, TamperKind.WEAKENED_TEST, TamperKind.NEW_SKIP, TamperKind.LOWERED_THRESHOLD),
-        *(TamperKind.CHANGED_CI, TamperKind.CHANGED_PROMPT, TamperKind.TEST_COMMAND),
-    )
-)
+#: The kinds that no Allows: line permits.
+_NEVER_ALLOWED = (TamperKind.BOOKKEEPING, TamperKind.OUT_OF_SCOPE, TamperKind.SECRET, TamperKind.TOO_LARGE)
 
 
 class Tampering(Struct, frozen=True):
@@ -99,9 +98,13 @@ class Permit(Struct, frozen=True, kw_only=True):
 
     def names(self, path: str) -> bool:
         """Whether the phase names this path, or the removal of a folder it is in."""
-        if path in (literal(pattern) for pattern in self.touches) or _contains_word(self.text, path):
+        if path in (literal(pattern) for pattern in self.touches):
             return True
-        return any(_removes_folder(line, path) for line in self.text.splitlines())
+        # Not as a part of a longer path or name.
+        if path in self.text and re.search(rf"(?<![\w./-]){re.escape(path)}(?!\.?[\w/-])", self.text):
+            return True
+        lines = (line for line in self.text.splitlines() if _REMOVES.search(line))
+        return any(path.startswith(folder) for line in lines for folder in _FOLDER.findall(line))
 
     def covers(self, path: str) -> bool:
         """Whether the path is within the phase's Touches:, or named."""
@@ -126,25 +129,28 @@ def is_lifecycle(path: str) -> bool:
 
 
 def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, ...]:
-    tests = [change for change in changes if testfiles.may_hold_tests(change.path) and not _too_large(change)]
-    work = _TestWork(tests)
     found: list[Tampering] = []
+    examined: list[FileChange] = []
     for change in changes:
-        found += _scope(change.path, permit)
-        found += () if change.deleted else _in_the_way(change.path, permit)
-        if change.added and named_like_secret(change.path) and not permit.names(change.path):
-            found.append(Tampering(TamperKind.SECRET, change.path, "looks like a secret"))
-        found += _instructions(change, permit)
-        if permit.allowed(change.path):
-            continue
-        if _too_large(change) and not change.added:
+        path, is_allowed = change.path, permit.allowed(change.path)
+        found += _scope(path, permit, is_gone=change.deleted)
+        if change.added and named_like_secret(path) and not permit.names(path):
+            found.append(Tampering(TamperKind.SECRET, path, "looks like a secret"))
+        if testfiles.is_ci(path) and not permit.permits_ci(path):
+            detail = "a file of the CI or a hook was changed, and the phase does not name it"
+            found.append(Tampering(TamperKind.CHANGED_CI, path, detail))
+        if covers(PROMPTS, path) and not is_allowed:
+            found.append(Tampering(TamperKind.CHANGED_PROMPT, path, "a prompt of runplan's agents was changed"))
+        if max(len(change.before or ""), len(change.after or "")) <= LARGEST_EXAMINED:
+            examined.append(change)
+        elif not is_allowed and not change.added:
             detail = "over 1 MB, too large to check for weakened tests; permit it with Allows:"
-            found.append(Tampering(TamperKind.TOO_LARGE, change.path, detail))
-            continue
-        found += work.findings(change)
-        if testfiles.sets_checks(change.path) and change.before is not None:
+            found.append(Tampering(TamperKind.TOO_LARGE, path, detail))
+    found += _weaker_tests([change for change in examined if testfiles.may_hold_tests(change.path)], permit)
+    for change in examined:
+        if testfiles.sets_checks(change.path) and change.before is not None and not permit.allowed(change.path):
             lowered = testfiles.lowered(change.before, change.after or "")
-            found += (Tampering(TamperKind.LOWERED_THRESHOLD, change.path, one.what, one.line) for one in lowered)
+            found += (Tampering(TamperKind.LOWERED_THRESHOLD, change.path, what, line) for line, what in lowered)
     return tuple(found)
 
 
@@ -159,8 +165,8 @@ def examine_command(command: str, permit: Permit, *, before: Read, after: Read) 
 
 def remedy(found: Sequence[Tampering]) -> str:
     """The line of the plan that would permit all of it; "" when no line would."""
-    paths = dict.fromkeys(one.path for one in found if one.kind in ALLOWABLE)
-    if not paths or any(one.kind not in ALLOWABLE for one in found):
+    paths = dict.fromkeys(one.path for one in found)
+    if not paths or any(one.kind in _NEVER_ALLOWED for one in found):
         return ""
     return f"; if the plan means it, add to the phase: Allows: {', '.join(paths)}"
 
@@ -174,7 +180,6 @@ def unwanted(
         if is_lifecycle(file.path):
             continue
         found += _scope(file.path, permit)
-        found += _in_the_way(file.path, permit)
         if permit.names(file.path):
             continue
         if file.size > LARGEST_UNTRACKED:
@@ -184,131 +189,14 @@ def unwanted(
     return tuple(found)
 
 
-def _too_large(change: FileChange) -> bool:
-    return max(len(change.before or ""), len(change.after or "")) > LARGEST_EXAMINED
-
-
-def _scope(path: str, permit: Permit) -> Iterator[Tampering]:
+def _scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tampering]:
     if path in permit.bookkeeping:
         yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
     elif not permit.covers(path):
         yield Tampering(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
-
-
-def _in_the_way(path: str, permit: Permit) -> Iterator[Tampering]:
-    for own in permit.written:
+    for own in () if is_gone else permit.written:
         if own.startswith(f"{path}/"):
             yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
-
-
-def _instructions(change: FileChange, permit: Permit) -> Iterator[Tampering]:
-    if testfiles.is_ci(change.path) and not permit.permits_ci(change.path):
-        yield Tampering(
-            TamperKind.CHANGED_CI, change.path, "a file of the CI or a hook was changed, and the phase does not name it"
-        )
-    if covers(PROMPTS, change.path) and not permit.allowed(change.path):
-        yield Tampering(TamperKind.CHANGED_PROMPT, change.path, "a prompt of runplan's agents was changed")
-
-
-class _TestWork:
-    """All changes to test files together: a test may move from one file to another."""
-
-    def __init__(self, changes: Sequence[FileChange]) -> None:
-        self._before = {c.path: testcode.parse(c.before or "", c.path) for c in changes}
-        self._after = {c.path: testcode.parse(c.after or "", c.path) for c in changes}
-        self._was = {path: testcode.by_name(source.cases) for path, source in self._before.items()}
-        self._now = {path: testcode.by_name(source.cases) for path, source in self._after.items()}
-        self._names_before = frozenset[str]().union(*self._was.values())
-        self._arrived: dict[str, list[tuple[str, testcode.TestCase]]] = {}  #: new to a path, by name and by body
-        for path, cases in self._now.items():
-            for case in (case for name, case in cases.items() if name not in self._was[path]):
-                keys = (case.name,) if case.name in self._names_before else (case.name, _body(case))
-                for key in keys:
-                    self._arrived.setdefault(key, []).append((path, case))
-        self._taken: set[tuple[str, str]] = set()
-        self._helpers_before = _all_helpers(self._before.values())
-        self._helpers_now = _all_helpers(self._after.values())
-        assertions = Counter[str]()
-        for path, source in self._before.items():
-            assertions.update(testcode.assertion_lines(source.plain))
-            assertions.subtract(testcode.assertion_lines(self._after[path].plain))
-        self._lost_assertions = +assertions
-        self._skips_before = Counter(skip.key for source in self._before.values() for skip in testcode.skips(source))
-
-    def findings(self, change: FileChange) -> Iterator[Tampering]:
-        path = change.path
-        if path not in self._before:
-            return
-        gone: list[testcode.TestCase] = []
-        for name, was in self._was[path].items():
-            now = self._now[path].get(name) or self._take_arrival(was, is_collected=testfiles.is_collected(path))
-            if now is None:
-                gone.append(was)
-            elif why := self._weaker(was, now):
-                yield Tampering(TamperKind.WEAKENED_TEST, path, f"{name} {why}", now.line)
-        if gone:
-            names = ", ".join(sorted(case.name for case in gone)[:MOST_NAMED])
-            more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
-            yield Tampering(TamperKind.REMOVED_TEST, path, f"tests removed: {names}{more}", gone[0].line)
-        if not self._was[path] and testfiles.is_test(path) and not path.endswith("__init__.py"):
-            yield from _nameless(change, self._before[path], self._after[path])
-        yield from self._new_skips(change)
-
-    def _take_arrival(self, was: testcode.TestCase, *, is_collected: bool) -> testcode.TestCase | None:
-        """The test in its new file, or under a new name with the same body."""
-        for key in (was.name, _body(was)):
-            for path, case in self._arrived.get(key, ()):
-                if (path, case.name) not in self._taken and (testfiles.is_collected(path) or not is_collected):
-                    self._taken.add((path, case.name))
-                    return case
-        return None
-
-    def _weaker(self, was: testcode.TestCase, now: testcode.TestCase) -> str:
-        before = testcode.strength(was.body, self._helpers_before)
-        after = testcode.strength(now.body, self._helpers_now)
-        return testcode.weaker(was, now, before=before, after=after, lost=self._lost_assertions)
-
-    def _new_skips(self, change: FileChange) -> Iterator[Tampering]:
-        for skip in testcode.skips(self._after[change.path]):
-            if self._skips_before[skip.key] > 0:
-                self._skips_before[skip.key] -= 1
-            elif self._names_before & skip.tests or (
-                testfiles.is_test(change.path) and not (skip.tests or change.added)
-            ):
-                yield Tampering(TamperKind.NEW_SKIP, change.path, "a test is newly skipped or disarmed", skip.line)
-
-
-def _body(case: testcode.TestCase) -> str:
-    return "".join(case.body.split())
-
-
-def _all_helpers(sources: Iterable[testcode.TestSource]) -> dict[str, int]:
-    return {name: asserted for source in sources for name, asserted in testcode.helpers_of(source).items()}
-
-
-def _nameless(change: FileChange, before: testcode.TestSource, after: testcode.TestSource) -> Iterator[Tampering]:
-    """Findings about a test file in which no test has a name, such as a shell script."""
-    if change.deleted:
-        yield Tampering(TamperKind.REMOVED_TEST, change.path, "the test file was removed")
-    elif testcode.assertion_lines(before.plain).total() > testcode.assertion_lines(after.plain).total():
-        yield Tampering(TamperKind.WEAKENED_TEST, change.path, "the file has fewer assertions")
-
-
-def _contains_word(text: str, word: str) -> bool:
-    """Whether the text contains the word, not as a part of a longer path or name."""
-    return word in text and re.search(rf"(?<![\w./-]){re.escape(word)}(?!\.?[\w/-])", text) is not None
-
-
-def _removes_folder(line: str, path: str) -> bool:
-    if not _REMOVES.search(line):
-        return False
-    folders = re.findall(r"(?<![\w./-])/*+([\w.][\w./-]*+)(?<=/)(?:\*\*)?(?![\w.*-])", line)
-    return any(path.startswith(folder) for folder in folders)
-
-
-# --- secrets -----------------------------------------------------------------------------------------------
-
-MESSAGE = "a commit message"
 
 
 def leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> tuple[Tampering, ...]:
@@ -317,19 +205,80 @@ def leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) 
     A file that the phase names may contain secrets.
     """
     known = {secret for file in files for secret in secrets_in(file.before or "")}
-    found: dict[Tampering, None] = {}
+    texts: list[tuple[str, str, str]] = []
     for file in files:
         if not permit.names(file.path):
-            kinds = secrets_in(file.path).values() if file.added else ()
-            found |= dict.fromkeys(_leaks(file.path, file.after or "", known))
-            found |= dict.fromkeys(
-                Tampering(TamperKind.SECRET, file.path, f"its name contains {kind}") for kind in kinds
-            )
-    for message in messages:
-        found |= dict.fromkeys(_leaks(MESSAGE, message, known))
-    return tuple(found)
+            texts.append((file.path, "seems to contain", file.after or ""))
+            texts += [(file.path, "its name contains", file.path)] if file.added else []
+    texts += (("a commit message", "seems to contain", message) for message in messages)
+    found = (
+        Tampering(TamperKind.SECRET, path, f"{how} {kind}")
+        for path, how, text in texts
+        for secret, kind in secrets_in(text).items()
+        if secret not in known
+    )
+    return tuple(dict.fromkeys(found))
 
 
-def _leaks(path: str, text: str, known: set[str]) -> list[Tampering]:
-    kinds = (kind for secret, kind in secrets_in(text).items() if secret not in known)
-    return [Tampering(TamperKind.SECRET, path, f"seems to contain {kind}") for kind in kinds]
+# --- tests -------------------------------------------------------------------------------------------------
+
+
+def _weaker_tests(changes: Sequence[FileChange], permit: Permit) -> Iterator[Tampering]:
+    """The tests that are removed, weakened or skipped; one may move from one file to another."""
+    before = {change.path: testcode.parse(change.before or "", change.path) for change in changes}
+    after = {change.path: testcode.parse(change.after or "", change.path) for change in changes}
+    names_before = frozenset[str]().union(*(source.tests for source in before.values()))
+    arrived = _Arrived(before, after, names_before)
+    helpers = [{name: n for source in sources.values() for name, n in source.helpers()} for sources in (before, after)]
+    lost = Counter[str]()
+    for path, source in before.items():
+        lost.update(testcode.assertion_lines(source.plain))
+        lost.subtract(testcode.assertion_lines(after[path].plain))
+    lost = +lost
+    skipped = Counter(skip.key for source in before.values() for skip in testcode.skips(source))
+    for path, change in ((change.path, change) for change in changes if not permit.allowed(change.path)):
+        gone: list[testcode.TestCase] = []
+        for name, was in before[path].tests.items():
+            now = after[path].tests.get(name) or arrived.take(was, is_collected=testfiles.is_collected(path))
+            if now is None:
+                gone.append(was)
+            elif why := testcode.weaker(was, now, *helpers, lost=lost):
+                yield Tampering(TamperKind.WEAKENED_TEST, path, f"{name} {why}", now.line)
+        if gone:
+            names = ", ".join(sorted(case.name for case in gone)[:MOST_NAMED])
+            more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
+            yield Tampering(TamperKind.REMOVED_TEST, path, f"tests removed: {names}{more}", gone[0].line)
+        is_test = testfiles.is_test(path)
+        if not before[path].tests and is_test and not path.endswith("__init__.py"):  # such as a shell script
+            asserted = [testcode.assertion_lines(sources[path].plain).total() for sources in (before, after)]
+            if change.deleted:
+                yield Tampering(TamperKind.REMOVED_TEST, path, "the test file was removed")
+            elif asserted[0] > asserted[1]:
+                yield Tampering(TamperKind.WEAKENED_TEST, path, "the file has fewer assertions")
+        for skip in testcode.skips(after[path]):
+            if skipped[skip.key] > 0:
+                skipped[skip.key] -= 1
+            elif names_before & skip.tests or (is_test and not (skip.tests or change.added)):
+                yield Tampering(TamperKind.NEW_SKIP, path, "a test is newly skipped or disarmed", skip.line)
+
+
+class _Arrived:
+    """The tests that are new to their file, by name, and by body if the name is new too."""
+
+    def __init__(self, before: _Sources, after: _Sources, names_before: frozenset[str]) -> None:
+        self._cases: dict[str, list[tuple[str, testcode.TestCase]]] = {}
+        self._taken: set[tuple[str, str]] = set()
+        for path, source in after.items():
+            for name, case in source.tests.items():
+                if name not in before[path].tests:
+                    for key in (name,) if name in names_before else (name, "".join(case.body.split())):
+                        self._cases.setdefault(key, []).append((path, case))
+
+    def take(self, was: testcode.TestCase, *, is_collected: bool) -> testcode.TestCase | None:
+        """The test in its new file, or under a new name with the same body; each counts once."""
+        for key in (was.name, "".join(was.body.split())):
+            for path, case in self._cases.get(key, ()):
+                if (path, case.name) not in self._taken and (testfiles.is_collected(path) or not is_collected):
+                    self._taken.add((path, case.name))
+                    return case
+        return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 # A comment or string that is not closed runs to its end, or each quote would be a search through all of the rest.
 _STRING = r"\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?"
@@ -103,15 +103,29 @@ class TestSource(Struct):
     text: str
     plain: str  #: without comments
     cases: list[TestCase]  #: in the order of the text
+    tests: dict[str, TestCase]  #: by name; two classes may have a test of the same name, and count as one
 
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(case.name for case in self.cases)
+    def helpers(self) -> Iterator[tuple[str, int]]:
+        """The functions that assert something and are no tests, with their strength."""
+        for match in _FUNCTION.finditer(self.plain):
+            name = match[1] or match[2]
+            indent = _indent(self.plain, self.plain.rfind("\n", 0, match.start()) + 1)
+            end = _end(self.plain, match.end(), min(len(self.plain), match.end() + _LONGEST_HELPER), indent)
+            if name not in self.tests and (asserted := strength(self.plain[match.end() : end], {})):
+                yield name, asserted
 
 
 def parse(text: str, path: str) -> TestSource:
     plain = masked(text, path)
-    return TestSource(text, plain, _cases(plain))
+    cases = _cases(plain)
+    same: dict[str, list[TestCase]] = {}
+    for case in cases:
+        same.setdefault(case.name, []).append(case)
+    tests = {
+        name: TestCase(name, found[0].line, 0, "".join(one.head for one in found), "".join(one.body for one in found))
+        for name, found in same.items()
+    }
+    return TestSource(text, plain, cases, tests)
 
 
 def _cases(text: str) -> list[TestCase]:
@@ -150,24 +164,11 @@ def _end(text: str, at: int, border: int, indent: int) -> int:
     return border
 
 
-def strength(text: str, helpers: Mapping[str, int] | None = None) -> int:
+def strength(text: str, helpers: Mapping[str, int]) -> int:
     """How much a text asserts: one for each assertion, one more for a definite value, and the strength of helpers."""
     found = max(0, len(_ASSERTION.findall(text)) - len(_EMPTY_ASSERTION.findall(text)))
     strong = len(_STRONG.findall(text)) if found else 0
-    return found + strong + sum(helpers.get(name, 0) for name in _CALLED.findall(text)) if helpers else found + strong
-
-
-def helpers_of(source: TestSource) -> dict[str, int]:
-    """The functions that assert something and are no tests, with their strength."""
-    found: dict[str, int] = {}
-    tests = source.names
-    for match in _FUNCTION.finditer(source.plain):
-        name = match[1] or match[2]
-        indent = _indent(source.plain, source.plain.rfind("\n", 0, match.start()) + 1)
-        end = _end(source.plain, match.end(), min(len(source.plain), match.end() + _LONGEST_HELPER), indent)
-        if name not in tests and (asserted := strength(source.plain[match.end() : end])):
-            found[name] = asserted
-    return found
+    return found + strong + (sum(helpers.get(name, 0) for name in _CALLED.findall(text)) if helpers else 0)
 
 
 def assertion_lines(text: str) -> Counter[str]:
@@ -175,19 +176,11 @@ def assertion_lines(text: str) -> Counter[str]:
     return Counter("".join(line.split()) for line in text.splitlines() if _ASSERTION.search(line))
 
 
-def by_name(cases: Iterable[TestCase]) -> dict[str, TestCase]:
-    """The tests by name; two classes may have a test of the same name, and count as one."""
-    found: dict[str, list[TestCase]] = {}
-    for case in cases:
-        found.setdefault(case.name, []).append(case)
-    return {
-        name: TestCase(name, same[0].line, 0, "".join(case.head for case in same), "".join(case.body for case in same))
-        for name, same in found.items()
-    }
-
-
-def weaker(was: TestCase, now: TestCase, *, before: int, after: int, lost: Counter[str]) -> str:
-    """Why a test tests less; "" when it does not. `before` and `after` are its strength, `lost` assertions are gone."""
+def weaker(
+    was: TestCase, now: TestCase, helpers: Mapping[str, int], helpers_now: Mapping[str, int], *, lost: Counter[str]
+) -> str:
+    """Why a test tests less; "" when it does not. The helpers have their strength, `lost` assertions are gone."""
+    before, after = strength(was.body, helpers), strength(now.body, helpers_now)
     gone = assertion_lines(was.body) - assertion_lines(now.body)
     is_moved = bool(gone) and not gone & lost
     if before and not after and not is_moved:
@@ -278,7 +271,7 @@ def skips(source: TestSource) -> Iterator[Skip]:
         if case is not None:
             return Skip(line, f"{found[0].strip()} {case.name}", frozenset((case.name,)))
         words = text[starts[line - 1] : starts[line] if line < len(starts) else None].split()
-        return Skip(line, " ".join(words), source.names if is_wide else frozenset())
+        return Skip(line, " ".join(words), frozenset(source.tests) if is_wide else frozenset())
 
     for found in _OF_NEXT.finditer(plain):
         yield skip(found, following(found.start()))

@@ -6,8 +6,6 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from runplan.globs import covers
 
 if TYPE_CHECKING:
@@ -75,11 +73,6 @@ _SECTION = re.compile(r"^\[{1,2}([^\]\n]{1,200})\]", re.MULTILINE)
 _CHECKS = re.compile(r"ruff|flake8|mypy|pylint|coverage|pytest|isort|bandit|pyright|report|run|tarpaulin|lint")
 
 
-class Lowered(Struct, frozen=True):
-    line: int
-    what: str
-
-
 def is_test(path: str) -> bool:
     return covers(_COLLECTED, path) or path.endswith("conftest.py") or _TEST_FOLDER.search(path) is not None
 
@@ -103,36 +96,36 @@ def may_hold_tests(path: str) -> bool:
     return is_test(path) or path.endswith(".rs")
 
 
-def lowered(before: str, after: str) -> Iterator[Lowered]:
-    """The settings that check less than before: thresholds, strict options, rules, and lists of exceptions."""
+def lowered(before: str, after: str) -> Iterator[tuple[int, str]]:
+    """The settings that check less than before, by line: thresholds, strict options, rules, and lists of exceptions."""
     for pattern, is_less in ((_MINIMUM, float.__lt__), (_MAXIMUM, float.__gt__), (_TIMEOUT, float.__ne__)):
         was, now = _numbers(pattern, before), _numbers(pattern, after)
         for key, values in was.items():
             left = now.get(key, [])
             if len(left) < len(values) or any(map(is_less, left[-len(values) :], values)):
-                yield Lowered(_line(after, key), f"the threshold {key} was lowered")
+                yield (_line(after, key), f"the threshold {key} was lowered")
     strict = {found[1].casefold() for found in _STRICT.finditer(after)}
     for found in _STRICT.finditer(before):
         if found[1].casefold() not in strict:
-            yield Lowered(_line(after, found[1]), f"{found[1]} is no longer on")
+            yield (_line(after, found[1]), f"{found[1]} is no longer on")
     for pattern in (_RULE, _LINT_LEVEL):
         levels = {found[1]: _LEVELS[found[2]] for found in pattern.finditer(before)}
         for found in pattern.finditer(after):
             if _LEVELS[found[2]] < levels.get(found[1], 2 if found[2] in ("off", "allow") else 0):
-                yield Lowered(_line(after, found[1]), f"the rule {found[1]} was lowered")
+                yield (_line(after, found[1]), f"the rule {found[1]} was lowered")
     yield from _exceptions(before, after)
 
 
-def _exceptions(before: str, after: str) -> Iterator[Lowered]:
+def _exceptions(before: str, after: str) -> Iterator[tuple[int, str]]:
     was = _excepted(before)
     for key, entries in _excepted(after).items():
         if added := sorted(entries - was.get(key, set())):
-            yield Lowered(_line(after, added[0]), f"{key} now lists {', '.join(added[:5])}")
+            yield (_line(after, added[0]), f"{key} now lists {', '.join(added[:5])}")
     if len(_EXCLUSION.findall(after)) > len(_EXCLUSION.findall(before)):
         known = set(before.splitlines())
         lines = enumerate(after.splitlines(), 1)
         number = next((number for number, line in lines if line not in known and _EXCLUSION.search(line)), 0)
-        yield Lowered(number, "tests are excluded that ran before")
+        yield (number, "tests are excluded that ran before")
 
 
 def _excepted(text: str) -> dict[str, set[str]]:
