@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from runplan.checks import testfiles
 from runplan.checks.runners import RUNNERS, junit as junit_files, plain
-from runplan.checks.runners.output import Report, TestState, last
+from runplan.checks.runners.output import Report, TestState, last, worst
 from runplan.globs import covers
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _LONGEST_LINE = 10_000  # characters; no summary is longer
 _TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
 _MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
+_NO_REPORT = Report(end=-1, passed=None, failed=None, skipped=None)
 MOST_NOTED = 20  #: names of one kind that an event carries
 
 
@@ -91,11 +92,9 @@ def read_results(
     name, report, unfinished = _report(lines, summary_pattern, junit)
     if exit_code is None or exit_code < 0:
         unfinished = "the command did not end by itself"
-    if report is None:
-        return Results(
-            exit_code=exit_code, runner="", passed=None, failed=None, failures=frozenset(), unfinished=unfinished
-        )
-    passes = _names(report, TestState.PASSED)
+    states = worst(report.tests)
+    passes = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.PASSED)
+    failures = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.FAILED)
     is_named = (report.is_named and len(printed) <= _LINES_READ) or len(passes) == report.passed
     return Results(
         exit_code=exit_code,
@@ -103,46 +102,38 @@ def read_results(
         passed=report.passed,
         failed=report.failed,
         skipped=report.skipped,
-        # Names without a count come from suites inside the suite.
-        failures=_names(report, TestState.FAILED) if report.failed else frozenset(),
+        failures=failures if report.failed else frozenset(),  # names without a count come from suites inside the suite
         passes=passes if is_named and len(passes) <= _MOST_NAMES else frozenset(),
         unfinished=unfinished or report.stopped,
     )
 
 
-def _names(report: Report, wanted: TestState) -> frozenset[str]:
-    return frozenset(name[:_LONGEST_NAME] for name, state in report.tests.items() if state is wanted)
-
-
-def _report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report | None, str]:
+def _report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
     """The runner's name, its report, and why the run is not complete."""
     if junit is not None:
         found = junit_files.read(junit)
-        return ("junit", None, found) if isinstance(found, str) else ("junit", found, "")
+        return ("junit", found, "") if isinstance(found, Report) else ("", _NO_REPORT, found)
     name, report = _closing_report(lines)
     if pattern:
         own = plain.configured(lines, pattern)
         if own is None:
             return name, report, f"the output does not contain tests.summary {pattern!r}"
         return (name, report, "") if own.passed is None else ("summary", own, "")
-    rest = lines[report.end :] if report else lines
-    begun = [each.name for each in RUNNERS if each.begins and any(map(each.begins.match, rest))]
+    begun = [each.name for each in RUNNERS if each.begins and any(map(each.begins.match, lines[max(report.end, 0) :]))]
     return name, report, f"no closing summary of {begun[0]}" if begun else ""
 
 
-def _closing_report(lines: list[str]) -> tuple[str, Report | None]:
+def _closing_report(lines: list[str]) -> tuple[str, Report]:
     """The last summary in the output, if it is near its end."""
     offset = max(0, len(lines) - _LINES_CLOSING)
-    closings = [(runner, found) for runner in RUNNERS if (found := last(lines[offset:], runner.closing))]
-    reports = [
-        (runner.name, report)
-        for runner, (at, match) in closings
-        if (report := runner.read(lines, offset + at, match)) is not None
-    ]
-    name, best = max(reports, key=lambda one: one[1].end, default=("", None))
-    if best is None or sum(1 for line in lines[best.end + 1 :] if not _TABLE.search(line)) > _NEAR_END:
-        return "", None
-    return name, best
+    name, best = "", _NO_REPORT
+    for runner in RUNNERS:
+        closing = last(lines[offset:], runner.closing)
+        report = runner.read(lines, offset + closing[0], closing[1]) if closing else None
+        if report is not None and report.end > best.end:
+            name, best = runner.name, report
+    is_near = sum(1 for line in lines[best.end + 1 :] if not _TABLE.search(line)) <= _NEAR_END
+    return (name, best) if is_near else ("", _NO_REPORT)
 
 
 # --- against the baseline ----------------------------------------------------------------------------------

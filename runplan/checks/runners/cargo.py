@@ -18,17 +18,17 @@ _STATES = {"ok": TestState.PASSED, "FAILED": TestState.FAILED, "ignored": TestSt
 
 def read(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
     results = [found for line in lines if (found := _CLOSING.match(line))]
-    tests: dict[str, TestState] = {}
+    tests: list[tuple[str, TestState]] = []
     binary = ""
     for line in lines[:at]:
         if found := _BINARY.match(line):
             binary = f"{found[1] or found[2]}::"
         elif test := _TEST.match(line):
-            tests[binary + _PLACE.sub("", test[1])] = _STATES[test[2]]
+            tests.append((binary + _PLACE.sub("", test[1]), _STATES[test[2]]))
     failed = sum(int(one[2]) for one in results)
-    if failed and TestState.FAILED not in tests.values():  # --quiet
+    if failed and all(state is not TestState.FAILED for _, state in tests):  # --quiet
         listed = last(lines[:at], _LIST)
-        tests |= named(lines[listed[0] : at] if listed else (), _LISTED)
+        tests += named(lines[listed[0] : at] if listed else (), _LISTED)
     return Report(
         end=at,
         passed=sum(int(one[1]) for one in results),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runplan.checks.runners.output import Report, Runner, TestState, last, named, worst
+from runplan.checks.runners.output import Report, Runner, TestState, last, named
 
 _CLOSING = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$|^No tests were found!!!$")
 _FAILED = re.compile(r"^\s+\d+ - (.+?) \((?!Disabled|Skipped)[A-Za-z][A-Za-z ]*\)")
@@ -26,7 +26,7 @@ def read(lines: list[str], at: int, closing: re.Match[str]) -> Report:
         passed=total - failed,
         failed=failed,
         skipped=sum(found[3] in _SKIPPED for found in listed),
-        tests=worst([*((found[2], _STATES.get(found[3], TestState.FAILED)) for found in listed), *failures.items()]),
+        tests=[*((found[2], _STATES.get(found[3], TestState.FAILED)) for found in listed), *failures],
         stopped="ctest did not run every test" if len(listed) < planned else "",
     )
 

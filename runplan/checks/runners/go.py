@@ -37,7 +37,7 @@ def read(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
         passed=states.count(TestState.PASSED) if is_verbose or not tests else None,
         failed=states.count(TestState.FAILED),
         skipped=states.count(TestState.SKIPPED),
-        tests=tests,
+        tests=list(tests.items()),
         is_named=True,
         stopped="a test ended its package early" if _has_died(lines[: at + 1], tests) else "",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.checks.runners.output import Report, Runner, TestState, counts, last, total, worst
+from runplan.checks.runners.output import Report, Runner, TestState, counts, last
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,14 +22,14 @@ _UNLOADABLE = "Test suite failed to run"
 def read(lines: list[str], at: int, closing: re.Match[str]) -> Report:
     numbers = counts(closing[1] or "")
     suites = last(lines[:at], _SUITES)
-    suite_counts = counts(suites[1][1]) if suites else {}
-    tests = worst(_tests(lines[:at]))
-    unloadable = sum(" › " not in name for name in tests)
+    suite_counts = counts(suites[1][1] if suites else "")
+    tests = list(_tests(lines[:at]))
+    unloadable = sum(" › " not in name for name in dict(tests))
     return Report(
         end=at,
-        passed=total(numbers, "passed"),
-        failed=total(numbers, "failed") + unloadable or total(suite_counts, "failed"),
-        skipped=total(numbers, "skipped", "todo"),
+        passed=numbers["passed"],
+        failed=numbers["failed"] + unloadable or suite_counts["failed"],
+        skipped=numbers["skipped"] + numbers["todo"],
         tests=tests,
         stopped="jest did not run every test file" if "of" in suite_counts else "",
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,9 +22,9 @@ class TestState(StrEnum):
 class Report(Struct, frozen=True, kw_only=True):
     end: int  #: index of its last line
     passed: int | None  #: None if the runner does not count tests
-    failed: int
-    skipped: int = 0
-    tests: dict[str, TestState] = field(default_factory=dict)  #: every test that the output names
+    failed: int | None
+    skipped: int | None = 0
+    tests: list[tuple[str, TestState]] = []  #: every test that the output names, with its state
     is_named: bool = False  #: `tests` lists all of them, even if the counts differ
     stopped: str = ""  #: why the runner left tests out
 
@@ -44,9 +45,9 @@ def last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]
     return None
 
 
-def named(lines: Iterable[str], pattern: re.Pattern[str]) -> dict[str, TestState]:
+def named(lines: Iterable[str], pattern: re.Pattern[str]) -> list[tuple[str, TestState]]:
     """The names in group 1 of the pattern, as failed tests."""
-    return {match[1].strip(): TestState.FAILED for line in lines if (match := pattern.match(line))}
+    return [(match[1].strip(), TestState.FAILED) for line in lines if (match := pattern.match(line))]
 
 
 def worst(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]:
@@ -60,20 +61,11 @@ def worst(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]:
 
 def counted(tests: list[tuple[str, TestState]], *, end: int) -> Report:
     """The report of a runner that names every test and counts none."""
-    states = [state for _, state in tests]
-    return Report(
-        end=end,
-        passed=states.count(TestState.PASSED),
-        failed=states.count(TestState.FAILED),
-        skipped=states.count(TestState.SKIPPED),
-        tests=worst(tests),
-    )
+    numbers = Counter(state for _, state in tests)
+    passed, failed, skipped = (numbers[state] for state in TestState)
+    return Report(end=end, passed=passed, failed=failed, skipped=skipped, tests=tests)
 
 
-def counts(text: str) -> dict[str, int]:
+def counts(text: str) -> Counter[str]:
     """`2 failed, 1 passed` and `2 failed | 1 passed` as numbers by word."""
-    return {word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)}
-
-
-def total(numbers: dict[str, int], *words: str) -> int:
-    return sum(numbers.get(word, 0) for word in words)
+    return Counter({word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)})

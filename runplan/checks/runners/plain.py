@@ -41,7 +41,7 @@ def configured(lines: list[str], pattern: str) -> Report | None:
     if found is None:
         return None
     numbers = {name: int(text) for name, text in found.groupdict().items() if (text or "").isdecimal()}
-    failures = named(lines, _FAILED) if numbers.get("failed") else {}
+    failures = named(lines, _FAILED) if numbers.get("failed") else []
     return Report(end=0, passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
 
 

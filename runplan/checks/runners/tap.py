@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runplan.checks.runners.output import Report, Runner, TestState, counted, last, worst
+from runplan.checks.runners.output import Report, Runner, TestState, counted, last
 
 _PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
 _POINT = re.compile(
@@ -38,7 +38,7 @@ def read_node(lines: list[str], at: int, closing: re.Match[str]) -> Report | Non
         passed=int(passes[1][1]),
         failed=int(closing[1]) + others.get("cancelled", 0),
         skipped=others.get("skipped", 0) + others.get("todo", 0),
-        tests=worst(_points(lines[:at]) or _spec(lines[:at])),
+        tests=_points(lines[:at]) or _spec(lines[:at]),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runplan.checks.runners.output import Report, Runner, TestState, counts, last, named, total, worst
+from runplan.checks.runners.output import Report, Runner, TestState, counts, last, named
 
 _CLOSING = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$|^No test files found")
 _FILES = re.compile(r"^ Test Files {2}(.+?)(?: \((\d{1,9})\))?$")
@@ -22,13 +22,13 @@ def read(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
     numbers, file_numbers = counts(closing[1]), counts(files[1][1])
     failures = named(lines[:at], _FAILED)
     listed = (found for line in lines[:at] if (found := _LINE.match(line)))
-    ran = total(file_numbers, "failed", "passed", "skipped")
+    ran = file_numbers["failed"] + file_numbers["passed"] + file_numbers["skipped"]
     return Report(
         end=at,
-        passed=total(numbers, "passed"),
-        failed=max(total(numbers, "failed"), len(failures)) or total(file_numbers, "failed"),
-        skipped=total(numbers, "skipped", "todo"),
-        tests=worst([*((one[2], _STATES.get(one[1], TestState.PASSED)) for one in listed), *failures.items()]),
+        passed=numbers["passed"],
+        failed=max(numbers["failed"], len(dict(failures))) or file_numbers["failed"],
+        skipped=numbers["skipped"] + numbers["todo"],
+        tests=[*((one[2], _STATES.get(one[1], TestState.PASSED)) for one in listed), *failures],
         stopped="vitest did not run every test file" if ran < int(files[1][2] or 0) else "",
     )
 
