@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.ids import key, read_name
+from runplan.plan.marks import key, read_name
 from runplan.plan.scan import scan, within
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.ids import key
+from runplan.plan.marks import key
 from runplan.plan.reading import Remark
 from runplan.plan.scan import within
 

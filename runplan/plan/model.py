@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.plan import frontmatter
 from runplan.plan.body import Item, body_of, read_items, read_paths
 from runplan.plan.dependencies import read_depends
-from runplan.plan.formats import boxes, sections, speckit, table
-from runplan.plan.ids import key
-from runplan.plan.marks import Status, says_complete
+from runplan.plan.formats import sections, speckit, table
+from runplan.plan.marks import Status, key, says_complete
 from runplan.plan.reading import Reading, Remark, refuse_duplicates
 from runplan.plan.scan import Lines, scan
 from runplan.text import command
@@ -37,12 +35,12 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
     "tracker": table.read,
     "spec-kit": speckit.read,
     "humanlayer": sections.read_humanlayer,
-    "sections": sections.read,
-    "kiro": boxes.read_kiro,
+    "sections": sections.read_phases,
+    "kiro": sections.read_kiro,
     "openspec": sections.read_openspec,
     "headings": sections.read_headings,
-    "todo": boxes.read_todo,
-    "checklist": boxes.read_checklist,
+    "todo": sections.read_todo,
+    "checklist": sections.read_checklist,
 }
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
@@ -87,12 +85,12 @@ class Plan(Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=2)
 def parse(text: bytes, *, path: str) -> Plan:
     """The plan in a file's bytes. Raises PlanUnreadable and nothing else."""
-    front = frontmatter.read(scan(text, path=path))
-    entry = front.entry("executable")
-    if entry is not None and entry.value.lower() == "false":
-        raise PlanUnreadable(f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to work on it")
+    lines = scan(text, path=path)
+    field = lines.field("executable")
+    if field is not None and field.value.lower() == "false":
+        raise PlanUnreadable(f"{path}:{field.at + 1}: the plan says executable: false; remove that line to work on it")
     for name in ("status", "completed"):
-        frontmatter.require_settable(front, name, path=path)
+        require_settable(lines, name)
     lines, reading = lay_out(text, path)
     if reading.lacks_statuses:
         what = (
@@ -107,8 +105,8 @@ def parse(text: bytes, *, path: str) -> Plan:
         remarks += _about_depends(place, waits[place.id], bodies, path)
     phases = tuple(_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
     _refuse_cycle(phases, path)
-    status = front.get("status").strip().lower()
-    numbers = (entry.value.strip("# \t") for entry in front.entries if entry.key == "issue")
+    status = lines.value("status").strip().lower()
+    numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     left = [phase for phase in phases if phase.status is not Status.DONE]
     if left and says_complete(status):
         ids = ", ".join(phase.id for phase in left)
@@ -119,7 +117,7 @@ def parse(text: bytes, *, path: str) -> Plan:
     title = re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", title, flags=re.IGNORECASE)
     return Plan(
         path=path,
-        title=" ".join(front.get("title").split()) or title or path.rpartition("/")[2].removesuffix(".md"),
+        title=" ".join(lines.value("title").split()) or title or path.rpartition("/")[2].removesuffix(".md"),
         status=status,
         complete=says_complete(status) or not left,
         issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
@@ -134,7 +132,17 @@ def parse(text: bytes, *, path: str) -> Plan:
 def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
     """The lines of a plan and the place of every phase."""
     lines = scan(text, path=path)
-    return lines, recognise(lines, wanted=frontmatter.read(lines).get("format").lower())
+    return lines, recognise(lines, wanted=lines.value("format").lower())
+
+
+def require_settable(lines: Lines, key: str) -> None:
+    """Refuse a key of the front matter that cannot be set: its value is a block, or has lines below it."""
+    field = lines.field(key)
+    if field is not None and field.below > field.at + 1:
+        raise PlanUnreadable(
+            f"{lines.path}:{field.at + 1}: {key} has a block as its value, which runplan cannot change; "
+            f"write {key} and its value on one line"
+        )
 
 
 def _phase(place: Place, body: Body, waits: Depends) -> Phase:
@@ -189,7 +197,7 @@ def recognise(lines: Lines, *, wanted: str) -> Reading:
     readings = (one for name, read in RECOGNISERS.items() if format_ in ("", name) for one in read(lines))
     found = next((one for one in readings if wanted in ("", one.format, one.name.lower())), None)
     if found is not None and not wanted and found.format in RIVALS[0] and len(found.places) == 1:
-        rivals = (one for read in (boxes.read_kiro, sections.read_headings) for one in read(lines))
+        rivals = (one for read in (sections.read_kiro, sections.read_headings) for one in read(lines))
         found = next((one for one in rivals if len(one.places) > 1), found)
     if found is None and wanted:
         what = f"the front matter says format: {wanted}, but the plan has nothing of that form"

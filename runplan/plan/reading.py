@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.ids import Named, key
-from runplan.plan.marks import DONE_TITLE, Mark, Status, read_commit, read_mark, status_value
+from runplan.plan.marks import DONE_TITLE, Mark, Named, Status, key, read_commit, read_mark, status_value
 from runplan.plan.scan import within
 
 if TYPE_CHECKING:

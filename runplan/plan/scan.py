@@ -1,4 +1,7 @@
-"""Reads a plan file into lines that know their byte offsets, with its headings and list entries.
+"""Reads a plan file into lines that know their byte offsets, with its front matter, headings and list entries.
+
+The front matter is a small part of YAML: plain and quoted values, comments, and blocks, which are never written.
+Indented keys belong to the key above them and are not read.
 
 A line ends at LF or CRLF; a lone CR is part of its line. Only a line that begins with three backticks or tildes
 opens or closes a fence: real plans nest fences badly, and every stricter reading loses phases.
@@ -16,11 +19,13 @@ from typing import TypeVar
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.ids import UNNAMED, Named, read_name
+from runplan.plan.marks import UNNAMED, Named, read_name
 
 MAX_MB = 5
 MAX_LINES = 20_000
 LABEL = 7  #: the level of a line like `**Tasks:**` that serves as a heading
+_KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
+_VALUE = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|(?:(?![ \t]+#)[^\r])*""")
 _FENCE = re.compile(r"(`{3,}|~{3,})([^`]*)\Z")
 _ENTRY = re.compile(
     r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[([^\]\w]|[xX])\](\*?)(?=[ \t]|\Z)[ \t]*)?", re.DOTALL
@@ -57,6 +62,17 @@ class Entry(Struct, frozen=True):
         return self.sign in ("x", "X")
 
 
+class Field(Struct, frozen=True):
+    """A `key: value` line of the front matter."""
+
+    key: str
+    value: str
+    at: int  #: line
+    begin: int  #: columns of the value as written, quotes included
+    end: int
+    below: int  #: the line after it and the lines that belong to it
+
+
 class Lines(Struct, frozen=True, kw_only=True):
     """A plan's text by lines; indexes count from 0, the line numbers for people from 1."""
 
@@ -70,6 +86,7 @@ class Lines(Struct, frozen=True, kw_only=True):
     entries: list[Entry]
     boxes: list[Entry]  #: the entries that are boxes
     front: int  #: index of the line that closes the front matter; 0 when there is none
+    fields: list[Field]  #: of the front matter
     open_fence: int  #: index of a fence that is never closed; -1 when there is none
     eol: bytes  #: the line end of the first line
 
@@ -84,6 +101,14 @@ class Lines(Struct, frozen=True, kw_only=True):
         """The nearest heading above a line."""
         place = bisect(self.headings, index, key=_at)
         return self.headings[place - 1] if place else None
+
+    def field(self, key: str) -> Field | None:
+        return next((field for field in self.fields if field.key == key), None)
+
+    def value(self, key: str) -> str:
+        """The value in the front matter; "" for none."""
+        field = self.field(key)
+        return field.value if field else ""
 
     def between(self, first: int, end: int) -> str:
         """The text of lines first to end - 1, byte for byte."""
@@ -122,9 +147,28 @@ def scan(raw: bytes, *, path: str) -> Lines:
         entries=entries,
         boxes=[entry for entry in entries if entry.sign],
         front=front,
+        fields=_fields(texts, front),
         open_fence=open_fence,
         eol=b"\r\n" if raw.partition(b"\n")[0].endswith(b"\r") else b"\n",
     )
+
+
+def _fields(texts: list[str], front: int) -> list[Field]:
+    keys = [(i, found) for i in range(1, front) if (found := _KEY.match(texts[i]))]
+    fields = []
+    for (i, key), end in zip(keys, [*(i for i, _ in keys), front][1:], strict=True):
+        written = _VALUE.match(texts[i], key.end())
+        value = written[0].rstrip() if written and not written[0].startswith("#") else ""
+        below = [text.strip() for text in texts[i + 1 : end] if text[:1] in (" ", "\t", "-") and text.strip()]
+        place = (i, key.end(), key.end() + len(value), end if below else i + 1)
+        if value[:1] in ("|", ">"):
+            value = (" " if value[0] == ">" else "\n").join(below)
+        elif len(value) >= 2 and value[0] == value[-1] == '"':
+            value = re.sub(r"\\(.)", r"\1", value[1:-1])
+        elif len(value) >= 2 and value[0] == value[-1] == "'":
+            value = value[1:-1].replace("''", "'")
+        fields.append(Field(key[1], value, *place))
+    return fields
 
 
 def _unmarked(raw: bytes) -> bytes:

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
-from runplan.plan import frontmatter
-from runplan.plan.ids import key
-from runplan.plan.marks import WRITTEN, Status, says_complete
-from runplan.plan.model import lay_out
+from runplan.plan.marks import WRITTEN, Status, key, says_complete
+from runplan.plan.model import lay_out, require_settable
 from runplan.plan.scan import scan
 from runplan.text import command
 
@@ -71,19 +69,35 @@ def _cell(old: bytes, words: str) -> bytes:
 def complete(text: bytes, *, path: str, completed: str) -> bytes:
     """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
     lines = scan(text, path=path)
-    front = frontmatter.read(lines)
-    if not lines.front or (says_complete(front.get("status")) and front.get("completed")):
+    if not lines.front or (says_complete(lines.value("status")) and lines.value("completed")):
         return text
-    text = frontmatter.put(text, path=path, key="status", value="complete")
-    return frontmatter.put(text, path=path, key="completed", value=completed, after="status")
+    text = put(text, path=path, key="status", value="complete")
+    return put(text, path=path, key="completed", value=completed, after="status")
 
 
 def reopen(text: bytes, *, path: str) -> bytes:
     """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
-    if not says_complete(frontmatter.read(scan(text, path=path)).get("status")):
+    if not says_complete(scan(text, path=path).value("status")):
         return text
-    text = frontmatter.put(text, path=path, key="status", value="active")
-    return frontmatter.put(text, path=path, key="completed", value=None)
+    text = put(text, path=path, key="status", value="active")
+    return put(text, path=path, key="completed", value=None)
+
+
+def put(text: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:
+    """The text with one key of its front matter set, or without it; a new key goes below the key `after`."""
+    lines = scan(text, path=path)
+    if not lines.front:
+        raise PlanUnreadable(f"{path}:1: there is no front matter to set {key} in; begin the file with ---")
+    field, above = lines.field(key), lines.field(after)
+    if value is None:
+        return text if field is None else text[: lines.start(field.at)] + text[lines.start(field.below) :]
+    if field is None:
+        at = lines.start(above.below if above else lines.front)
+        return text[:at] + f"{key}: {value}".encode() + lines.eol + text[at:]
+    require_settable(lines, key)
+    begin, end = lines.offset(field.at, field.begin), lines.offset(field.at, field.end)
+    gap = b"" if lines.texts[field.at][field.begin - 1] in " \t" else b" "
+    return text[:begin] + gap + value.encode() + text[end:]
 
 
 class NoPhase(Struct, frozen=True):
@@ -145,7 +159,7 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
     has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)
     if not reading.lacks_statuses and (reading.format != "sections" or has_lines):
         return text
-    is_done = reading.lacks_statuses and says_complete(frontmatter.read(lines).get("status"))
+    is_done = reading.lacks_statuses and says_complete(lines.value("status"))
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
     for place in reading.places:
         title = place.title.replace("\\|", "|").replace("|", "\\|")

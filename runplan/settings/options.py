@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import NotFound, UsageError
-from runplan.plan.ids import read_name
+from runplan.plan.marks import read_name
 from runplan.settings.schema import LANDINGS
 
 if TYPE_CHECKING:

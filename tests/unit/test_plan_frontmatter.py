@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan import frontmatter
+from runplan.plan import tracker
 from runplan.plan.model import parse
 from runplan.plan.scan import scan
 from runplan.plan.tracker import complete
@@ -35,12 +35,12 @@ issue: 42
 
 
 def get(text: str, key: str) -> str | None:
-    entry = frontmatter.read(scan(text.encode(), path="p.md")).entry(key)
-    return entry.value if entry else None
+    field = scan(text.encode(), path="p.md").field(key)
+    return field.value if field else None
 
 
 def put(text: str, key: str, value: str) -> str:
-    return frontmatter.put(text.encode(), path="p.md", key=key, value=value).decode()
+    return tracker.put(text.encode(), path="p.md", key=key, value=value).decode()
 
 
 @pytest.mark.parametrize(

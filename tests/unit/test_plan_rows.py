@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.plan.ids import read_name
-from runplan.plan.marks import Status, read_commit, read_mark
+from runplan.plan.marks import Status, read_commit, read_mark, read_name
 from runplan.plan.model import parse
 from runplan.plan.tracker import set_status
 from tests.support.builders import a_plan, tracker

@@ -1,26 +1,38 @@
-"""Formats in which a section is a phase: `## Phase 1 — Title`, `### Task 1: Title`, `## 1. Group`.
+"""Formats of sections and of boxes.
 
-HumanLayer plans are phase sections with Success Criteria that commands (Automated) and a person (Manual) verify.
-OpenSpec writes groups `## 1. Group` with the boxes `- [ ] 1.1 Task`. Superpowers, ralphex and Claude Code's plan mode
-write `### Task 1: Title` with the boxes of its items below.
+A section is a phase in `## Phase 1 — Title`, `### Task 1: Title` and `## 1. Group`. HumanLayer plans are phase sections
+with Success Criteria that commands (Automated) and a person (Manual) verify. OpenSpec writes groups `## 1. Group` with
+the boxes `- [ ] 1.1 Task`. Superpowers, ralphex and Claude Code's plan mode write `### Task 1: Title` with the boxes of
+its items below. In TODO lists a section with boxes is a phase; in Kiro tasks and checklists a box is one.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.plan.formats import boxes
-from runplan.plan.reading import Reading, Remark, find_sections, own_or_numbered, paired, section_places
+from runplan.plan.marks import UNNAMED, Mark, Named, Status, read_commit, read_name
+from runplan.plan.reading import (
+    Place,
+    Reading,
+    Remark,
+    box_spots,
+    find_sections,
+    mark_of,
+    own_or_numbered,
+    paired,
+    section_places,
+)
 from runplan.plan.scan import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from runplan.plan.scan import Heading, Lines
+    from runplan.plan.scan import Entry, Heading, Lines
 
 _VERIFICATION = re.compile(r"(?:automated|manual) verification", re.IGNORECASE)
 #: The words of headings, most telling first: a Chunk has Tasks, a Task has Steps.
@@ -32,18 +44,29 @@ _WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of
 #: Headings above sections that are work.
 _WORK = re.compile(r"implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do", re.IGNORECASE)
 _NUMBER = re.compile(r"([A-Z]{0,2})([0-9]{1,4})")
+MOST = 40  #: phases from boxes alone; more are probably steps of fewer phases
+#: Boxes under these headings are no work.
+_NOT_WORK = re.compile(
+    r"accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan",
+    re.IGNORECASE,
+)
+#: Headings of a board: its boxes are the phases, not its columns.
+_COLUMN = re.compile(
+    r"\W*(?:active|backlog|blocked|completed?|doing|done|in progress|pending|to[ -]?do)\W*", re.IGNORECASE
+)
+_TASK = re.compile(r"\**([0-9]{1,4})((?:\.[0-9]{1,4}){0,3})\.?\**(?:[ \t]+|\Z)")
 
 
-def read(lines: Lines) -> Iterator[Reading]:
+def read_phases(lines: Lines) -> Iterator[Reading]:
     """Phase sections, with a status line, ticked boxes, or a list of boxes that names the phases."""
     sections = find_sections(lines, "phase")
     if not sections:
         return
     places = section_places(lines, sections)
     has_line = any(spot.slot == "line" for place in places for spot in place.spots)
-    if not has_line and (named := boxes.named(lines, outside=sections)):
+    if not has_line and (named := named_boxes(lines, outside=sections)):
         listed = [(name.id, box.at) for box, name in named]
-        yield boxes.reading(lines, named, paired(lines, "checklist", listed, sections))
+        yield checklist(lines, named, paired(lines, "checklist", listed, sections))
         return
     bare = (place for place in places if place.is_bare)
     remarks = tuple(Remark(one.first + 1, f"phase {one.id} states no status; it counts as todo") for one in bare)
@@ -53,7 +76,7 @@ def read(lines: Lines) -> Iterator[Reading]:
 def read_humanlayer(lines: Lines) -> Iterator[Reading]:
     """The phase sections, when one of them has the heading Automated or Manual Verification."""
     criteria = [heading.at for heading in lines.headings if heading.level > 2 and _VERIFICATION.match(heading.text)]
-    for found in read(lines) if criteria else ():
+    for found in read_phases(lines) if criteria else ():
         if any(place.first < at < place.end for place in found.places for at in criteria):
             yield replace(found, format="humanlayer", name="HumanLayer plan", decided_by=criteria[0])
 
@@ -71,17 +94,17 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
     for unit in _UNITS:
         sections = find_sections(lines, unit)
         if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
-            yield _reading(lines, sections, unit, f"{unit.title()} headings")
+            yield _headed(lines, sections, unit, f"{unit.title()} headings")
     for level in (2, 3, 4):
         sections = find_sections(lines, "", levels=(level,))
         numbers = [number for section in sections if (number := _NUMBER.fullmatch(section.name.id))]
         counts = len(numbers) > 1 and all(a[1] == b[1] and int(a[2]) < int(b[2]) for a, b in pairwise(numbers))
         is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
         if counts and is_clear and _are_work(lines, sections):
-            yield _reading(lines, sections, "step", "numbered headings")
+            yield _headed(lines, sections, "step", "numbered headings")
 
 
-def _reading(lines: Lines, sections: Sequence[Heading], unit: str, name: str) -> Reading:
+def _headed(lines: Lines, sections: Sequence[Heading], unit: str, name: str) -> Reading:
     names, remarks = own_or_numbered([(section.at, section.text, section.name) for section in sections])
     named = [replace(section, name=name) for section, name in zip(sections, names, strict=True)]
     return Reading("headings", name, section_places(lines, named), sections[0].at, unit, remarks)
@@ -93,3 +116,122 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
     with_boxes = [section for section in sections if within(lines.boxes, section.at, section.end)]
     return any(map(_WORK.search, above)) or 2 * len(with_boxes) > len(sections)
+
+
+# --- boxes -------------------------------------------------------------------------------------------------
+
+
+def read_kiro(lines: Lines) -> Iterator[Reading]:
+    """`- [ ] 1. Task` is a phase, `- [ ] 1.1 Sub-task` one of its items, `- [ ]*` optional.
+
+    Sub-tasks or `_Requirements:_` lines show that Kiro wrote it.
+    """
+    numbers = [(box, number) for box in lines.boxes if (number := _TASK.match(box.text)) is not None]
+    tops = [(box, number) for box, number in numbers if not number[2] and not box.optional]
+    ids = {number[1] for _, number in tops}
+    has_items = any(number[2] and number[1] in ids for _, number in numbers)
+    if not tops or not (has_items or any("_Requirements:" in text for text in lines.texts)):
+        return
+    borders = sorted([*(box.at for box, number in numbers if not number[2]), *(h.at for h in lines.headings)])
+    borders.append(len(lines.texts))
+    places, remarks = [], _too_many(tops[0][0].at, len(tops))
+    for box, number in tops:
+        end = borders[bisect(borders, box.at)]
+        own = [one for one in within(lines.boxes, box.at + 1, end) if not one.optional]
+        mark = mark_of([box])
+        if own and all(one.ticked for one in own):
+            mark = Mark(Status.DONE)
+        elif not box.ticked and any(one.sign in "-~" for one in (box, *own)):
+            mark = Mark(Status.IN_PROGRESS)
+        elif box.ticked and own:
+            what = f"task {number[1]} is ticked, but not all of its sub-tasks are; it counts as done"
+            remarks.append(Remark(box.at + 1, what))
+        place = _box_place(replace(UNNAMED, id=number[1], title=box.text[number.end() :]), (box, *own), end)
+        places.append(replace(place, mark=mark, commit="", entries=tuple(own)))
+    yield Reading("kiro", "Kiro tasks", tuple(places), tops[0][0].at, "task", tuple(remarks))
+
+
+def read_todo(lines: Lines) -> Iterator[Reading]:
+    """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked."""
+    above = (lines.heading_above(box.at) for box in _work(lines))
+    headings = list(dict.fromkeys(heading for heading in above if heading is not None and heading.level > 1))
+    if len(headings) < 2 or named_boxes(lines) or all(_COLUMN.fullmatch(heading.text) for heading in headings):
+        return
+    names, remarks = own_or_numbered([(heading.at, heading.text, heading.name) for heading in headings])
+    sections = []
+    for heading, name, below in zip(headings, names, [*(h.at for h in headings[1:]), len(lines.texts)], strict=True):
+        titled = replace(name, title=name.title or heading.text)
+        sections.append(replace(heading, name=titled, end=min(below, heading.end)))
+    yield Reading("todo", "TODO list", section_places(lines, sections), headings[0].at, remarks=remarks)
+
+
+def read_checklist(lines: Lines) -> Iterator[Reading]:
+    """The boxes that say `Phase <id>` are phases; where none does, every box at the left margin is."""
+    if listed := named_boxes(lines):
+        yield checklist(lines, listed)
+    elif work := _work(lines):
+        names, remarks = own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
+        found = checklist(lines, list(zip(work, names, strict=True)))
+        yield replace(found, remarks=(*found.remarks, *remarks))
+
+
+def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Sequence[Heading] = ()) -> Reading:
+    """The plan of some boxes, which may be the tracker of sections."""
+    places = []
+    for number, (box, name) in enumerate(listed):
+        end = _end(lines, box)
+        nested = within(lines.boxes, box.at + 1, end) if not sections else []
+        place = _box_place(name, (box, *(one for one in nested if not one.optional)), end)
+        if sections:
+            place = replace(place, first=sections[number].at, end=sections[number].end)
+        places.append(place)
+    first = listed[0][0].at
+    return Reading("checklist", "checklist", tuple(places), first, remarks=tuple(_too_many(first, len(listed))))
+
+
+def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
+    """A phase that begins with its box; the other boxes are ticked with it."""
+    at, text = boxes[0].at, boxes[0].text
+    place = Place(id=name.id, title=name.title, first=at, end=end, spots=box_spots(boxes))
+    return replace(place, mark=mark_of(boxes[:1]), commit=read_commit(text))
+
+
+def _too_many(at: int, count: int) -> list[Remark]:
+    what = f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
+    return [Remark(at + 1, what)] if count > MOST else []
+
+
+def named_boxes(lines: Lines, outside: Sequence[Heading] = ()) -> list[tuple[Entry, Named]]:
+    """The boxes that say `Phase <id>`, outside of some sections."""
+    found = []
+    for box in lines.boxes:
+        name = read_name(box.text) if "phase" in box.text[:20].lower() else None
+        is_outside = box.indent <= 3 and not any(section.at <= box.at < section.end for section in outside)
+        if name is not None and name.unit == "phase" and is_outside:
+            found.append((box, name))
+    return found
+
+
+def _work(lines: Lines) -> list[Entry]:
+    """The boxes at the left margin, without those under other boxes or headings like Acceptance Criteria."""
+    found: list[Entry] = []
+    end = 0  # of the last one
+    for box in lines.boxes:
+        heading = lines.heading_above(box.at)
+        is_work = heading is None or not _NOT_WORK.search(heading.text)
+        if box.indent <= 3 and not box.optional and is_work and box.at >= end:
+            found.append(box)
+            end = _end(lines, box)
+    return found
+
+
+def _end(lines: Lines, box: Entry) -> int:
+    """The line after the box and the lines below it that are indented more deeply, blank lines in between included."""
+    end = box.at + 1
+    for i in range(box.at + 1, len(lines.texts)):
+        text = lines.texts[i]
+        if text.strip():
+            if len(text) - len(text.lstrip()) <= box.indent and not text.startswith("\t"):
+                break
+            end = i + 1
+    return end

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.ids import UNITS, Named, key, read_name
-from runplan.plan.marks import read_commit, read_mark
+from runplan.plan.marks import UNITS, Named, key, read_commit, read_mark, read_name
 from runplan.plan.reading import Place, Reading, Remark, Spot, find_sections, paired
 
 if TYPE_CHECKING:
