@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from runplan.checks.secrets import redacted
 from runplan.gitfacts import is_agent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from runplan.gitfacts import Identity, Oid
 
 NAMED = 3  #: commits named in one sentence
 _SUBJECT = 60  #: characters of a subject that are shown
-
-
-class Foreign(Struct, frozen=True):
-    """A commit on the branch of an attempt that the attempt did not make."""
-
-    oid: Oid
-    subject: str
-
-
-class Lineage(Struct, frozen=True, kw_only=True):
-    on_base: bool  #: the base is an ancestor of the tip
-    foreign: tuple[Foreign, ...] = ()
 
 
 def is_own(committer: Identity, run: str) -> bool:
@@ -33,16 +21,14 @@ def is_own(committer: Identity, run: str) -> bool:
     return is_agent(committer) and committer.email.startswith(f"agent+{run}.")
 
 
-def off_base(found: Lineage, *, branch: str, base: Oid) -> str:
-    """Why the commits of a branch cannot be landed, for people; "" when they can."""
+def off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str, base: Oid) -> str:
+    """Why the commits of a branch cannot be landed, for people; "" when they can.
+
+    `foreign` are the ids and subjects of commits that the attempt did not make; None if it left its base.
+    """
     name = branch.removeprefix("refs/heads/")
     kept = f"nothing landed, and the work is kept on {name}"
-    if not found.on_base:
+    if foreign is None:
         return f"the branch {name} no longer contains its base {base[:12]}: it was reset, rebased or amended; {kept}"
-    if not found.foreign:
-        return ""
-    number = len(found.foreign)
-    shown = ", ".join(f"{one.oid[:12]} {redacted(one.subject[:_SUBJECT])}" for one in found.foreign[:NAMED])
-    more = f" and {number - NAMED} more" if number > NAMED else ""
-    commits = "a commit" if number == 1 else f"{number} commits"
-    return f"the branch {name} contains {commits} that this attempt did not make: {shown}{more}; {kept}"
+    shown = ", ".join(f"{oid[:12]} {redacted(subject[:_SUBJECT])}" for oid, subject in foreign[:NAMED])
+    return f"the branch {name} contains commits that this attempt did not make: {shown}; {kept}" if foreign else ""

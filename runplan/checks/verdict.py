@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -137,13 +136,6 @@ _MOST_FOUND = 50
 PARENT_WAITS = (10, 20, 40, 60)
 
 
-class Remark(Struct, frozen=True):
-    """A line that a person should read before the plan counts as complete; advice only."""
-
-    where: str  #: "phase 2", or the path of the report with a line
-    text: str
-
-
 def admits_gap(text: str) -> str:
     """The words that admit that something is not done; "" for none."""
     text = _QUOTED.sub("it", text)
@@ -153,17 +145,15 @@ def admits_gap(text: str) -> str:
     return ""
 
 
-def audit(plan: Plan, report: str, *, report_path: str) -> tuple[Remark, ...]:
-    """The phases without a completion mark, and the lines of the report that admit a gap."""
-    unmarked = (
-        Remark(f"phase {phase.id}", "no completion mark") for phase in plan.phases if phase.status is not Status.DONE
-    )
-    admitted = (
-        Remark(f"{report_path}:{number}", line.strip()[:200])
+def audit(plan: Plan, report: str, *, report_path: str) -> list[str]:
+    """The phases without a completion mark, and the lines of the report that admit a gap; advice for a person."""
+    unmarked = [f"phase {phase.id}: no completion mark" for phase in plan.phases if phase.status is not Status.DONE]
+    admitted = [
+        f"{report_path}:{number}: {line.strip()[:200]}"
         for number, line in enumerate(report.splitlines(), 1)
         if admits_gap(line) or (_SKIPPED.search(line) and not line.startswith(_OWN))
-    )
-    return tuple(islice((*unmarked, *admitted), _MOST_FOUND))
+    ]
+    return [*unmarked, *admitted][:_MOST_FOUND]
 
 
 def parent_wait(attempts: int) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.checks.lineage import NAMED, Foreign, Lineage, is_own
+from runplan.checks.lineage import NAMED, is_own
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import Stored
 from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid
@@ -329,22 +329,25 @@ class Candidates:
             at = commit.parents[0]
         return tuple(reversed(line))
 
-    def lineage(self, base: Oid, head: Oid, *, run: str) -> Lineage:
-        """Which of the commits are foreign; costs no process where they are one line."""
+    def foreign(self, base: Oid, head: Oid, *, run: str) -> tuple[tuple[Oid, str], ...] | None:
+        """The ids and subjects of commits that the run did not make; None if the base is no ancestor.
+
+        It costs no process where the commits are one line.
+        """
         line = self.commits(base, head)
         if line is None and not self._git.is_ancestor(base, head):
-            return Lineage(on_base=False)
+            return None
         every, straight = line or (), {one.oid for one in line or ()}
         if line is None:
             every = tuple(map(self._git.commit, self._git.text("rev-list", "--reverse", f"{base}..{head}").split()))
             straight = {*self._git.text("rev-list", "--first-parent", f"{base}..{head}").split()}
         # A commit that the user has, or that a merge brought in, is foreign. An agent may commit under another name.
         foreign = (
-            Foreign(one.oid, one.message.partition("\n")[0])
+            (one.oid, one.message.partition("\n")[0])
             for one in every
             if not is_own(one.committer, run) and (one.oid not in straight or self._user.object(one.oid) is not None)
         )
-        return Lineage(on_base=True, foreign=tuple(islice(foreign, NAMED)))
+        return tuple(islice(foreign, NAMED))
 
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
         return changes(self._git, self._tree(base), self._tree(head))

@@ -141,20 +141,10 @@ def read_commit(text: str) -> str:
 #: A status line up to its value.
 STATUS_LINE = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]*", re.IGNORECASE)
 #: Another field after the value.
-_NEXT_FIELD = r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)"
+NEXT_FIELD = re.compile(r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)")
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.
 DONE_TITLE = re.compile(
     r"✅|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
     r"(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?[`#v]?[0-9a-f][\w.:#-]{0,40}`?)?[)\]]?[ \t]*\Z",
     re.IGNORECASE,
 )
-
-
-def status_value(text: str, *, only_bold: bool) -> tuple[int, int] | None:
-    """The columns of the value of a status line; None for any other line."""
-    found = STATUS_LINE.match(text)
-    if found is None or (only_bold and not found[1]):
-        return None
-    other = re.compile(_NEXT_FIELD).search(text, found.end())
-    value = text[: other.start()].rstrip(" \t|·•,;—–") if other else text.rstrip()
-    return found.end(), max(found.end(), len(value))

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.marks import DONE_TITLE, Mark, Named, Status, key, read_commit, read_mark, status_value
+from runplan.plan.marks import DONE_TITLE, NEXT_FIELD, STATUS_LINE, Mark, Named, Status, key, read_commit, read_mark
 from runplan.plan.scan import within
 
 if TYPE_CHECKING:
@@ -123,10 +123,14 @@ def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
         if lines.inert[i] or text.startswith(("  ", "\t")):
             continue
         is_above = is_above and not text.startswith("#")
-        if "status" in text.lower() and (columns := status_value(text, only_bold=not is_above)):
+        line = STATUS_LINE.match(text)
+        if line is not None and (is_above or line[1]):
+            other = NEXT_FIELD.search(text, line.end())
+            value = text[: other.start()].rstrip(" \t|·•,;—–") if other else text.rstrip()
+            spot = Spot("line", i, line.end(), max(line.end(), len(value)))
             if is_above:
-                return Spot("line", i, *columns)
-            below.append(Spot("line", i, *columns))
+                return spot
+            below.append(spot)
     return below[0] if len(below) == 1 else None
 
 

@@ -127,7 +127,7 @@ def audited(plan: Plan, row: Phase, onto: str, context: RunContext) -> list[str]
     done = replace(plan, phases=tuple(replace(one, status=Status.DONE) for one in plan.phases))
     report = (context.objects.blob(onto, context.report) or b"").decode("utf-8", "replace")
     found = verdict.audit(done, report, report_path=context.report)
-    return [f"completion audit: {one.where}: {one.text}" for one in found]
+    return [f"completion audit: {one}" for one in found]
 
 
 # --- the verification -----------------------------------------------------------------------------------

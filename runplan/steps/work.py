@@ -121,8 +121,8 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     if isinstance(head, WorkRefused):
         yield head
         return
-    lineage = context.candidates.lineage(phase.base, head, run=context.mark)
-    if why := off_base(lineage, branch=phase.leased.branch, base=phase.base):
+    foreign = context.candidates.foreign(phase.base, head, run=context.mark)
+    if why := off_base(foreign, branch=phase.leased.branch, base=phase.base):
         yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return
     changes = context.candidates.changes(phase.base, head)

@@ -60,7 +60,12 @@ def _find(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | 
     """The header and the rows of the table under a tracker's heading, else of one outside of the sections."""
     ids = {key(section.name.id) for section in sections}
     others = []
-    for i, names in ((i, names) for i in range(len(lines.texts)) if (names := _header(lines, i))):
+    for i, text in enumerate(lines.texts):
+        if "|" not in text or lines.inert[i] or not any(name in text.lower() for name in _STATUS):
+            continue
+        names = [text[slice(*cell)].strip().strip("*_`").lower() for cell in _cells(text)]
+        if not any(name in _STATUS for name in names):
+            continue
         heading = lines.heading_above(i)
         title = heading.text.lower() if heading is not None else ""
         if "progress tracker" in title or title in _HEADINGS:
@@ -70,15 +75,6 @@ def _find(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | 
             if "phase" in names or any(name is not None and key(name.id) in ids for _, name, _ in rows):
                 others.append((i, rows))
     return others[0] if others else None
-
-
-def _header(lines: Lines, index: int) -> list[str]:
-    """The names of the columns of a header row that has a Status column."""
-    text = lines.texts[index]
-    if "|" not in text or lines.inert[index] or not any(name in text.lower() for name in _STATUS):
-        return []
-    names = [text[slice(*cell)].strip().strip("*_`").lower() for cell in _cells(text)]
-    return names if any(name in _STATUS for name in names) else []
 
 
 def _rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
