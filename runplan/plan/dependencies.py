@@ -27,6 +27,7 @@ MOST = 100_000  #: characters of the dependencies of all phases
 class Depends(Struct):
     hard: list[str] = []
     soft: list[str] = []
+    elsewhere: list[str] = []  #: hard, too, by sentences outside of the phase
     unknown: list[Remark] = []  #: ids of phases the plan does not have
     unread: list[Remark] = []  #: sentences that name no phase of this plan
 
@@ -99,7 +100,8 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     meant |= {key(id_): [id_] for id_ in bodies}
     phases = Phases([*bodies], {id_: n for n, id_ in enumerate(bodies)}, meant, reading.unit, reading.aliases)
     left, found = MOST, {}
-    for own, body in bodies.items():
+    for place in reading.places:
+        own, body = place.id, bodies[place.id]
         line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
         paragraphs = [line] if line is not None else list(_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs)
@@ -107,6 +109,10 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
             what = f"the dependencies of the phases have over {MOST:,} characters"
             raise PlanUnreadable(f"{body.lines.path}:{paragraphs[0][0] + 1}: {what}; use short lines 'Depends: …'")
         found[own] = _read_line(*line, own, phases) if line else _read_paragraphs(body, paragraphs, own, phases)
+        others = Depends()
+        for sentence in place.prose:
+            _read_prose(sentence, place.first, own, phases, others)
+        found[own].elsewhere = [id_ for id_ in others.hard if id_ != own]
     return found
 
 

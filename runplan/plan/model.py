@@ -159,7 +159,7 @@ def _phase(place: Place, body: Body, waits: Depends) -> Phase:
         text=body.lines.between(place.first, place.end),
         line=place.at + 1,
         heading_line=place.first + 1,
-        depends=tuple(dict.fromkeys((*waits.hard, *place.depends))),
+        depends=tuple(dict.fromkeys((*waits.hard, *place.depends, *waits.elsewhere))),
         soft=tuple(waits.soft),
         touches=read_paths(body, "touches") or place.touches,
         allows=read_paths(body, "allows"),

@@ -51,6 +51,7 @@ class Place(Struct, frozen=True, kw_only=True):
     commit: str = ""
     entries: tuple[Entry, ...] = ()  #: its work items; without them its text names them
     depends: tuple[str, ...] = ()  #: phases that the format has it wait for, in addition to those that its text names
+    prose: tuple[str, ...] = ()  #: sentences elsewhere that may name phases that it waits for
     touches: tuple[str, ...] = ()
 
     @property

@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 
 _TASK = re.compile(r"\**(T[0-9]{3,4}[a-z]?)\**(?=[ \t:]|\Z)")
 _STORY = re.compile(r"(?:user story|US)[ \t-]*([0-9]{1,3})", re.IGNORECASE)
-_AFTER = re.compile(r"(?i:depends on|after|requires|needs|blocked by)((?:[ ,&–-]|and|T[0-9]{3,4}[a-z]?)+)")
-#: A sentence of the section Dependencies, and the phases, stories and tasks that it names.
-_WAITS = re.compile(
-    r"(?<!not )(?<!n't )\b(?:depends? (?:only )?on|after|requires?|needs|builds on) (.*)", re.IGNORECASE
-)
-_NAMED = re.compile(r"\b(?:(?:phases? |(user story |us-?))([0-9]{1,3})|(T[0-9]{3,4}[a-z]?))\b", re.IGNORECASE)
+_AFTER = re.compile(r"(?i:depends on|after|requires|needs|blocked by)(?:[ ,&–-]|and|T[0-9]{3,4}[a-z]?)+")
+_SENTENCE = re.compile(r"(?:\*\*)?:|→| - ")  #: follows the name of a phase or story in the section Dependencies
 #: A path ends with a slash or an extension; "cause/effect" is none, and "Node.js" is one in back-ticks only.
 _PATH = re.compile(
     r"(?<![\w/:.-])((?:[\w.@-]{1,60}/){1,12}(?:[\w@-]{1,60}(?:\.\w{1,12}){1,3}|(?![\w.@-]))"
@@ -55,40 +51,32 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
     """
     stories = {place.id for place in places if _STORY.search(place.title)}
     first = next((n for n, place in enumerate(places) if place.id in stories), len(places))
-    waits = _waits(lines, phases)
+    prose = _prose(lines, phases)
     ordered = []
     for number, place in enumerate(places):
         boxes = [box for box in within(lines.boxes, place.first, place.end) if not box.optional]
-        before = [other.id for other in places[: first if place.id in stories else number]]
-        after = [phase for box in boxes for tasks in _AFTER.findall(box.text) for phase in _named(tasks, phases)]
-        depends = dict.fromkeys((*before, *waits.get(place.id, ()), *after))
+        after = [words[0] for box in boxes for words in _AFTER.finditer(box.text)]
         paths = [_PATH.findall(box.text) for box in boxes]
         touches = [f"{path.rpartition('/')[0]}/**" if "/" in path else path for found in paths for path in found]
         ordered.append(
             replace(
                 place,
                 entries=tuple(boxes),
-                depends=tuple(id_ for id_ in depends if id_ != place.id),
+                depends=tuple(other.id for other in places[: first if place.id in stories else number]),
+                prose=(*prose.get(place.id, ()), *after),
                 touches=tuple(dict.fromkeys(touches)) if all(paths) else (),
             )
         )
     return tuple(ordered)
 
 
-def _waits(lines: Lines, phases: Mapping[str, str]) -> dict[str, list[str]]:
-    """The phases that each one waits for by lines like `- **US2 (Phase 4)**: Depends on US1` below Dependencies."""
+def _prose(lines: Lines, phases: Mapping[str, str]) -> dict[str, list[str]]:
+    """The sentences about each phase in lines like `- **US2 (Phase 4)**: Depends on US1` below Dependencies."""
     found: dict[str, list[str]] = {}
     for part in (heading for heading in lines.headings if "dependenc" in heading.text.lower()):
         for entry in within(lines.entries, part.at, part.end):
-            head, _, tail = re.sub(r" ?→|\*\*:", ":", entry.text).replace("*", "").partition(":")
-            clauses = re.split(r"[.;]|, but | [—–-] ", re.sub(r"\([^()]*\)", "", tail))
-            waits = [wait[1] for clause in clauses if "should" not in clause and (wait := _WAITS.search(clause))]
-            for id_ in _named(head, phases)[:1]:
-                found.setdefault(id_, []).extend(_named(" ".join(waits), phases))
+            head, *tail = _SENTENCE.split(entry.text, maxsplit=1)
+            named = re.sub(r"user story ?|us-?(?=[0-9])", "us", head.lower().replace("phase ", "phase"))
+            if ids := [phases[word] for word in re.findall(r"\w+", named) if word in phases]:
+                found.setdefault(ids[0], []).extend(tail)
     return found
-
-
-def _named(text: str, phases: Mapping[str, str]) -> list[str]:
-    """The phases that a text names by their number, story or task."""
-    keys = (task.lower() or f"{'us' if story else 'phase'}{number}" for story, number, task in _NAMED.findall(text))
-    return [phases[key] for key in keys if key in phases]
