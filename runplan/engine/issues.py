@@ -31,7 +31,7 @@ from runplan.text import command
 from runplan.times import git_date
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from datetime import datetime
 
     from runplan.engine.commands import Environments
@@ -171,27 +171,6 @@ def _create_branch(at: RepositoryContext, number: int, target: Oid, now: datetim
 # --- the watch ------------------------------------------------------------------------------------------
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
-    """An open issue with the label of a watch."""
-
-    number: int
-    has_run: bool = False  #: a run of its plan is recorded here, whatever became of it
-    is_planned: bool = False  #: its plan is on the target
-    has_branch: bool = False
-    taken_by: str = ""  #: the repository that made the branch; "" for one that is not known here
-    has_pull: bool = False  #: a pull request of its branch, open or not
-    is_claimed: bool = False  #: a run elsewhere claims it on the forge
-
-
-def next_issue(candidates: Iterable[Candidate], *, own: str) -> Candidate | None:
-    """The first issue without any work; or with a branch of this repository, which died before the run began."""
-    for one in candidates:
-        is_worked = one.has_run or one.is_planned or one.has_pull or one.is_claimed
-        if not is_worked and (not one.has_branch or one.taken_by == own):
-            return one
-    return None
-
-
 def begin_next(
     watch: str, asked: RunStarted, worker: RepositoryWorker, environments: Environments, now: datetime
 ) -> Answer | None:
@@ -208,10 +187,16 @@ def begin_next(
     at = repository.context_for(asked)
     require_landable(at)
     label = watch.removeprefix(names.WATCH)
-    taken = _take_next(at, label, repository.store, now)
-    if taken is None:
+    for number in _free_issues(at, label, repository.store):
+        try:
+            taken = take(at, number, now=now)
+        except NotWorkable:  # a person who starts it is told
+            continue
+        if not isinstance(taken, TakenElsewhere):
+            break
+    else:
         return Answer(declined=True, why=f"there is no open issue with the label {label} that is not worked on yet")
-    at, path = taken
+    at, path = taken, path_of(at, number)
     plan = parse(at.repository.git.blob(at.tip(), path) or b"", path=path)
     environments.share(path, watch)
     started = replace(asked, plan=path, title=plan.title, slug=at.pull, issues=plan.issues, watch=watch)
@@ -219,20 +204,11 @@ def begin_next(
     return replace(begun, plan=path) if begun is not None else None
 
 
-def _take_next(at: RepositoryContext, label: str, store: Store, now: datetime) -> tuple[RepositoryContext, str] | None:
-    candidates, own = _candidates(at, label, store), names.repository_id(at.repository.common_dir)
-    while (one := next_issue(candidates, own=own)) is not None:
-        try:
-            taken = take(at, one.number, now=now)
-        except NotWorkable:  # a person who starts it is told
-            continue
-        if not isinstance(taken, TakenElsewhere):
-            return taken, path_of(at, one.number)
-    return None
+def _free_issues(at: RepositoryContext, label: str, store: Store) -> Iterator[int]:
+    """The open issues with the label without any work, oldest first.
 
-
-def _candidates(at: RepositoryContext, label: str, store: Store) -> Iterator[Candidate]:
-    """The open issues with the label, oldest first; the forge is asked more about one that looks free."""
+    Among them are those with a branch of this repository, which died before the run began.
+    """
     git, run, target = at.repository.git, at.settings.run, at.tip()
     forge, own = modes.forge_of(git, run, at.env), names.repository_id(at.repository.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
@@ -241,19 +217,12 @@ def _candidates(at: RepositoryContext, label: str, store: Store) -> Iterator[Can
         path = path_of(at, issue.number)
         branch = names.pull_branch(run.branch_prefix, slug_of(at, path))
         tip = branches.get(branch)
-        is_known = tip is not None and git.known(tip) is not None  # a commit of ours was made here
-        one = Candidate(
-            number=issue.number,
-            has_run=store.newest(path) is not None,
-            is_planned=git.blob(target, path) is not None,
-            has_branch=tip is not None,
-            taken_by=_taken_by(at, tip) if tip is not None and is_known else "",
-        )
-        if next_issue([one], own=own) is not None:
-            comments = forge.comments(issue.number) if at.settings.issues.claim else ()
-            one = replace(
-                one,
-                has_pull=forge.find(branch=branch, base=run.target) is not None,
-                is_claimed=any(foreign_claim(comment, own) for comment in comments),
-            )
-        yield one
+        if store.newest(path) is not None or git.blob(target, path) is not None:
+            continue
+        if tip is not None and (git.known(tip) is None or _taken_by(at, tip) != own):  # a commit of ours is known
+            continue
+        if forge.find(branch=branch, base=run.target) is not None:
+            continue
+        comments = forge.comments(issue.number) if at.settings.issues.claim else ()
+        if not any(foreign_claim(comment, own) for comment in comments):
+            yield issue.number
