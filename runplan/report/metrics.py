@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -77,11 +77,9 @@ def samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]
     """The metrics of one repository."""
     where = ("repository", repository)
     for name, help_, labels, sql in _QUERIES:
-        rows: Any = store.query(sql, *((now.timestamp(),) if "?" in sql else ()))
-        for *values, value in rows:
+        for *values, value in store.query(sql, *((now.timestamp(),) if "?" in sql else ())):
             yield Sample(f"runplan_{name}", help_, (where, *zip(labels, values, strict=True)), value)
-    dispatches: Any = store.query(_DISPATCHES)
-    for role, agent, ending, count, seconds, usd, *tokens in dispatches:
+    for role, agent, ending, count, seconds, usd, *tokens in store.query(_DISPATCHES):
         who = (where, ("role", role), ("agent", agent), ("ending", ending))
         yield Sample("runplan_dispatches_total", "Ended agents and commands", who, count)
         yield Sample("runplan_dispatch_seconds_total", "Total run time", who, seconds)
@@ -94,17 +92,14 @@ def samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]
 
 def metrics_text(states: Mapping[str, Path], *, now: datetime, process: Iterable[Sample] = ()) -> str:
     """The metrics of the repositories with these journals; an unreadable one is left out."""
-    return render([*(sample for root, state in states.items() for sample in _readable(root, state, now)), *process])
-
-
-def _readable(repository: str, state: Path, now: datetime) -> list[Sample]:
-    try:
-        if not Store.exists(state):
-            return []
-        with contextlib.closing(Store(state, writable=False)) as store:
-            return list(samples(store, repository=repository, now=now))
-    except (RunplanError, OSError):
-        return []  # moved away, damaged or of a newer version: `status` there says which
+    found = list(process)
+    for root, state in states.items():
+        # One that was moved away, is damaged or of a newer version: `status` there says which.
+        with contextlib.suppress(RunplanError, OSError):
+            if Store.exists(state):
+                with contextlib.closing(Store(state, writable=False)) as store:
+                    found += list(samples(store, repository=root, now=now))
+    return render(found)
 
 
 def this_process(
@@ -134,21 +129,15 @@ def render(samples: Iterable[Sample]) -> str:
         if sample.name != last:
             last = sample.name
             kind = "counter" if sample.name.endswith("_total") else "gauge"
-            lines += [f"# HELP {sample.name} {_escaped(sample.help)}", f"# TYPE {sample.name} {kind}"]
+            lines += [f"# HELP {sample.name} {sample.help}", f"# TYPE {sample.name} {kind}"]
         labels = ",".join(f'{name}="{_quoted(value)}"' for name, value in sample.labels)
-        lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}")
+        value = sample.value
+        number = int(value) if abs(value) < 2**53 and value == int(value) else value
+        lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {number!r}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _quoted(text: str) -> str:
     # The format is UTF-8; other bytes of a file name become U+FFFD.
     readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return _escaped(readable).replace('"', '\\"')
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if abs(value) < 2**53 and value == int(value) else repr(value)
+    return readable.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

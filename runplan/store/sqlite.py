@@ -12,6 +12,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
+from msgspec.structs import astuple
 
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, RunplanError, Unreachable
 from runplan.run.rows import UNFINISHED, EventRow, PlanFacts, RunRow
@@ -206,16 +207,20 @@ class Store:
 
     def rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
         """The rows of a table whose columns are the fields of `kind`."""
+        self.flush()
+        return self._rows(kind, table_and_where, *values)
+
+    def _rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
         names = kind.__struct_fields__
-        found = self.query(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
+        found = self._read(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
         return [kind(**dict(zip(names, row, strict=True))) for row in found]
 
     def put(self, table: str, row: Struct) -> None:
-        """Insert the row, or replace the one with the same key; inside a transaction."""
+        """Insert the row, or replace the one with the same key."""
         names = row.__struct_fields__
         marks = ",".join("?" for _ in names)
-        query = f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})"
-        self.run(query, *(getattr(row, name) for name in names))
+        with self.transaction():
+            self.run(f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})", *astuple(row))
 
     def run(self, sql: str, *values: object) -> int:
         """Execute one statement inside a transaction; the number of changed rows."""
@@ -262,8 +267,7 @@ class Store:
             self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (append.pauses, row.plan))
 
     def _events(self, where: str, *values: object) -> list[EventRow]:
-        found = self._read(f"SELECT seq, run, at, type, body FROM events WHERE {where}", *values)
-        return [EventRow(seq=seq, run=run, at=at, type=kind, body=body) for seq, run, at, kind, body in found]
+        return self._rows(EventRow, f"events WHERE {where}", *values)
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]:
         self.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from runplan.run.rows import Command, FiringRow, ScheduleRow, WaitRow
 
@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from runplan.store.sqlite import Store
 
 KEPT = 200  #: answered commands that are kept for callers that ask late
-_FIRING = FiringRow.__struct_fields__
-_INSERT_FIRING = f"INTO firings ({', '.join(_FIRING)}) VALUES (?,?,?,?,?)"
+_INSERT_FIRING = f"INTO firings ({', '.join(FiringRow.__struct_fields__)}) VALUES (?,?,?,?,?)"
 
 
-class Commands:
-    """The commands of one repository."""
-
+class _Table:
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def _change(self, query: str, *values: object) -> bool:
+        """Execute one statement; whether it changed a row."""
+        with self._store.transaction():
+            return self._store.run(query, *values) > 0
+
+
+class Commands(_Table):
+    """The commands of one repository."""
 
     def add(self, plan: str, verb: str, arguments: Mapping[str, Any], *, by: str, at: str) -> int:
         """Queue a command; its number."""
@@ -48,22 +54,18 @@ class Commands:
         """Record the answer once."""
         from runplan.run.requests import answer_json  # slow to import
 
-        with self._store.transaction():
-            self._store.run("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", answer_json(answer), seq)
+        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", answer_json(answer), seq)
 
     def answer(self, seq: int) -> Answer | None:
         """None while the command is queued."""
         from runplan.run.requests import read_answer
 
-        found = self._store.query("SELECT answer FROM commands WHERE seq=?", seq)
-        return read_answer(found[0][0]) if found and found[0][0] is not None else None
+        found = self._store.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
+        return read_answer(found[0][0]) if found else None
 
 
-class Schedules:
+class Schedules(_Table):
     """The schedules of one repository."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def all(self) -> list[ScheduleRow]:
         return self._store.rows(ScheduleRow, "schedules ORDER BY plan")
@@ -73,8 +75,7 @@ class Schedules:
 
     def put(self, row: ScheduleRow) -> None:
         """Make or replace the schedule of a plan; its next slot is recorded by `arm`."""
-        with self._store.transaction():
-            self._store.put("schedules", replace(row, next=None))
+        self._store.put("schedules", replace(row, next=None))
 
     def arm(self, plan: str, following: str) -> None:
         """Record the next slot of a schedule, for `status` and `next`."""
@@ -87,17 +88,13 @@ class Schedules:
         """Pause the schedule with a reason, or resume it (None); False when there is none."""
         return self._change("UPDATE schedules SET paused=? WHERE plan=?", why, plan)
 
-    def _change(self, query: str, *values: object) -> bool:
-        with self._store.transaction():
-            return self._store.run(query, *values) > 0
-
     def answer(self, firing: FiringRow) -> bool:
         """Record the answer to a slot once; False if it has one. An answer from the future is replaced."""
         with self._store.transaction():
             fresh = self._store.run(
                 f"INSERT {_INSERT_FIRING} ON CONFLICT (plan, slot)"
                 " DO UPDATE SET at=excluded.at, answer=excluded.answer, why=excluded.why WHERE excluded.at < at",
-                *(getattr(firing, name) for name in _FIRING),
+                *astuple(firing),
             )
             self._store.run("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
         return fresh > 0
@@ -109,26 +106,21 @@ class Schedules:
 
     def note(self, firing: FiringRow) -> None:
         """Record the answer to a firing without a slot (`now`)."""
-        self._change(f"INSERT OR IGNORE {_INSERT_FIRING}", *(getattr(firing, name) for name in _FIRING))
+        self._change(f"INSERT OR IGNORE {_INSERT_FIRING}", *astuple(firing))
 
     def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
         """The newest first."""
         return self._store.rows(FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
 
 
-class Waits:
+class Waits(_Table):
     """The waits of the worker of one repository."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def all(self) -> list[WaitRow]:
         return self._store.rows(WaitRow, "waits ORDER BY plan")
 
     def put(self, row: WaitRow) -> None:
-        with self._store.transaction():
-            self._store.put("waits", row)
+        self._store.put("waits", row)
 
     def drop(self, plan: str) -> None:
-        with self._store.transaction():
-            self._store.run("DELETE FROM waits WHERE plan=?", plan)
+        self._change("DELETE FROM waits WHERE plan=?", plan)
