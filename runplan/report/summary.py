@@ -16,7 +16,7 @@ from runplan.plan.marks import Status
 from runplan.report.notices import Notice
 from runplan.report.sections import SHORT, counts
 from runplan.report.text import code, inline, row
-from runplan.report.views import cost
+from runplan.report.views import cost, usage
 from runplan.run import events as e
 from runplan.run.rows import wait_of
 from runplan.store.sqlite import Store
@@ -47,8 +47,8 @@ class Spent(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        tokens = f"{self.tokens:,} tokens" if self.tokens else ""
-        return ", ".join(part for part in (elapsed(self.seconds), tokens, self.cost.strip("-")) if part)
+        used = usage(self.tokens, self.usd, unpriced=self.unpriced)
+        return ", ".join(part for part in (elapsed(self.seconds), used) if part)
 
 
 def total(*parts: Spent) -> Spent:

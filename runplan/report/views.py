@@ -102,6 +102,15 @@ def cost(usd: float, *, unpriced: bool) -> str:
     return f"{'≥ ' if unpriced else ''}${usd:.2f}" if usd else "-"
 
 
+def usage(tokens: int, usd: float, *, unpriced: bool) -> str:
+    """The tokens and the cost; "" for neither."""
+    parts = (
+        f"{tokens:,} tokens" if tokens else "",
+        cost(usd, unpriced=unpriced) if usd else "cost -" if tokens else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
 # --- is it stuck? -------------------------------------------------------------------------------------
 
 LEVELS = {"fine": "Running", "slow": "Slow", "look": "Needs attention"}  #: how much a person is needed, least first

@@ -53,20 +53,17 @@ def run_logs(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import newest_run, open_context
 
     with open_context(warn=warn) as at:
-        store, newest = newest_run(at, args.plan)
+        store, run = newest_run(at, args.plan)
+        looks = _looks(lambda: args.follow and _is_worked(store, run))
         if args.agent:
-            _print_transcripts(store, newest, at.state / "dispatch", follow=args.follow)
-        else:
-            _print_events(store, newest, follow=args.follow, as_json=args.json)
+            _print_transcripts(store, run, at.state / "dispatch", looks, follow=args.follow)
+            return Exit.DONE
+        seen = 0
+        for _ in looks:
+            for row in store.events(run.id, after=seen):
+                print(_json(row) if args.json else _text(row), flush=args.follow)
+                seen = row.seq
     return Exit.DONE
-
-
-def _print_events(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> None:
-    seen = 0
-    for _ in _looks(lambda: follow and _is_worked(store, run)):
-        for row in store.events(run.id, after=seen):
-            print(_json(row) if as_json else _text(row), flush=follow)
-            seen = row.seq
 
 
 def _looks(is_open: Callable[[], bool]) -> Iterator[bool]:
@@ -107,12 +104,12 @@ def _short(value: object) -> str:
 # --- the transcript of an agent -----------------------------------------------------------------------
 
 
-def _print_transcripts(store: Store, run: RunRow, dispatches: Path, *, follow: bool) -> None:
+def _print_transcripts(store: Store, run: RunRow, dispatches: Path, looks: Iterator[bool], *, follow: bool) -> None:
     """Print the transcript of the newest agent of the run; with `follow`, also of those after it."""
     from runplan.supervise.output import DispatchFiles
 
     shown = 0
-    for _ in _looks(lambda: follow and _is_worked(store, run)):
+    for _ in looks:
         facts = (json.loads(row.body) for row in store.events(run.id) if row.type == "DispatchStarted")
         agents = [fact for fact in facts if fact["agent"]]
         if not agents:
@@ -188,24 +185,19 @@ def run_explain(args: argparse.Namespace) -> Exit:
     steps = [step for step in every if args.phase in (None, step["phase"])]
     if args.phase and not steps:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
-    now = steps[-1]["why"] if steps else "nothing has been started"
+    why = steps[-1]["why"] if steps else "nothing has been started"
     if args.json:
-        print(as_json({"run": newest.id, "plan": newest.plan, "now": now, "steps": steps}, indent=None))
-    else:
-        _print(f"{newest.plan}, run {newest.id}", now, steps)
-    return Exit.DONE
-
-
-def _print(head: str, why: str, steps: list[dict[str, str]]) -> None:
+        print(as_json({"run": newest.id, "plan": newest.plan, "now": why, "steps": steps}, indent=None))
+        return Exit.DONE
     style, now = Style.of(sys.stdout), datetime.now(UTC)
-    print(
-        style.paint(head, "bold"), style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end=""
-    )
+    head = style.paint(f"{newest.plan}, run {newest.id}", "bold")
+    print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
     for step in steps:
-        at = clock(datetime.fromisoformat(step["at"]), None, now=now)
-        text = plain(f"{at:<9}  {words(step['event']):<18}  then: {localized(step['why'], now=now)}")
+        moment = clock(datetime.fromisoformat(step["at"]), None, now=now)
+        text = plain(f"{moment:<9}  {words(step['event']):<18}  then: {localized(step['why'], now=now)}")
         wrapped = style.wrap(text, " " * 31)
-        print(style.paint(wrapped[: len(at)], "dim") + wrapped[len(at) :])
+        print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
+    return Exit.DONE
 
 
 def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
@@ -231,21 +223,16 @@ def run_metrics(_args: argparse.Namespace) -> Exit:
     """Print the metrics of the daemon and all repositories; without a daemon, of this repository."""
     from runplan.daemon.client import NotRunning, connect
     from runplan.daemon.protocol import Metrics, MetricsText
+    from runplan.engine.context import open_context
+    from runplan.report.metrics import render, samples
     from runplan.settings.load import environment
 
     try:
         with connect(environment()) as client:
             text = client.call(Metrics(), MetricsText).text
     except NotRunning:
-        text = _from_journal()
+        with open_context(warn=warn) as at:
+            store, now = at.store(), datetime.now(UTC)
+            text = render(samples(store, repository=str(at.repository.root), now=now)) if store else ""
     print(text, end="")
     return Exit.DONE
-
-
-def _from_journal() -> str:
-    from runplan.engine.context import open_context
-    from runplan.report.metrics import render, samples
-
-    with open_context(warn=warn) as at:
-        store = at.store()
-        return render(samples(store, repository=str(at.repository.root), now=datetime.now(UTC))) if store else ""

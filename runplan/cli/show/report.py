@@ -41,7 +41,7 @@ def _one_plan(args: argparse.Namespace) -> str:
     from runplan import names
     from runplan.engine.context import newest_run, open_context, plan_path, slug_of
     from runplan.plan.model import parse
-    from runplan.report import summary, text as report
+    from runplan.report import html, summary, text as report
     from runplan.report.sections import failure_sections
 
     with open_context(warn=warn) as at:
@@ -62,27 +62,19 @@ def _one_plan(args: argparse.Namespace) -> str:
         whole = report.prepend(old, plan_title=facts.title, sections=failures)
         whole = report.insert(whole, summary.summary_section(facts))
         if args.html:
-            return _html(whole, at)
+            return html.page(whole, diffs=_diffs(at, html.commits_in(whole)))
     if args.json:
         found = {"plan": path, "report": whole, "title": facts.title, "phases": facts.phases}
         return as_json(found, indent=None) + "\n"
     return plain(whole)
 
 
-def _html(markdown: str, at: RepositoryContext | None) -> str:
-    from runplan.report import html
-
-    return html.page(markdown, diffs=_diffs(at, html.commits_in(markdown)) if at is not None else {})
-
-
 def _diffs(at: RepositoryContext, shorts: list[str]) -> dict[str, str]:
     """The diffs of the commits that exist, by their abbreviated ids; one git process."""
     git = at.repository.git
     known = {short: oid for short in shorts if (oid := git.tip(short)) is not None}
-    if not known:
-        return {}
     options = ("--no-walk=unsorted", "--no-color", "--no-ext-diff", "--no-textconv", "--patch", "--format=%x00%H")
-    out = git.run("log", *options, "--stdin", stdin="\n".join(known.values()).encode()).out
+    out = git.run("log", *options, "--stdin", stdin="\n".join(known.values()).encode()).out if known else b""
     records = (record.partition("\n") for record in out.decode("utf-8", "replace").split("\0")[1:])
     diffs = {oid: diff.strip("\n") for oid, _, diff in records}
     return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
@@ -94,6 +86,7 @@ def _diffs(at: RepositoryContext, shorts: list[str]) -> dict[str, str]:
 def _all_repositories(args: argparse.Namespace) -> str:
     from datetime import UTC, datetime
 
+    from runplan.report.html import page
     from runplan.report.summary import counted, morning_report, news_of
     from runplan.times import iso
 
@@ -102,7 +95,7 @@ def _all_repositories(args: argparse.Namespace) -> str:
     if args.json:
         return as_json({"since": iso(moment), "summary": counted(news), "repositories": news}, indent=None) + "\n"
     markdown = morning_report(news, since=f"{moment:%Y-%m-%d %H:%M}")
-    return _html(markdown, None) if args.html else plain(markdown)
+    return page(markdown, diffs={}) if args.html else plain(markdown)
 
 
 def since(word: str, *, now: datetime) -> datetime:
@@ -114,15 +107,12 @@ def since(word: str, *, now: datetime) -> datetime:
     days = {"today": 0, "yesterday": 1}.get(word.lower())
     if days is not None:
         return datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
-    try:
+    with suppress(ValueError, OverflowError):
         if (span := seconds(word)) is not None:
             return now - timedelta(seconds=span)
-        moment = datetime.fromisoformat(word) if re.match(r"\d{4}-\d\d-\d\d", word) else None
-    except (ValueError, OverflowError):
-        moment = None
-    if moment is None:
-        raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
-    return moment.astimezone()
+        if re.match(r"\d{4}-\d\d-\d\d", word):
+            return datetime.fromisoformat(word).astimezone()
+    raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
 
 
 def _journals() -> dict[str, Path]:

@@ -16,11 +16,11 @@ from runplan.cli.terminal import Style, as_json, warn
 from runplan.engine.context import known_plans, open_context, plan_or_watch, plans_on_target
 from runplan.errors import Exit, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
-from runplan.report.views import PlanOutline, cost, schedule_view, status_view
+from runplan.report.views import PlanOutline, schedule_view, status_view, usage
 from runplan.run.rows import UNFINISHED, PlanFacts, wait_of
 from runplan.store.sqlite import keep_outlines
 from runplan.text import clock, command, counted, in_words, plain
-from runplan.times import iso
+from runplan.times import iso, zone
 
 if TYPE_CHECKING:
     import argparse
@@ -50,21 +50,18 @@ def run_status(args: argparse.Namespace) -> Exit:
 
 def watch(output: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> Exit:
     """Print it again and again: in place on a terminal, else block after block; Ctrl-C ends it."""
+    from shutil import get_terminal_size
+
     try:
         while True:
             text = output()
-            print(_in_place(text) if terminal else text if lines else f"{text}\n", flush=True)
+            if terminal:  # over the last one, without a cleared screen in between, and at most one screen of it
+                shown = text.splitlines()[: get_terminal_size().lines - 2]
+                text = "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J"
+            print(text if terminal or lines else f"{text}\n", flush=True)
             wait(WATCH_S)
     except KeyboardInterrupt:
         return Exit.DONE
-
-
-def _in_place(text: str) -> str:
-    """The text over the last one, without a cleared screen in between, and at most one screen of it."""
-    import shutil
-
-    lines = text.splitlines()[: shutil.get_terminal_size().lines - 2]
-    return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
 
 
 def _output(args: argparse.Namespace) -> str:
@@ -93,7 +90,8 @@ def _is_finished(view: dict[str, Any]) -> bool:
 
 def _closed(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Why the daemon cannot work in this repository; asked only for a run that continues but has no process."""
-    idle = [view["run"] for view in views if _is_idle(view["run"])]
+    running = [view["run"] for view in views if view["run"] is not None and view["run"]["state"] == "running"]
+    idle = [run for run in running if not any(one["dispatched"] for one in (run, *run["lanes"]))]
     if not idle:
         return None
     from runplan.daemon.client import Client
@@ -111,10 +109,6 @@ def _closed(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any
         run["stuck"] = {"level": "look", "sentence": STANDS_STILL}
     about = {"pid": hello.pid, "version": hello.version, "state": "closed"}
     return {**about, "until": found.again, "since": found.since, "error": found.error}
-
-
-def _is_idle(run: dict[str, Any] | None) -> bool:
-    return run is not None and run["state"] == "running" and not any(one["dispatched"] for one in (run, *run["lanes"]))
 
 
 # --- reading ------------------------------------------------------------------------------------------
@@ -301,11 +295,8 @@ class Page:
         run = view["run"]
         if run is None:
             return []
-        used = [
-            f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
-            f"{short(run['tokens'])} tokens" if run["tokens"] else "",
-            cost(run["usd"], unpriced=run["unpriced"]) if run["usd"] else "cost -" if run["tokens"] else "",
-        ]
+        attempt = f"attempt {run['attempt']}" if run["attempt"] > 1 else ""
+        used = [attempt, usage(run["tokens"], run["usd"], unpriced=run["unpriced"])]
         if run["state"] not in UNFINISHED:
             why = f" ({run['reason']})" if run["reason"] not in (None, run["state"]) else ""
             more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != "done" else ""
@@ -353,14 +344,6 @@ def _help(view: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(helps)) or ([wait_of(waiting).help(view["plan"])] if is_left else [])
 
 
-def short(count: int) -> str:
-    """A large number in few characters: 950, 12.3k, 4.6M."""
-    if count < 1000:
-        return str(count)
-    size, unit = (1e3, "k") if count < 999_950 else (1e6, "M")
-    return f"{count / size:.1f}".removesuffix(".0") + unit
-
-
 def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -> str:
     """`every 4h, next 20:30 (in 2h 15m)`, or why not."""
     if schedule["next"] is None:
@@ -388,16 +371,12 @@ def run_next(args: argparse.Namespace) -> Exit:
     if args.json:
         print(as_json(views))
         return Exit.DONE
-    print("\n".join(_lines(views, now)) or "No schedules.")
-    if rows and holder(state_directory(at.env)) is None:
+    width = max((len(view["plan"]) for view in views), default=0)
+    for view in views:
+        there = zone(view["zone"]) if view["next"] else UTC  # an unknown zone has no next time either
+        print(f"{view['plan']:<{width}}  {scheduled(view, now=now, zone=there)}")
+    if not views:
+        print("No schedules.")
+    elif holder(state_directory(at.env)) is None:
         print("\nNo daemon is running, so nothing fires. Start it with: runplan daemon")
     return Exit.DONE
-
-
-def _lines(views: list[dict[str, Any]], now: datetime) -> list[str]:
-    from runplan.times import zone
-
-    width = max((len(view["plan"]) for view in views), default=0)
-    # A zone that this machine does not know has no next time either.
-    zones = {view["zone"]: zone(view["zone"]) if view["next"] else UTC for view in views}
-    return [f"{view['plan']:<{width}}  {scheduled(view, now=now, zone=zones[view['zone']])}" for view in views]
