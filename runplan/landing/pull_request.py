@@ -81,8 +81,12 @@ class PullRequestLander(RemoteLander):
         """The tip of the branch, or of the target while the remote has no such branch; fetched now."""
         return self._branch_tip() or self._target.tip()
 
-    def target_tip(self) -> Oid | None:
-        return self._target.tip()
+    def target_tip(self) -> Oid:
+        """The commit to be merged into the branch."""
+        tip = self._target.tip()
+        if tip is None:
+            raise Unreachable(f"{self._remote.name} has no branch {self._target.branch} any more; create it again")
+        return tip
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new)

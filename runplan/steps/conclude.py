@@ -89,7 +89,7 @@ def _repair(needed: NeedsRepair, context: RunContext) -> e.PlanRead:
         title=needed.title,
         text=context.agents.redacted(needed.complaint),
         items=(("P", "The problem is solved, and nothing else has changed."),),
-        merge=(_lander(context).target_tip() or "") if needed.merge else "",
+        merge=_lander(context).target_tip() if needed.merge else "",
     )
 
 

@@ -11,6 +11,7 @@ from runplan import names
 from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git.objects import Signature
 from runplan.plan.model import parse
+from runplan.text import command
 from runplan.times import git_date, iso
 
 if TYPE_CHECKING:
@@ -98,8 +99,11 @@ class RunContext(Struct, frozen=True, kw_only=True):
         """The commit of the target; the branch may have been deleted during the run."""
         if (tip := self.lander.tip()) is not None:
             return tip
-        place = f" on {self.settings.run.remote}" if self.lander.ref.startswith("refs/remotes/") else ""
-        raise Unreachable(f"the branch {self.settings.run.target} is gone{place}; create it again")
+        run, last = self.settings.run, names.base_ref(self.mark)  # the tip on which the phase was begun
+        place, again = "", command("git", "branch", run.target, last)
+        if self.lander.ref.startswith("refs/remotes/"):
+            place, again = f" on {run.remote}", command("git", "push", run.remote, f"{last}:refs/heads/{run.target}")
+        raise Unreachable(f"the branch {run.target} is gone{place}; create it again: {again}")
 
     def plan_at(self, commit: str) -> tuple[Plan, bytes]:
         """The plan in this commit. Raises PlanUnreadable, also when it is not there."""

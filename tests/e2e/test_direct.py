@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Meanwhile, a_project, set_up, with_remote, work
+from tests.support.cli import Meanwhile, a_project, ended, set_up, with_remote, work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,3 +173,28 @@ def push_elsewhere(remote: Repo, place: Path, name: str) -> str:
     theirs.commit("Theirs")
     theirs.git("push", "-q", "origin", "main")
     return theirs.head("main")
+
+
+@pytest.mark.parametrize("landing", ["cherry-pick", "direct"])
+def test_a_target_deleted_in_mid_run_is_named_and_the_printed_command_continues_the_run(
+    project: Project, remote: Repo, tmp_path: Path, landing: str
+) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    set_up(project, agent=work() + work(*meanwhile.pause("working"), phase="2"))
+    project.repo.git("push", "-q", "origin", "main")
+    with project.running("start", "X", "finish", "auto", landing, "--foreground") as running:
+        meanwhile.reached("working")
+        if landing == "direct":
+            remote.git("update-ref", "-d", "refs/heads/main")
+        else:
+            project.repo.git("switch", "-qc", "mine")
+            project.repo.git("branch", "-qD", "main")
+        meanwhile.let_on("working")
+        ran = ended(running)
+    assert (ran.code, "the branch main is gone" in ran.last) == (5, True), ran.err
+    again = ran.last.partition("create it again: ")[2].partition(";")[0]
+    subprocess.run(shlex.split(again), cwd=project.path, env=project.repo.env, check=True, capture_output=True)
+    ran = project.start("finish", "auto", landing)
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["1", "2"]
+    assert [body["phase"] for kind, body in project.events() if kind == "Leased"] == ["1", "2"], "no phase began anew"
