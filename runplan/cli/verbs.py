@@ -150,9 +150,7 @@ EXAMPLES = {
   runplan start X finish --dry-run                    what would be done; changes nothing""",
     "watch-issues": """\
   runplan watch-issues --label runplan every 10m      open issues with the label, one after the other
-  runplan watch-issues --label runplan every 1h now   the first one at once
-  runplan now issues:runplan                          look for the next one now
-  runplan stop issues:runplan                         end the watch; the issue at work is finished""",
+  runplan watch-issues --label runplan every 1h now   the first one at once""",
     "stop": """\
   runplan stop                  everything in this repository
   runplan stop plans/X.md       the plan's schedule and its run
@@ -169,8 +167,7 @@ EXAMPLES = {
     "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",
     "diff": """\
   runplan diff plans/X.md         checks, verdict, findings and diff
-  runplan diff X 2                one of several phases that wait
-  runplan diff X --json           the same for a script""",
+  runplan diff X 2                one of several phases that wait""",
     "approve": """\
   runplan approve plans/X.md      land the change that was shown, then continue the run
   runplan approve X 2             sign off one of several phases that wait""",
@@ -179,11 +176,8 @@ EXAMPLES = {
     "status": """\
   runplan status                open plans, and finished ones in one line
   runplan status --all          finished plans as well
-  runplan status X --watch      one plan, refreshed until Ctrl-C
-  runplan status X --json       one plan, for a script""",
-    "next": """\
-  runplan next             each schedule with its next time
-  runplan next --json      for a script""",
+  runplan status X --watch      one plan, refreshed until Ctrl-C""",
+    "next": "  runplan next             each schedule with its next time",
     "report": """\
   runplan report                      the plan of the newest run
   runplan report plans/X.md           Markdown, newest first
@@ -197,21 +191,17 @@ EXAMPLES = {
   runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields""",
     "explain": """\
   runplan explain plans/X.md          the next action and its reason, then the steps so far
-  runplan explain X 2                 the same for one phase of the newest run
-  runplan explain X --json            for a script""",
+  runplan explain X 2                 the same for one phase of the newest run""",
     "check": """\
   runplan check plans/X.md              phases, dependencies and items as runplan reads them
   runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
   runplan check plans/X.md --strict     warnings are errors (exit 2)""",
     "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
     "init": "  runplan init        finds the default branch, the test command and the agents; never overwrites",
-    "doctor": """\
-  runplan doctor             exit 0 when a run could start, 2 otherwise
-  runplan doctor --json      the same for a script""",
+    "doctor": "  runplan doctor             exit 0 when a run could start, 2 otherwise",
     "config": """\
   runplan config                              every key, value and origin
-  RUNPLAN_RUN_LANDING=pr runplan config       the effect of a variable
-  runplan config --json                       the same for a script""",
+  RUNPLAN_RUN_LANDING=pr runplan config       the effect of a variable""",
     "gc": """\
   runplan gc --dry-run       list what would be removed and what is kept, and why
   runplan gc                 remove leftovers that are provably on the target""",

@@ -198,8 +198,8 @@ def _answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
 
 
 def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
-    anchor = parse_iso(row.anchor)
-    return slots_after(parse(row.spec), after=after, zone=zone_of(row.zone), anchor=anchor, seed=row.plan)
+    zone, anchor = zone_of(row.zone), parse_iso(row.anchor)
+    return slots_after(parse(row.spec), after=after, zone=zone, anchor=anchor, seed=row.plan)
 
 
 def outlook(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
@@ -219,11 +219,15 @@ def outlook(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
 def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str) -> Iterator[Slot]:
     after = after.astimezone(UTC)
     if schedule.seconds:
-        return _elapsed(schedule.seconds, anchor, after)
-    resolved = _resolved(_trigger(schedule.cron), zone, after, delay_of(schedule, seed))
+        yield from _elapsed(schedule.seconds, anchor, after)
+    delay = delay_of(schedule, seed)
+    wall_now = (after - delay).astimezone(zone).replace(tzinfo=UTC, fold=0)
+    walls = (wall.replace(tzinfo=None) for wall in _times(_trigger(schedule.cron), wall_now))
+    slots = (Slot(_moment(wall, zone) + delay, wall.isoformat(timespec="minutes")) for wall in walls)
     # The times of one gap have the same moment. They are one slot, with the key of the last.
-    moments = (deque(same, maxlen=1)[0] for _, same in groupby(resolved, key=lambda slot: slot.at))
-    return (slot for slot in moments if slot.at > after)
+    for moment, same in groupby(slots, key=lambda slot: slot.at):
+        if moment > after:
+            yield deque(same, maxlen=1)[0]
 
 
 def next_daily(time: str, *, after: datetime, zone: tzinfo) -> datetime:
@@ -250,13 +254,6 @@ def _elapsed(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
     start -= max(0, (start - after) // period + 1) * period
     trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
     return (Slot(at, iso(at)) for at in _times(trigger, after))
-
-
-def _resolved(trigger: Any, zone: tzinfo, after: datetime, delay: timedelta) -> Iterator[Slot]:
-    wall_now = (after - delay).astimezone(zone).replace(tzinfo=UTC, fold=0)
-    for wall in _times(trigger, wall_now):
-        shown = wall.replace(tzinfo=None)
-        yield Slot(_moment(shown, zone) + delay, shown.isoformat(timespec="minutes"))
 
 
 def _times(trigger: Any, after: datetime) -> Iterator[datetime]:

@@ -123,7 +123,7 @@ def test_remotes_are_read(tmp_path: Path) -> None:
 def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app")
     (repo.path / ".git/config").write_text("[core\n", encoding="utf-8")
-    with pytest.raises(GitFailed, match=r"app: git for-each-ref failed: fatal: bad config line 1 in file"):
+    with pytest.raises(GitFailed, match=r"app: git ls-files failed: fatal: bad config line 1 in file"):
         seen(repo.path)
 
 

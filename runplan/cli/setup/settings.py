@@ -44,11 +44,8 @@ def run_config(args: argparse.Namespace) -> Exit:
         if note := settings_note(at):
             print(f"runplan: {note}", file=sys.stderr)
     if args.json:
-        print(
-            as_json(
-                [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
-            )
-        )
+        rows = [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
+        print(as_json(rows))
         return Exit.DONE
     shown = {key: toml(value) for key, value in loaded.values.items()}
     keys, values = max(map(len, shown)), max(map(len, shown.values()))
@@ -84,7 +81,7 @@ def settings_text(facts: Facts) -> str:
         found["run.remote"] = facts.remotes[0]
     if facts.tests.command:
         found["tests.command"] = facts.tests.command
-    return document(_INIT_HEAD, found, "" if facts.installed else _NO_AGENT.format(known=", ".join(facts.known)))
+    return document(_INIT_HEAD, found, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents())))
 
 
 def _roles(installed: tuple[str, ...]) -> dict[str, str]:
@@ -95,24 +92,19 @@ def _roles(installed: tuple[str, ...]) -> dict[str, str]:
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
 
 
-def _specs(facts: Facts) -> list[tuple[str, str]]:
-    """The spec folders that a start accepts as plans."""
-    root = Path(facts.root)
-    found = [file.parent.relative_to(root) for place in FOLDERS for file in sorted(root.glob(f"{place}/*/{PLAN_FILE}"))]
-    return [("spec", command("runplan", "start", str(folder), "finish", "auto")) for folder in found]
-
-
 def _summary(facts: Facts, path: Path) -> str:
     roles = _roles(facts.installed)
     agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
     identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
+    root = Path(facts.root)
+    specs = (file.parent for place in FOLDERS for file in sorted(root.glob(f"{place}/*/{PLAN_FILE}")))
     rows = (
         ("repository", facts.root),
         ("target", facts.default_branch or "no branch yet"),
         ("identity", identity or "git has no user.name and user.email"),
         ("tests", facts.tests.command or "no test command found; set tests.command"),
         ("agents", agents or "none of the known agents is installed; name any command under [agents] in the file"),
-        *_specs(facts),
+        *(("spec", command("runplan", "start", str(folder.relative_to(root)), "finish", "auto")) for folder in specs),
         ("wrote", str(path)),
     )
     table = "\n".join(f"{name:<12}{value}" for name, value in rows)
@@ -180,8 +172,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     default_branch: str  #: that of the remote, else main, master or the current one; "" for none
     identity: Identity | None
     remotes: tuple[str, ...]
-    known: tuple[str, ...]  #: the agents whose programs can be looked for, in the order they are suggested
-    installed: tuple[str, ...]  #: of these, those whose program is on PATH
+    installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
     tests: testcommand.Infrastructure
 
 
@@ -213,16 +204,19 @@ def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
 
 
 def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
-    common = Path(os.path.normpath(repo.common_dir))
-    known, path = known_agents(), env.get("PATH", os.defpath)
+    git, common, path = repo.git, Path(os.path.normpath(repo.common_dir)), env.get("PATH", os.defpath)
+    # Without useConfigOnly git guesses an identity from the host name.
+    person, when = read_person(_ask(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
+    listed = git.ls_files("-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)*", ":(top)tests")
+    paths = (Path(repo.working_dir) / name for name in ("package.json", "Makefile"))
+    package, makefile = (path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "" for path in paths)
     return Facts(
         root=str(common.parent) if common.name == ".git" else str(repo.working_dir),
-        default_branch=_default_branch(repo.git),
-        identity=_person(repo.git),
-        remotes=tuple(repo.git.remote().splitlines()),
-        known=known,
-        installed=tuple(kind for kind in known if shutil.which(agent_of(kind).program, path=path)),
-        tests=_infrastructure(repo),
+        default_branch=_default_branch(git),
+        identity=person if when else None,
+        remotes=tuple(git.remote().splitlines()),
+        installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
+        tests=testcommand.find(list(filter(None, listed.split("\0"))), package_json=package, makefile=makefile),
     )
 
 
@@ -233,20 +227,6 @@ def _default_branch(git: Git) -> str:
     if not branches:
         return current
     return next((name for name in (remote, "main", "master", current) if name in branches), branches[0])
-
-
-def _person(git: Git) -> Identity | None:
-    # Without useConfigOnly git guesses an identity from the host name.
-    person, when = read_person(_ask(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
-    return person if when else None
-
-
-def _infrastructure(repo: Repo) -> testcommand.Infrastructure:
-    listed = repo.git.ls_files("-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)*", ":(top)tests")
-    files = [path for path in listed.split("\0") if path]
-    paths = (Path(repo.working_dir) / name for name in ("package.json", "Makefile"))
-    package, makefile = (path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "" for path in paths)
-    return testcommand.find(files, package_json=package, makefile=makefile)
 
 
 def _ask(git: Git, *args: str) -> str:
