@@ -106,12 +106,8 @@ class Notifier:
             return
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=self._send, args=(notice,), name="notify", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:  # no thread is left
-            self._failed("queue", notice, str(error))
-        else:
-            self._threads.append(thread)
+        thread.start()
+        self._threads.append(thread)
 
     def flush(self, *, within_s: float) -> bool:
         """Wait until everything is sent; False when the time was up before."""
@@ -124,15 +120,11 @@ class Notifier:
         for channel, send in self._channels().items():
             try:
                 send(notice)
-            except Refused as error:
-                self._failed(channel, notice, str(error))
-            except (OSError, ValueError, http.client.HTTPException) as error:
+            except (Refused, OSError, ValueError, http.client.HTTPException) as error:
                 # ValueError: an address or argument that cannot be sent, such as one with a NUL.
-                self._failed(channel, notice, f"{type(error).__name__}: {error}")
-
-    def _failed(self, channel: str, notice: Notice, why: str) -> None:
-        # The address may be a secret itself; it is not logged.
-        self._log.warning("notification_failed", channel=channel, why=why, plan=notice.plan, run=notice.run)
+                why = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+                # The address may be a secret itself; it is not logged.
+                self._log.warning("notification_failed", channel=channel, why=why, plan=notice.plan, run=notice.run)
 
     def _channels(self) -> dict[str, Callable[[Notice], None]]:
         channels = {"command": self._command, "webhook": self._webhook, "desktop": self._desktop}

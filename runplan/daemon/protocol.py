@@ -13,8 +13,6 @@ from msgspec import Struct
 from runplan.daemon.state import Known  # noqa: TC001 - msgspec reads the annotation
 from runplan.errors import Exit, UsageError
 
-LONGEST = 1024 * 1024  #: bytes of a request
-
 
 class Request(Struct, frozen=True, kw_only=True, tag_field="verb", tag=str.lower):
     """Unknown fields are ignored."""

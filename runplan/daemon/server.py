@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from runplan.daemon.client import short_address
-from runplan.daemon.protocol import ACTING, LONGEST, Reply, line_of, peer_of, read_request
+from runplan.daemon.protocol import ACTING, Reply, line_of, peer_of, read_request
 from runplan.errors import Exit, RunplanError, Unreachable
 from runplan.processes import agent_above
 from runplan.settings.places import own_directory
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from runplan.daemon.protocol import AnyRequest
 
-IDLE_S = 60.0  #: after this without traffic a connection is closed
-
 
 class Connection(socketserver.StreamRequestHandler):
     """Each request is answered before the next one is read."""
@@ -32,20 +30,13 @@ class Connection(socketserver.StreamRequestHandler):
     server: ControlServer
     pid: int  #: of the caller
 
-    def setup(self) -> None:
-        super().setup()
-        self.request.settimeout(self.server.idle_s)
-
     def handle(self) -> None:
-        with contextlib.suppress(OSError):  # the caller hung up, or was idle for too long
+        with contextlib.suppress(OSError):  # the caller hung up
             self.pid, uid = peer_of(self.request)
             if uid != os.geteuid():
                 self.send(Reply(error=f"this daemon serves the user {os.geteuid()}, not {uid}"))
                 return
-            while line := self.rfile.readline(LONGEST + 1):
-                if len(line) > LONGEST:
-                    self.send(Reply(error=f"a request has at most {LONGEST} bytes"))
-                    return
+            for line in self.rfile:
                 self.send(self._reply(line))
 
     def _reply(self, line: bytes) -> Reply:
@@ -72,19 +63,11 @@ class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(
-        self,
-        path: Path,
-        answer: Callable[[AnyRequest], Struct],
-        failed: Callable[[Exception], None],
-        *,
-        idle_s: float = IDLE_S,
-    ) -> None:
+    def __init__(self, path: Path, answer: Callable[[AnyRequest], Struct], failed: Callable[[Exception], None]) -> None:
         """Listen at `path`; `answer` and `failed` are called in the threads of the connections."""
         self.path = path
         self.answer = answer
         self.failed = failed
-        self.idle_s = idle_s
         super().__init__(str(path), Connection, bind_and_activate=False)
         draft = path.with_name(f"{path.name}.new")
         try:

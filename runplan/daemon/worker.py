@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from runplan.run.state import RunState
     from runplan.store.journal import Journal
 
+PIPE_BYTES = 1 << 20  #: more than a pipe holds
 FIRST_RETRY_S = 2.0  #: after a slot could not be answered
 
 
@@ -144,13 +145,7 @@ class DaemonWorker(RepositoryWorker):
             if self._thread is not None:
                 return
             self._thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
-            refusal = ""
-            try:
-                self._thread.start()
-            except RuntimeError as error:  # no thread is left
-                self._thread, refusal = None, refused_by_system(error)
-        if refusal:
-            self._closed(None, Unreachable(refusal))
+            self._thread.start()
 
     @property
     def is_idle(self) -> bool:
@@ -173,8 +168,7 @@ class DaemonWorker(RepositoryWorker):
 
     def _clear(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while os.read(self._wake_r, 4096):
-                pass
+            os.read(self._wake_r, PIPE_BYTES)
 
     # --- the thread -------------------------------------------------------------------------------------
 

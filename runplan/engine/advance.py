@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from runplan.store.journal import Journal, LaneJournal
 
 
-def not_done(action: Any, state: RunState, context: RunContext) -> tuple[Event, ...]:  # noqa: ARG001
-    """For idempotent steps, which may simply be repeated."""
-    return ()
-
-
 class Step(Struct, frozen=True, kw_only=True):
     """`already_done` asks git, the process table or the store; `act` yields events as they happen.
 
@@ -37,7 +32,8 @@ class Step(Struct, frozen=True, kw_only=True):
     """
 
     act: Callable[[Any, RunState, RunContext], Iterator[Event]]
-    already_done: Callable[[Any, RunState, RunContext], tuple[Event, ...]] = not_done
+    #: Idempotent steps have none: they are simply repeated.
+    already_done: Callable[[Any, RunState, RunContext], tuple[Event, ...]] = lambda *_: ()
 
 
 STEPS: dict[str, Step] = {
@@ -79,28 +75,21 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
     """
     last: Decision | None = None
     try:
-        while (decision := _decide(journal, may_begin)).actions:
+        while True:
+            decision = decide(journal.state)
+            decision = decision if may_begin() else without_beginnings(decision)
+            if not decision.actions:
+                return decision
             if decision == last:
                 raise NoProgress(f"{decision.why}: {decision.actions} was done and is due again")
             last = decision
-            _end_processes(decision, journal.state, context)
+            if any(action.step == a.END.step for action in decision.actions):
+                context.dispatches.end(running(journal.state), grace_s=GRACE_S)  # all at once: one by one takes long
             recorded = [_take(action, journal, context) for action in decision.actions]
             if not any(recorded):  # all that is left are running processes
-                break
-        return decision
+                return decision
     finally:
         context.store.flush()
-
-
-def _decide(journal: Journal, may_begin: Callable[[], bool]) -> Decision:
-    decision = decide(journal.state)
-    return decision if may_begin() else without_beginnings(decision)
-
-
-def _end_processes(decision: Decision, state: RunState, context: RunContext) -> None:
-    """End all processes at the same time: one after the other takes long."""
-    if any(action.step == a.END.step for action in decision.actions):
-        context.dispatches.end(running(state), grace_s=GRACE_S)
 
 
 def record_ends(journal: Journal, context: RunContext) -> None:

@@ -19,26 +19,18 @@ from runplan.plan.specs import FOLDERS, PLAN_FILE
 from runplan.settings.load import environment, load, load_lenient, record, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES
-from runplan.text import command
+from runplan.text import command, committing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from runplan.git.command import Stored
     from runplan.git.repository import Repository
     from runplan.run.events import RunStarted
     from runplan.run.rows import RunRow
     from runplan.settings.load import LoadedSettings
     from runplan.settings.schema import Settings
     from runplan.store.sqlite import Store
-
-
-class Committed(Struct, frozen=True, kw_only=True):
-    """A settings file on the target."""
-
-    name: str
-    oid: str
-    content: bytes
-    tip: str  #: the commit it is from
 
 
 class RepositoryContext(Struct, frozen=True, kw_only=True):
@@ -110,14 +102,12 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             claim=settings.issues.claim,
         )
 
-    def committed(self) -> Committed | None:
-        """The settings file on the target; None for none."""
+    def committed(self) -> tuple[str, Stored] | None:
+        """The settings file on the target, and its name; None for none."""
         git = self.repository.git
-        tip = git.tip(self.target) or ""
-        for name in FILES if tip else ():
-            if (found := git.object(f"{tip}:{name}")) is not None and found.kind == "blob":
-                return Committed(name=name, oid=found.oid, content=found.content, tip=tip)
-        return None
+        tip = git.tip(self.target)
+        found = ((name, git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
+        return next(((name, blob) for name, blob in found if blob is not None and blob.kind == "blob"), None)
 
     def with_settings(self) -> RepositoryContext:
         """The context with the settings of the checkout."""
@@ -130,7 +120,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def committed_settings(self) -> LoadedSettings:
         """The settings of the target's tip, each with its origin."""
         file = self.committed()
-        return load(self.repository.root, env=self.env, committed=(file.name, file.content) if file else None)
+        return load(self.repository.root, env=self.env, committed=(file[0], file[1].content) if file else None)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -231,7 +221,8 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     if os.path.isfile(named / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
         named /= PLAN_FILE
     if os.path.isfile(named):  # noqa: PTH113 - False for a name that is too long
-        for top in (root, _checkout_top(at)):
+        checkout = next((top for top in (at.cwd, *at.cwd.parents) if (top / ".git").exists()), root)
+        for top in (root, checkout):
             if named.is_relative_to(top):
                 path = named.relative_to(top).as_posix()
                 names.require_plain(path)
@@ -268,10 +259,6 @@ def plan_or_watch(at: RepositoryContext, word: str) -> str:
         there_are = f"there are: {', '.join(watches)}"
         raise NotFound(f"{word}: no such watch; {there_are if watches else make}")
     return word
-
-
-def _checkout_top(at: RepositoryContext) -> Path:
-    return next((top for top in (at.cwd, *at.cwd.parents) if (top / ".git").exists()), at.repository.root)
 
 
 def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
@@ -368,12 +355,12 @@ def settings_note(at: RepositoryContext) -> str:
     """The version of the settings file that a start uses, if the checkout has another; "" for the same."""
     own, file = repository_file(at.repository.root), at.committed()
     name = own.relative_to(at.repository.root).as_posix() if own is not None else ""
-    if file is None and own is not None:
-        from runplan.text import committing
-
+    if file is None:
         commit = committing(name, "Settings of runplan")
-        return f"{name} is not committed on {at.target_name}; the checkout's file is used. To commit it: {commit}"
-    if file is None or (own is not None and name == file.name and _stored_as(at, name, own.read_bytes()) == file.oid):
+        used = f"the checkout's file is used. To commit it: {commit}"
+        return f"{name} is not committed on {at.target_name}; {used}" if own is not None else ""
+    committed, blob = file
+    if own is not None and name == committed and _stored_as(at, name, own.read_bytes()) == blob.oid:
         return ""
-    used = f"the version of {at.target_name} ({file.tip[:12]}) is used"
-    return f"{file.name} in the checkout is not committed on {at.target_name}; {used}"
+    used = f"the version of {at.target_name} ({at.tip()[:12]}) is used"
+    return f"{committed} in the checkout is not committed on {at.target_name}; {used}"

@@ -30,30 +30,23 @@ _DISPATCHES = (
 
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """Worktrees and refs; and logs."""
-    root = worktree_root(at.repository.root, at.settings, at.env)
-    workspace = Workspace(
-        at.repository.git, common_dir=at.repository.common_dir, state=at.state, root=root, mirror=at.mirrored
-    )
-    if not at.state.is_dir() and not _has_refs(at):
+    prefix, common, store = at.settings.run.branch_prefix, at.repository.common_dir, at.store()
+    own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
+    if not at.state.is_dir() and not any(ref.startswith(own) for ref in refs_snapshot(common)):
         return [], []
+    root = worktree_root(at.repository.root, at.settings, at.env)
+    workspace = Workspace(at.repository.git, common_dir=common, state=at.state, root=root, mirror=at.mirrored)
     workspace.prepare()
     try:
         removal = Removal(Worktrees(workspace), targets=at.targets)
-        found = removal.gc(
-            dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)), known=set(_made(at))
-        )
+        active = set(_in_use(store, str(at.repository.root))) if store else set()
+        known = {one.event.branch for one in store.facts(e.Leased)} if store else set()
+        found = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
         if not dry_run:
             removal.sweep()
         return found, list(_logs(at, removal, dry_run=dry_run))
     finally:
         workspace.close()
-
-
-def _has_refs(at: RepositoryContext) -> bool:
-    """Whether the user's repository has refs of ours; the state directory may have been deleted."""
-    prefix = at.settings.run.branch_prefix
-    own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
-    return any(ref.startswith(own) for ref in refs_snapshot(at.repository.common_dir))
 
 
 def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
@@ -86,19 +79,12 @@ def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, 
         yield id_, (used_by, landed.get(phase, 0) > seq)
 
 
-def _made(at: RepositoryContext) -> Iterator[str]:
-    """Every branch that a run has made."""
-    store = at.store()
-    yield from {one.event.branch for one in store.facts(e.Leased)} if store else ()
-
-
-def _in_use(at: RepositoryContext) -> Iterator[str]:
+def _in_use(store: Store, root: str) -> Iterator[str]:
     """Branches and worktrees of runs that have not ended."""
-    store, root = at.store(), str(at.repository.root)
-    for row in store.unfinished() if store else []:
+    for row in store.unfinished():
         slug = ""
         yield names.base_ref(row.id)
-        for one in recorded(store, row.id) if store else []:
+        for one in recorded(store, row.id):
             match one.event:
                 case e.RunStarted():
                     slug = one.event.slug

@@ -51,23 +51,18 @@ def fire(row: ScheduleRow, worker: RepositoryWorker, environments: Environments,
 def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
     """Fire on request, and count intervals from now; this also answers a due slot."""
     schedules = worker.repository.store.schedules
-    answer = _rejected(row, worker) or _begin(row, worker, environments, now)
+    if row.paused and (phase := rejected_phase(worker.newest(row.plan))):
+        answer: Answer | None = Answer(declined=True, why=describe_rejection(phase, row.plan))
+    else:
+        answer = _begin(row, worker, environments, now)
     if answer is None:
         return None
     what, why = _firing_answer(answer)
-    settled = _settle(row, schedules, now, lambda: (what, why))
+    _settle(row, schedules, now, lambda: (what, why))
     if not answer.declined:
-        schedules.put(after_firing_early(schedules.get(row.plan) or row, now))
-    elif all(one.answer == "missed" for one in settled):  # no slot was due that could record it
-        slot = json.dumps([iso(now), "now"])
-        schedules.note(FiringRow(plan=row.plan, slot=slot, at=iso(now), answer=what, why=why))
+        row = schedules.get(row.plan) or row
+        schedules.put(replace(row, anchor=iso(now)) if parse(row.spec).seconds else row)
     return answer
-
-
-def _rejected(row: ScheduleRow, worker: RepositoryWorker) -> Answer | None:
-    """The answer while the schedule is paused after a rejection."""
-    phase = rejected_phase(worker.newest(row.plan)) if row.paused else ""
-    return Answer(declined=True, why=describe_rejection(phase, row.plan)) if phase else None
 
 
 def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:
@@ -114,11 +109,6 @@ def _firing_answer(answer: Answer | None) -> tuple[str, str]:
 def request_of(row: ScheduleRow) -> RunRequest:
     """The run that the schedule begins, with the options it was made with."""
     return replace(read_request({"started": json.loads(row.request)}), fired=True)
-
-
-def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
-    """Count an interval from now; a time of day does not change."""
-    return replace(row, anchor=iso(now)) if parse(row.spec).seconds else row
 
 
 def _key(slot: Slot) -> str:

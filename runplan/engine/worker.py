@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.engine.runs import ActiveRun, crash, does_other_work, is_current, nothing_waits, state_of, succeeded
@@ -323,8 +322,7 @@ class Interruption:
     def clear(self) -> None:
         """Drain the pipe, so that the next wait blocks again."""
         with suppress(BlockingIOError):
-            while os.read(self.wakeup, 64):
-                pass
+            os.read(self.wakeup, 4096)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         was_asked, self.asked = self.asked, True
@@ -337,14 +335,6 @@ class Interruption:
             os.write(2, f"{over}{message}".encode())  # not through a stream, whose buffer may be in use
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
-    """The end of a run, or its wait for a person."""
-
-    run: str
-    decision: Decision
-    state: RunState
-
-
 class ForegroundWorker(RepositoryWorker):
     """Works one run in this process, and raises errors."""
 
@@ -355,19 +345,15 @@ class ForegroundWorker(RepositoryWorker):
         self._show = show
         self._warn = warn
 
-    def run(self, request: RunRequest, repository: OpenRepository) -> Outcome | Answer:
+    def run(self, request: RunRequest, repository: OpenRepository) -> Answer:
         """Work the run to its end, or to a wait that only a person can end."""
         self.open(repository)
         while True:
             begun = self.begin(request)
-            if begun is not None and begun.declined:
-                return begun
-            self._work_to_end()
+            if begun is None or not begun.declined:
+                self._work_to_end()
             if begun is not None:  # else another run had to end first
-                row = repository.store.row(begun.run)
-                assert row is not None
-                state = state_of(repository.store, row)
-                return Outcome(run=begun.run, decision=decide(state), state=state)
+                return begun
 
     def _work_to_end(self) -> None:
         try:

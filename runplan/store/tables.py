@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from runplan.store.sqlite import Store
 
 KEPT = 200  #: answered commands that are kept for callers that ask late
-_INSERT_FIRING = f"INTO firings ({', '.join(FiringRow.__struct_fields__)}) VALUES (?,?,?,?,?)"
 
 
 class _Table:
@@ -92,7 +91,8 @@ class Schedules(_Table):
         """Record the answer to a slot once; False if it has one. An answer from the future is replaced."""
         with self._store.transaction():
             fresh = self._store.run(
-                f"INSERT {_INSERT_FIRING} ON CONFLICT (plan, slot)"
+                f"INSERT INTO firings ({', '.join(FiringRow.__struct_fields__)}) VALUES (?,?,?,?,?)"
+                " ON CONFLICT (plan, slot)"
                 " DO UPDATE SET at=excluded.at, answer=excluded.answer, why=excluded.why WHERE excluded.at < at",
                 *astuple(firing),
             )
@@ -103,10 +103,6 @@ class Schedules(_Table):
         """Whether the slot has an answer; one from the future, by a wrong clock, does not count."""
         query = "SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?"
         return bool(self._store.query(query, plan, slot, before))
-
-    def note(self, firing: FiringRow) -> None:
-        """Record the answer to a firing without a slot (`now`)."""
-        self._change(f"INSERT OR IGNORE {_INSERT_FIRING}", *astuple(firing))
 
     def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
         """The newest first."""

@@ -154,7 +154,6 @@ def test_now_does_not_replace_a_pending_approval(project: Project) -> None:
     ran = project.runplan("now")
     assert (ran.code, ran.last) == (4, f"runplan: Not started: {WAITS}"), ran.err
     assert (states(project), project.landed()) == (["waiting"], [])
-    assert firings(project) == [("skipped", WAITS)]
     assert "RunResumed" not in [kind for kind, _ in project.events()]
     approve(project)
     assert project.landed() == ["1"]
@@ -172,8 +171,7 @@ def test_a_rejection_pauses_the_schedule(project: Project) -> None:
     assert (ran.code, ran.last) == (4, f"runplan: Not started: {REJECTED}; {again}"), ran.err
     due_soon(project)
     with in_foreground(project):
-        until(lambda: len(firings(project)) == 2)
-        assert [answer for answer, _ in firings(project)] == ["skipped", "skipped"]
+        until(lambda: [answer for answer, _ in firings(project)] == ["skipped"])
         assert states(project) == ["stopped"]
         project.runplan("retry", "X")
         until_runs_are(project, "stopped", "waiting")

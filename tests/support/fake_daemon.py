@@ -60,10 +60,10 @@ class Echo:
 
 
 @contextmanager
-def a_door(path: Path, *, idle_s: float = 60.0) -> Iterator[tuple[ControlServer, Echo]]:
+def a_door(path: Path) -> Iterator[tuple[ControlServer, Echo]]:
     """A server that accepts callers."""
     echo = Echo()
-    with closing(ControlServer(path, echo.answer, echo.failed.append, idle_s=idle_s)) as server, serving(server):
+    with closing(ControlServer(path, echo.answer, echo.failed.append)) as server, serving(server):
         yield server, echo
 
 

@@ -41,7 +41,6 @@ class Disk:
     def __init__(self) -> None:
         self.rows: dict[str, ScheduleRow] = {}
         self.firings: dict[tuple[str, str], FiringRow] = {}
-        self.noted: list[FiringRow] = []  #: firings that no slot asked for
         self.unfinished: dict[str, str] = {}
         self.begun: list[tuple[str, str]] = []  #: plan, run
         self.dies = False  #: the process is killed after it began a run and before that is recorded
@@ -77,9 +76,6 @@ class Disk:
     def is_answered(self, plan: str, slot: str, *, before: str) -> bool:
         found = self.firings.get((plan, slot))
         return found is not None and found.at <= before
-
-    def note(self, firing: FiringRow) -> None:
-        self.noted.append(firing)
 
 
 class Runs:

@@ -13,7 +13,7 @@ from runplan.daemon import submit as queue
 from runplan.daemon.client import wake
 from runplan.engine import context as contexts, preflight
 from runplan.engine.runs import state_of
-from runplan.engine.worker import ForegroundWorker, Interruption, Outcome
+from runplan.engine.worker import ForegroundWorker, Interruption
 from runplan.errors import (
     Exit,
     Fenced,
@@ -27,7 +27,6 @@ from runplan.errors import (
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import parse
-from runplan.run.decide import decide
 from runplan.run.events import RunStarted
 from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
@@ -236,12 +235,15 @@ def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = No
     except KeyboardInterrupt:
         again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
         raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
+    return _show_end(at, plan, run)
+
+
+def _show_end(at: RepositoryContext, plan: str, run: str) -> Exit:
     store = at.store()
     row = store.row(run) if store is not None else None
     if store is None or row is None:
         raise NotFound(f"no run of {plan} is recorded here")
-    state = state_of(store, row)
-    return progress.show_end(plan, Outcome(run=row.id, decision=decide(state), state=state), at.state)
+    return progress.show_end(plan, state_of(store, row), at.state)
 
 
 def admit_agents(at: RepositoryContext) -> None:
@@ -266,18 +268,16 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
             open_repository(at, wakeup=interruption.wakeup) as repository,
         ):
             worker = ForegroundWorker(interruption, show=progress.show, warn=progress.warn)
-            outcome = worker.run(request, repository)
+            answer = worker.run(request, repository)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
     except (Fenced, JournalDamaged):
         raise  # this journal cannot be continued
     except Unreachable as error:
         raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
-    if isinstance(outcome, Answer):
-        return print_answer(plan, outcome, request)
-    if request.answer is not None and not request.answer.approved:
-        return print_answer(plan, Answer(run=outcome.run), request)
-    return progress.show_end(plan, outcome, at.state)
+    if answer.declined or (request.answer is not None and not request.answer.approved):
+        return print_answer(plan, answer, request)
+    return _show_end(at, plan, answer.run)
 
 
 def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -> Exit:

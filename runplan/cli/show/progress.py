@@ -13,6 +13,7 @@ from runplan.cli.terminal import Style
 from runplan.errors import OUTCOMES, Exit
 from runplan.report.sections import kept
 from runplan.run import events as e
+from runplan.run.decide import decide
 from runplan.run.reasons import Reason, describe_pause, next_action
 from runplan.run.rows import wait_of
 from runplan.run.state import failed_lane, failure as failure_of
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.engine.worker import Outcome
     from runplan.run.state import RunState
 
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold", "waiting": "yellow", "approval": "yellow"}
@@ -208,16 +208,16 @@ def _outcome(event: e.Event) -> str:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def show_end(plan: str, outcome: Outcome, directory: Path) -> Exit:
+def show_end(plan: str, state: RunState, directory: Path) -> Exit:
     """Print the last lines of a run; `directory` is that of the journal."""
-    code, lines = _summary(plan, outcome, directory)
+    code, lines = _summary(plan, state, directory)
     _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
 
-def _summary(plan: str, outcome: Outcome, directory: Path) -> tuple[Exit, list[str]]:
+def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
     """The exit code and the last lines."""
-    state, ended, decision = outcome.state, outcome.state.ended, outcome.decision
+    ended, decision = state.ended, decide(state)
     report = f"Report: {command('runplan', 'report', plan)}"
     if ended is None:
         itself = "it continues by itself. " if decision.wake else ""
