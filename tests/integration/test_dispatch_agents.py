@@ -43,12 +43,6 @@ def test_a_captured_stream_comes_back_as_it_was_read(on: Stage, cli: str) -> Non
     assert samples.ending(cli, found).kind == "success"
 
 
-def test_the_end_of_standard_error_and_the_moment_of_the_end_are_known(on: Stage) -> None:
-    found = on.outcome(on.sh("echo said; echo why >&2; exit 3"))
-    assert (found.error, found.code) == ("why\n", 3)
-    assert found.ended_at > 1_700_000_000
-
-
 def test_a_broken_trajectory_does_not_block_the_dispatch(on: Stage) -> None:
     launch = on.launch("true", reader="mini")
     (on.dispatches.directory(launch.id) / OWN / "trajectory.json").write_bytes(b'{"info": [' * 1000)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan import processes
 from runplan.run.dispatch import Ending, Outcome, Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, shared_stage, until
 
@@ -79,14 +78,6 @@ def test_silent_input_and_output_is_a_sign_of_life(on: Stage, move: str) -> None
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
 
 
-def test_input_and_output_of_a_child_is_a_sign_of_life(on: Stage) -> None:
-    dispatch = on.start(
-        "sh", "-c", 'python3 -I -S -c "$0" & wait', MOVES.format(move="copy.write(block); copy.seek(0)"), silence_s=1.5
-    )
-
-    assert on.outcome(dispatch).code == 0
-
-
 def test_polling_is_no_sign_of_life(on: Stage) -> None:
     outcome = on.outcome(on.sh("while test ! -e never; do read -r word </etc/hostname; sleep 0.1; done", silence_s=0.4))
 
@@ -122,18 +113,6 @@ def test_a_dispatch_is_ended_on_request_and_a_second_request_changes_nothing(on:
     assert first.ending is Ending.ENDED
     assert on.dispatches.standing(dispatch) == first
     assert gone(child)
-
-
-def test_a_dispatch_that_does_not_listen_is_forced_when_the_grace_is_over(on: Stage) -> None:
-    dispatch = on.sh("trap '' TERM; echo $$ >agent; while :; do sleep 0.01; done", grace_s=60.0)
-    agent = pid_in(on.path / "agent")
-
-    on.dispatches.end([dispatch], grace_s=0.1)
-
-    outcome = on.dispatches.standing(dispatch)
-    assert isinstance(outcome, Outcome)
-    assert (outcome.ending, outcome.signal) == (Ending.ENDED, signal.SIGKILL)
-    assert gone(agent)
 
 
 def test_all_are_asked_to_end_before_one_is_forced(on: Stage) -> None:
@@ -274,16 +253,3 @@ def test_orphans_of_a_long_run_do_not_pile_up_as_zombies(on: Stage) -> None:
     until(lambda: len(children()) == 1)
     (on.path / "go").touch()
     assert on.outcome(dispatch).leftovers == 0
-
-
-def test_ending_all_waits_no_longer_than_it_has_to() -> None:
-    child = subprocess.Popen(["sleep", "30"])
-    found = processes.process(child.pid)
-    assert found
-
-    began = time.monotonic()
-    assert processes.end_all(lambda: [found], grace_s=60) == 1
-
-    assert time.monotonic() - began < PATIENCE_S
-    assert child.wait() == -signal.SIGTERM
-    assert processes.end_all(lambda: [found], grace_s=20) == 0

@@ -16,10 +16,8 @@ from runplan.run.dispatch import (
     Finished,
     Message,
     Retrying,
-    Spent,
     ToolUsed,
     Trouble,
-    Usage,
 )
 from runplan.supervise.output import (
     ERROR_TAIL,
@@ -79,14 +77,6 @@ def test_the_end_of_the_message_is_kept() -> None:
 
     assert len(events.message) == MESSAGE_TAIL - LONGEST
     assert events.message.endswith(f"{number:0999d}\nlast\n")
-
-
-def test_usage_adds_up() -> None:
-    events = EventCollector(lambda line: (Spent(usage=Usage(input_tokens=int(line))),))
-    for number in (1, 5):
-        events.read_line(b"%d" % number)
-
-    assert events.tally.usage == Usage(input_tokens=6)
 
 
 @pytest.mark.parametrize("error", [KeyError, TypeError, RecursionError, OverflowError, UnicodeError, AssertionError])
