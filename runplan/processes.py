@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-#: Every process of a dispatch has this variable. Its value is the dispatch id.
-MARK = "RUNPLAN_DISPATCH"
-
-#: How long to wait for a killed process to disappear. A hanging disk can delay it.
-KILLED_S = 5.0
+MARK = "RUNPLAN_DISPATCH"  #: a variable of every process of a dispatch, with the dispatch id
+KILLED_S = 5.0  #: how long to wait for a killed process to disappear; a hanging disk can delay it
 
 #: Processes that are being ended can start others. After this many rounds the rest is left to a later sweep.
 ROUNDS = 20

@@ -35,26 +35,13 @@ if TYPE_CHECKING:
 
 SPAWNER = "runplan.supervise.shim"
 
-#: A spawner that has not answered after this is considered dead.
-ANSWER_S = 30.0
-
-#: A reader that checks whether a lock is held holds it itself for some microseconds.
-LOCK_CHECK_S = 0.02
-
-#: How often to look for a shim that holds its lock and has not written its identity yet.
-UNBORN_POLL_S = 0.005
-
-#: How often shims are checked on systems without process descriptors.
-POLL_S = 0.05
-
-#: The kernel refuses to sleep for much longer at once.
-LONGEST_SLEEP_S = 86_400.0
-
-#: How long a shim may take to write its exit record after it was asked to kill at once.
-FORCED_S = 2.0
-
-#: Time between SIGTERM and SIGKILL for processes whose shim is gone.
-SWEEP_GRACE_S = 0.5
+ANSWER_S = 30.0  #: a spawner that has not answered after this is considered dead
+LOCK_CHECK_S = 0.02  #: a reader that checks whether a lock is held holds it itself for some microseconds
+UNBORN_POLL_S = 0.005  #: how often to look for a shim that holds its lock and has not written its identity yet
+POLL_S = 0.05  #: how often shims are checked on systems without process descriptors
+LONGEST_SLEEP_S = 86_400.0  #: the kernel refuses to sleep for much longer at once
+FORCED_S = 2.0  #: how long a shim may take to write its exit record after it was asked to kill at once
+SWEEP_GRACE_S = 0.5  #: time between SIGTERM and SIGKILL for processes whose shim is gone
 
 _HEADER = struct.Struct("!I")
 
@@ -65,6 +52,7 @@ class Dispatches:
     def __init__(self, directory: Path, *, wakeup: int | None = None) -> None:
         """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
         self._directory = directory
+        self._spawner_log = directory / "spawner.log"
         self._anchor = Anchor(directory.parent)
         self._wakeup = wakeup
         self._spawner: subprocess.Popen[bytes] | None = None
@@ -188,10 +176,6 @@ class Dispatches:
                 start_new_session=True,
             )
         self._socket = ours
-
-    @property
-    def _spawner_log(self) -> Path:
-        return self._directory / "spawner.log"
 
     # --- waiting ------------------------------------------------------------------------------------
 

@@ -84,7 +84,6 @@ def main(descriptor: int) -> None:
 
 
 def _become_shim(descriptor: int) -> None:
-    code = 1
     try:
         os.setsid()
         os.set_inheritable(descriptor, False)
@@ -94,11 +93,10 @@ def _become_shim(descriptor: int) -> None:
         with socket.socket(fileno=descriptor) as runner:
             runner.settimeout(IDLE_S)
             _serve(runner, me=processes.identity(os.getpid()) or "")
-        code = 0
     finally:
-        if code:
+        if sys.exc_info()[0]:
             sys.excepthook(*sys.exc_info())
-        os._exit(code)
+        os._exit(0)
 
 
 def _serve(runner: socket.socket, *, me: str) -> None:
