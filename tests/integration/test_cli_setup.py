@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.cli.main import run_verb
-from runplan.errors import Exit, RefusedEarly, SettingsError
+from runplan.errors import Exit, RefusedEarly
 from runplan.settings.schema import KEYS
 from tests.support.repos import init_repo, make_repo
 
@@ -97,18 +97,6 @@ def test_init_does_not_write_through_a_dangling_link(tmp_path: Path, monkeypatch
     with pytest.raises(RefusedEarly, match="exists"):
         call("init")
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_init_without_agents_says_so_and_keeps_the_roles_as_hints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    repo = make_repo(tmp_path / "app")
-    monkeypatch.chdir(repo.path)
-    call("init")
-    assert "none of the known agents is installed" in capsys.readouterr().out
-    text = (repo.path / "runplan.toml").read_text(encoding="utf-8")
-    assert '# verifier = "codex"' in text
-    assert '# kind = "command"' in text
 
 
 def test_init_works_in_an_empty_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,9 +276,3 @@ def test_config_as_json_holds_the_same(
     rows = json.loads(capsys.readouterr().out)
     assert {"key": "limits.wall", "value": "2h", "origin": "default"} in rows
     assert [row["key"] for row in rows] == [key.path for key in KEYS]
-
-
-def test_config_refuses_an_invalid_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(make_repo(tmp_path / "app", **{"runplan.toml": "[rum]\n"}).path)
-    with pytest.raises(SettingsError, match=r"runplan.toml: rum: unknown section; did you mean 'run'\?"):
-        call("config")

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from runplan.cli.setup import settings as init
 from runplan.cli.setup.settings import look_around
-from runplan.errors import GitFailed, RefusedEarly
+from runplan.errors import GitFailed
 from runplan.gitfacts import Identity
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 
@@ -36,12 +35,13 @@ def program(directory: Path, name: str) -> Path:
 
 def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app", **{"Makefile": "test:\n\ttrue\n", "src/deep/x.py": ""})
+    repo.git("remote", "add", "upstream", "https://example.org/x.git")
     facts = seen(tmp_path / "app" / "src" / "deep")
     assert facts.root == str(repo.path)
     assert facts.default_branch == "main"
     assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
     assert facts.tests.command == "make test"
-    assert facts.remotes == ()
+    assert facts.remotes == ("upstream",)
 
 
 def test_a_repository_with_sha256_ids_is_seen_whole(tmp_path: Path) -> None:
@@ -57,22 +57,6 @@ def test_a_linked_worktree_belongs_to_its_main_checkout(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app")
     repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
     assert seen(tmp_path / "side").root == str(repo.path)
-
-
-def test_no_repository_and_a_bare_one_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedEarly, match="is not in a git repository; run git init, or go to one"):
-        seen(tmp_path)
-    with pytest.raises(RefusedEarly, match="is not in a git repository"):
-        seen(tmp_path / "absent")
-    init_repo(tmp_path / "bare", "--bare")
-    with pytest.raises(RefusedEarly, match="is a bare repository, without a checkout"):
-        seen(tmp_path / "bare")
-
-
-def test_an_empty_repository_has_no_branches_but_a_name_for_the_first(tmp_path: Path) -> None:
-    init_repo(tmp_path / "app")
-    facts = seen(tmp_path / "app")
-    assert facts.default_branch == "main"
 
 
 @pytest.mark.parametrize(
@@ -114,12 +98,6 @@ def test_an_identity_that_git_would_only_guess_is_none(tmp_path: Path, monkeypat
     assert seen(repo.path).identity == Identity(name="Env", email="env@example.org")
 
 
-def test_remotes_are_read(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path / "app")
-    repo.git("remote", "add", "upstream", "https://example.org/x.git")
-    assert seen(repo.path).remotes == ("upstream",)
-
-
 def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app")
     (repo.path / ".git/config").write_text("[core\n", encoding="utf-8")
@@ -138,15 +116,6 @@ def test_without_git_the_message_says_what_to_install(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.stderr.splitlines()[-1].endswith("Unreachable: git was not found on PATH; install git 2.38 or newer")
-
-
-def test_looking_leaves_no_process_and_no_change(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path / "app")
-    before = (repo.refs(), repo.status(), sorted(repo.path.glob(".git/*")))
-    children = set(psutil.Process().children())
-    seen(repo.path)
-    assert set(psutil.Process().children()) == children
-    assert (repo.refs(), repo.status(), sorted(repo.path.glob(".git/*"))) == before
 
 
 def test_agents_on_the_path_are_found_in_the_order_they_are_suggested(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from zoneinfo import available_timezones
 
 import pytest
 
@@ -36,12 +35,6 @@ def refusal(root: Path, env: dict[str, str]) -> str:
     with pytest.raises(SettingsError) as error:
         load(root, env=env)
     return str(error.value)
-
-
-def test_without_any_file_the_defaults_hold(root: Path, env: dict[str, str]) -> None:
-    settled = load(root, env=env)
-    assert settled.settings.run.landing == "cherry-pick"
-    assert set(settled.origins.values()) == {"default"}
 
 
 def test_environment_beats_repository_beats_user_beats_default(root: Path, env: dict[str, str]) -> None:
@@ -129,32 +122,6 @@ def test_a_file_that_is_no_text_is_named(root: Path, env: dict[str, str]) -> Non
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(root: Path, env: dict[str, str]) -> None:
     (root / "runplan.toml").write_bytes(b'\xef\xbb\xbf[run]\r\ntarget = "trunk"\r\n')
     assert load(root, env=env).settings.run.target == "trunk"
-
-
-def test_a_zone_that_exists_is_taken(root: Path, env: dict[str, str]) -> None:
-    if "Europe/Berlin" not in available_timezones():
-        pytest.skip("this machine has no zone database")
-    env["RUNPLAN_RUN_TIMEZONE"] = "Europe/Berlin"
-    assert load(root, env=env).settings.run.timezone == "Europe/Berlin"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "section", "field", "expected"),
-    [
-        ("RUNPLAN_TESTS_COMMAND", "make test", "tests", "command", "make test"),
-        ("RUNPLAN_TESTS_TIMEOUT", "90s", "tests", "timeout_s", 90.0),
-        ("RUNPLAN_RUN_MAIN_PROTECTED", "1", "run", "main_protected", True),
-        ("RUNPLAN_RUN_MAX_FIX_CYCLES", "0", "run", "max_fix_cycles", 0),
-        ("RUNPLAN_RUN_COPY", ".env, b", "run", "copy", (".env", "b")),
-        ("RUNPLAN_LIMITS_USD", "2.5", "limits", "usd", 2.5),
-    ],
-)
-def test_a_variable_sets_its_key(
-    root: Path, env: dict[str, str], name: str, text: str, section: str, field: str, expected: object
-) -> None:
-    settled = load(root, env=env | {name: text})
-    assert getattr(getattr(settled.settings, section), field) == expected
-    assert name in settled.origins.values()
 
 
 @pytest.mark.parametrize(
