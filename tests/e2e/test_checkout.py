@@ -11,7 +11,6 @@ from tests.support.cli import Project, a_project, copied
 from tests.support.landings import files_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.repos import Repo
@@ -103,20 +102,11 @@ def landed_once(project: Project) -> None:
 # --- it lands, and the checkout follows ---------------------------------------------------------------
 
 
-def staged_elsewhere(repo: Repo) -> None:
-    repo.write("b.txt", "staged\n")
-    repo.write("staged.txt", "new and staged\n")
-    repo.git("add", "b.txt", "staged.txt")
-    repo.write("b.txt", "staged, then edited\n")
-
-
-@pytest.mark.parametrize(
-    "arrange",
-    [staged_elsewhere],
-    ids=lambda state: state.__name__,
-)
-def test_a_landing_updates_the_checkout_and_keeps_every_edit(project: Project, arrange: Callable[[Repo], None]) -> None:
-    arrange(project.repo)
+def test_a_landing_updates_the_checkout_and_keeps_every_edit(project: Project) -> None:
+    project.repo.write("b.txt", "staged\n")
+    project.repo.write("staged.txt", "new and staged\n")
+    project.repo.git("add", "b.txt", "staged.txt")
+    project.repo.write("b.txt", "staged, then edited\n")
     before = theirs(project.repo)
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
@@ -139,56 +129,21 @@ def stashes(repo: Repo) -> dict[str, str]:
 # --- it waits, says for what, and goes on when asked ----------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Obstacle:
-    """A state in which the landing must wait, what is said of it, and how the user settles it."""
-
-    arrange: Callable[[Repo], None]
-    said: str
-    settle: Callable[[Repo], object]
-
-
-def edits(repo: Repo) -> None:
+def test_a_landing_waits_for_the_checkout_and_lands_once_on_retry(project: Project) -> None:
+    repo = project.repo
     repo.write("a.txt", "my edit\n")
-
-
-def puts_away(repo: Repo) -> None:
-    repo.git("stash", "-q")
-
-
-def has_a_file_ignored(repo: Repo) -> None:
-    repo.write(".git/info/exclude", "new.txt\n")
-    repo.write("new.txt", "mine\n")
-
-
-def moves_it_away(repo: Repo) -> None:
-    (repo.path / "new.txt").rename(repo.path / "kept.txt")
-
-
-OBSTACLES = {
-    "edited": Obstacle(
-        arrange=edits, said="a.txt is edited in {root}; commit that change or undo it", settle=puts_away
-    ),
-    "ignored": Obstacle(arrange=has_a_file_ignored, said="new.txt is in the way in {root}", settle=moves_it_away),
-}
-
-
-@pytest.mark.parametrize("name", OBSTACLES)
-def test_a_landing_waits_for_the_checkout_and_lands_once_on_retry(project: Project, name: str) -> None:
-    obstacle, repo = OBSTACLES[name], project.repo
-    obstacle.arrange(repo)
     before, tip = theirs(repo), repo.head("main")
+    said = f"a.txt is edited in {repo.path}; commit that change or undo it"
     ran = project.start("finish", "auto")
     assert ran.code == 4, ran.err
-    assert obstacle.said.format(root=repo.path) in ran.err
+    assert said in ran.err
     assert ran.last == "runplan: See why: runplan explain plans/X.md; continue it: runplan retry plans/X.md"
     status = project.runplan("status").out
-    assert obstacle.said.format(root=repo.path) in status
+    assert said in status
     assert "continue it: runplan retry plans/X.md" in status
-    waiting = theirs(repo)
-    assert without_ours(waiting) == before
+    assert without_ours(theirs(repo)) == before
     assert repo.head("main") == tip
-    obstacle.settle(repo)
+    repo.git("stash", "-q")
     settled = theirs(repo)
     again = project.go_on(ran)
     assert again.code == 0, again.err
@@ -207,43 +162,17 @@ def without_ours(found: Theirs) -> Theirs:
 # --- the target is not what the main checkout shows -----------------------------------------------------
 
 
-def detached(repo: Repo) -> None:
-    repo.git("switch", "-q", "--detach")
-    repo.write("a.txt", "edited\n")
-    repo.write("new.txt", "mine\n")
-
-
-@pytest.mark.parametrize("arrange", [detached], ids=lambda state: state.__name__)
-def test_a_checkout_of_another_branch_is_not_touched(project: Project, arrange: Callable[[Repo], None]) -> None:
-    arrange(project.repo)
-    before = theirs(project.repo)
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
-    after = theirs(project.repo)
-    assert (after.files, after.index, after.head, after.log) == (before.files, before.index, before.head, before.log)
-    assert after.branches == before.branches | {"refs/heads/main": project.repo.head("main")}
-    landed_once(project)
-
-
-@pytest.mark.parametrize("dirty", [False, True], ids=["clean", "edited"])
-def test_a_landing_updates_the_worktree_that_has_the_target_checked_out(
-    project: Project, tmp_path: Path, dirty: bool
-) -> None:
+def test_a_landing_updates_the_worktree_that_has_the_target_checked_out(project: Project, tmp_path: Path) -> None:
     project.repo.git("switch", "-qc", "topic")
     project.repo.git("worktree", "add", "-q", str(tmp_path / "other"), "main")
     other = project.repo.at(tmp_path / "other")
-    other.write("a.txt" if dirty else "b.txt", "edited there\n")
-    main, there = theirs(project.repo), theirs(other)
+    other.write("b.txt", "edited there\n")
+    before = theirs(project.repo)
     ran = project.start("finish", "auto")
-    if dirty:
-        assert ran.code == 4, ran.err
-        assert f"a.txt is edited in {other.path}" in ran.err
-        assert theirs(other).files == there.files
-        other.git("stash", "-q")
-        ran = project.go_on(ran)
     assert ran.code == 0, ran.err
     assert (other.path / "a.txt").read_text() == "landed\n"
-    assert theirs(project.repo).files == main.files
-    assert other.status() == ("" if dirty else " M b.txt")
+    after = theirs(project.repo)
+    assert (after.files, after.index, after.head, after.log) == (before.files, before.index, before.head, before.log)
+    assert other.status() == " M b.txt"
     project.repo.git("worktree", "remove", "--force", str(other.path))
     landed_once(project)

@@ -11,7 +11,7 @@ import pytest
 
 from runplan.processes import identity
 from runplan.store.sqlite import Store
-from tests.support.cli import a_plan, a_project, end_processes_of, ended, processes_of, until
+from tests.support.cli import a_plan, a_project, end_processes_of, ended, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,18 +145,6 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     taken = [bool(body["took_over"]) for kind, body in project.events() if kind == "ClaimTaken"]
     assert taken == [False, True]
     assert project.leftovers() == []
-
-
-def test_processes_left_by_agents_are_ended_with_the_run(tmp_path: Path) -> None:
-    project = a_project(tmp_path, "1")
-    project.agent(
-        '[[phase."1".implement]]\nrun = "sleep 60 & setsid sleep 60 &"\n'
-        '[[phase."1".implement]]\nrun = "(setsid sleep 60 </dev/null >/dev/null 2>&1 &)"\n'
-        '[[phase."1".implement]]\nwrite = "1.txt"\n'
-    )
-    ran = project.start("finish", "auto")
-    assert ran.code == 0, ran.err
-    assert processes_of(project.home) == []
 
 
 # --- claims, as a person meets them -----------------------------------------------------------------------

@@ -346,15 +346,6 @@ def test_check_has_the_fields_of_its_page(ended: Project) -> None:
     assert shape(ended.runplan("check", "X", "--json").json) == shape(documented("check --json"))
 
 
-def test_each_line_of_the_logs_has_the_fields_of_its_page(ended: Project) -> None:
-    lines = [json.loads(line) for line in ended.runplan("logs", "X", "--json").out.splitlines()]
-    stated = documented("logs --json")
-    assert isinstance(stated, dict)
-    ending = next(line for line in lines if line["type"] == stated["type"])
-    assert set(stated) <= set(ending)
-    assert all(list(line)[:4] == ["seq", "at", "run", "type"] for line in lines)
-
-
 def test_the_other_verbs_have_no_field_that_the_page_lacks(ended: Project) -> None:
     for line, fields in rows(read("docs/reference.md"), "### The others"):
         value = ended.runplan(*shlex.split(line.strip("`"))[1:]).json

@@ -49,17 +49,8 @@ def test_a_small_difference_is_corrected_with_an_audit_comment_in_the_bookkeepin
     assert "criterion 1: corrected from 340-380 to 325-361" in project.show("main:reports/plan-x.md")
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        says(actual="277"),
-        says(bullet=2, plan="at most 50", actual="61"),
-        f'{says(actual="350")}\n[[phase."1".implement]]\n{says(actual="351").replace("field=lines", "field=size")}',
-    ],
-    ids=["24 %", "22 %", "the same criterion twice"],
-)
-def test_a_large_difference_fails_the_phase(project: Project, said: str) -> None:
-    project.agent(work(said))
+def test_a_large_difference_fails_the_phase(project: Project) -> None:
+    project.agent(work(says(actual="277")))
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: drift"), ran.err
     assert project.landed() == []

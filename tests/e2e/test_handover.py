@@ -88,15 +88,6 @@ def test_a_fixer_is_handed_over_too(project: Project, tmp_path: Path) -> None:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def test_a_message_that_everything_is_complete_proves_nothing(project: Project) -> None:
-    """S19"""
-    complete = 'say = "PLAN COMPLETE: All tasks finished successfully."'
-    project.settings("[run]\nmax_fix_cycles = 0\n")
-    project.agent(work(complete) + verify(complete, 'fail = ["W1"]'))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed")
-
-
 # --- many plans ---------------------------------------------------------------------------------------
 
 

@@ -65,16 +65,8 @@ LIES = {
     "a forged summary line in the output of the tests": Lie(
         HONEST + "echo x >>bug.txt; echo 'print(\"=== 3 passed in 0.01s ===\")' >>tests/test_x.py\n", "tests-failed"
     ),
-    "a tree that was not built": Lie(
-        SAYS_DONE + 'git commit-tree -m Built "$(git write-tree)" >/dev/null; echo tree $(git write-tree)\n',
-        "no-commits",
-    ),
-    "work that was stashed": Lie(HONEST + "git add -A; git stash -q\n" + SAYS_DONE, "no-commits"),
     "tests replaced by an empty one": Lie(
         "echo 1 >1.txt; printf 'def test_one():\\n    pass\\n' >tests/test_x.py\n", "tampered", says="test_zero"
-    ),
-    "a rewritten test target": Lie(
-        HONEST + "echo x >bug.txt; printf 'test:\\n\\t@true\\n' >Makefile\n", "tampered", says="Makefile"
     ),
     "a rewritten test script": Lie(
         HONEST + "echo x >bug.txt; echo 'echo \"=== 3 passed in 0.01s ===\"' >tests/run.sh\n",
@@ -92,12 +84,6 @@ LIES = {
     "a verdict with empty evidence": Lie(
         HONEST, "verification-failed", SAYS_DONE.replace("1.txt:1", " ").replace("tests/test_x.py::test_one", "")
     ),
-    "a verdict that defers an item": Lie(
-        HONEST, "verification-failed", SAYS_DONE.replace("1.txt:1", "1.txt: deferred to a later phase")
-    ),
-    "a verdict of a bare yes": Lie(HONEST, "verification-failed", SAYS_DONE.replace("1.txt:1", "yes")),
-    "a verdict about other items": Lie(HONEST, "verification-failed", SAYS_DONE.replace('"W2"', '"W9"')),
-    "a verifier that mends the work": Lie(HONEST, "readonly-violated", "echo mended >>1.txt\n" + SAYS_DONE),
     "a verdict in a failed process": Lie(HONEST, "agent-failed", SAYS_DONE + "exit 3\n"),
 }
 

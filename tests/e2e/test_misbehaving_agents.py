@@ -52,7 +52,7 @@ class Agent:
 #: A tree with one file in a directory, as a commit on the branch.
 ODD_TREE = """
 blob=$(echo x | git hash-object -w --stdin); inner=$(printf "100644 blob $blob\\tpost\\n" | git mktree)
-whole=$( (git ls-tree HEAD; printf "040000 tree $inner\\t{folder}\\n") | git mktree)
+whole=$( (git ls-tree HEAD; printf "040000 tree $inner\\t.git\\n") | git mktree)
 git update-ref HEAD $(git commit-tree -p HEAD -m Odd $whole)
 """
 GIT_DIRS = "dir=$(git rev-parse --git-dir); common=$(git rev-parse --git-common-dir); branch=$(git symbolic-ref HEAD)\n"
@@ -71,25 +71,16 @@ AGENTS = {
         "git for-each-ref --format='delete %(refname)' | git update-ref --stdin\n"
     ),
     "commits on main": Agent("git checkout -q main\n" + WORK),
-    "commits on a detached HEAD": Agent("git checkout -q --detach\n" + WORK),
-    "commits on a branch of its own": Agent("git checkout -qb feature\n" + WORK),
     "removes its worktree": Agent(WORK + 'git worktree remove -f -f "$PWD"\n'),
     "removes its repository": Agent(WORK + 'rm -rf "$(git rev-parse --git-common-dir)"\n'),
     "damages its HEAD and leaves a lock": Agent(
         GIT_DIRS + WORK + 'echo junk >"$dir/HEAD"; touch "$dir/index.lock"; echo more >2.txt\n'
     ),
     "starts a new history": Agent(WORK + "git checkout -q --orphan new; git commit -qm All\n"),
-    "makes a merge": Agent(
-        "git checkout -qb side; echo s >s.txt; git add s.txt; git commit -qm s; git checkout -q -\n"
-        + WORK
-        + "git merge -q -m merged side; git branch -qD side\n"
-    ),
     "leaves its work uncommitted": Agent(
         "echo 1 >1.txt; printf x >\"$(printf 'caf\\351.txt')\"; git add .; git stash; git stash pop\n"
     ),
     "stashes its work": Agent("echo 1 >1.txt; git add 1.txt; git stash\n", "no-commits"),
-    "resets its work": Agent(WORK + "git reset -q --hard HEAD~1\n", "no-commits"),
-    "amends the base": Agent("echo 1 >1.txt; git add 1.txt; git commit -q --amend -m Mine\n", "off-base"),
     "merges what others pushed": Agent(WORK + "git merge -q --no-edit origin/main\n", "off-base", "Theirs"),
     # --- the user's repository, by its path ---
     "changes tags, configuration and hooks of the user's repository": Agent(
@@ -122,8 +113,7 @@ AGENTS = {
         f"echo x >{TOKEN}.txt; git add .; git commit -qm name\n" + WORK, "tampered", "[redacted].txt: its name contains"
     ),
     "leaves a repository inside": Agent("git init -q sub; touch sub/x\n" + WORK, "tampered", "sub", parks_nothing=True),
-    "commits a directory named .git": Agent(ODD_TREE.format(folder=".git"), "tampered", "contains '.git'"),
-    "commits a directory named ..": Agent(ODD_TREE.format(folder=".."), "tampered", "contains '..'"),
+    "commits a directory named .git": Agent(ODD_TREE, "tampered", "contains '.git'"),
     "loses the commit of its branch": Agent(
         f'{GIT_DIRS}{WORK}echo {"1" * 40} >"$common/$branch"\n', "tampered", "git refuses the objects of 111111111111"
     ),
@@ -134,9 +124,6 @@ AGENTS = {
     ),
     "writes content that a filter refuses": Agent(
         "echo '*.txt filter=f' >.gitattributes; echo bad >1.txt\n", "blocked", "clean filter 'f' failed"
-    ),
-    "writes two megabytes of commit message": Agent(
-        "echo 1 >1.txt; git add .; head -c 2000000 /dev/zero | tr '\\0' m | git commit -q -F -\n"
     ),
 }
 

@@ -136,10 +136,10 @@ CASES = {
     ),
     "an agent that fails in the middle of its work": Case(
         reason="agent-failed",
-        agent=steps('write = "1.txt"\ntext = "half of it"', "exit = 3"),
+        agent=steps('write = "1.txt"\ntext = "half of it"', 'say = "I give up"', "exit = 3"),
         settings='[tests]\ncommand = "true"\n',
         step="implement",
-        says="exited with code 3",
+        says="exited with code 3: I give up",
         kept=False,
         parked=True,
     ),
@@ -163,12 +163,6 @@ CASES = {
         step="fix",
         says="the fixer changed nothing; not proven: W1",
         shows="W1: 1.txt is not signed",
-    ),
-    "exit code": Case(
-        reason="agent-failed",
-        agent=work('say = "I give up"', "exit = 3"),
-        step="implement",
-        says="exited with code 3: I give up",
     ),
     "BLOCKER line": Case(
         reason="blocked", agent=work('say = "BLOCKER: which port?"'), step="implement", says="which port?"

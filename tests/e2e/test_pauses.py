@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,12 +19,15 @@ from tests.support.cli import (
     assert_nothing_runs,
     copied,
     ended,
+    processes_of,
     set_up,
     verify,
     work,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.forks import Process
 
 
@@ -210,7 +212,7 @@ def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     assert stopped.last == ("runplan: interrupted; all agents are stopped. Continue with: runplan retry plans/X.md")
     endings = [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"]
     assert endings == ["ended"], "no failure is recorded"
-    assert agents_of(project) == []
+    assert processes_of(project.home) == []
     assert "interrupted; no process is working on it" in project.runplan("status", "X").out
     meanwhile.let_on("implement")
 
@@ -237,7 +239,7 @@ def test_a_run_ends_when_its_terminal_closes_and_retry_continues(project: Projec
     os.close(ours)
     running.wait(timeout=60)
     assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["ended"]
-    assert agents_of(project) == []
+    assert processes_of(project.home) == []
     meanwhile.let_on("implement")
     assert project.runplan("retry", "X").code == 0
     assert project.landed() == ["1"]
@@ -258,19 +260,6 @@ def test_a_first_interrupt_lets_the_agent_finish_and_starts_nothing_new(project:
     assert again.code == 0, again.err
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]
-
-
-def agents_of(project: Project) -> list[str]:
-    """Commands that still run in this project's home."""
-    mark = f"HOME={project.home}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append((entry / "cmdline").read_bytes().decode())
-        except OSError:
-            continue
-    return found
 
 
 def test_another_phase_can_be_started_after_an_interrupted_one(project: Project, meanwhile: Meanwhile) -> None:

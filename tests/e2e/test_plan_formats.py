@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runplan.plan.model import Status, parse
-from tests.support.cli import Project, a_project
+from tests.support.cli import Project, a_project, steps
 
 PLANS = Path(__file__).parent.parent / "plans"
 
@@ -33,11 +33,9 @@ def test_a_plan_of_every_format_is_worked_to_its_end(name: str, tmp_path: Path) 
     text = (PLANS / f"{name}.md").read_bytes()
     project = a_project(tmp_path)
     left = [phase for phase in parse(text, path=path).phases if phase.status is not Status.DONE]
-    for phase in left:
-        folder = phase.touches[0].removesuffix("**") if phase.touches else ""
-        step = f'[[phase."{phase.id}".implement]]\nwrite = "{folder}{phase.id}.txt"\ntext = "{phase.id}"\n'
-        project.agent((project.path / "agent.toml").read_text() + step if phase is not left[0] else step)
-    project.commit_file(path, text.decode())
+    folders = {phase.id: phase.touches[0].removesuffix("**") if phase.touches else "" for phase in left}
+    agent = "".join(steps(f'write = "{folder}{id_}.txt"', phase=id_) for id_, folder in folders.items())
+    project.repo.commit("Set up", **{"agent.toml": agent, path: text.decode()})
     ran = project.runplan("start", word, "finish", "auto", "--foreground")
     assert ran.code == 0, ran.err
     assert project.landed() == [phase.id for phase in left]

@@ -98,9 +98,6 @@ def test_a_plan_lands_in_every_kind_of_repository(tmp_path: Path, make: Callable
     assert list(common.glob("runplan/lanes/*")) == []
 
 
-pytestmark = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
-
-
 #: It changes a file that LFS keeps and adds one; both must have been real content before and after a checkout.
 WORK = """\
 set -e
@@ -119,6 +116,8 @@ a sound"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
+    if shutil.which("git-lfs") is None:
+        pytest.skip("git-lfs is not installed")
     project = a_project(tmp_path, "1")
     project.repo.git("lfs", "install", "--local")
     project.repo.git("lfs", "track", "*.bin")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import SETTINGS, Meanwhile, Project, a_project, copied, steps, until, work
+from tests.support.cli import SETTINGS, Meanwhile, Project, a_project, copied, steps, until
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
@@ -197,13 +197,13 @@ def test_edited_settings_do_not_change_a_running_run(project: Project, meanwhile
     with in_foreground(project):
         assert project.runplan("start", "X", "1", "auto").code == 0
         meanwhile.reached("agent")
-        project.repo.write("runplan.toml", OTHER_SETTINGS)
+        project.commit_file("runplan.toml", OTHER_SETTINGS)
         user_settings(project, '[run]\nclean = "untracked"\n[tests]\nsummary = "never printed"\n')
         kill_daemon(project)
     with in_foreground(project):
         meanwhile.let_on("agent")
         until_runs_are(project, "done")
-    assert (verifiers(project), checks(project)) == (["robot"], ["as-started", "as-started"])
+    assert (set(verifiers(project)), set(checks(project))) == ({"robot"}, {"as-started"})
 
 
 def test_a_start_uses_the_committed_settings_and_says_so(project: Project) -> None:
@@ -240,21 +240,6 @@ def test_an_uncommitted_settings_file_is_used_and_stored_with_the_run(project: P
     assert yes.code == 4, yes.err
     assert project.runplan("approve", "X").code == 0
     assert (len(checks(project)) > 2, set(checks(project))) == (True, {"as-started"})
-
-
-def test_changed_settings_hold_from_the_next_run_on(project: Project, meanwhile: Meanwhile) -> None:
-    project.repo.write("runplan.toml", CHECKED)
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
-    project.repo.commit("Set up")
-    with project.running("start", "X", "1", "auto", "--foreground") as running:
-        meanwhile.reached("agent")
-        project.commit_file("runplan.toml", OTHER_SETTINGS)
-        meanwhile.let_on("agent")
-        running.communicate(timeout=90)
-        assert running.returncode == 0
-    assert (set(verifiers(project)), set(checks(project))) == ({"robot"}, {"as-started"})
-    assert project.start("2", "auto").code == 0
-    assert (verifiers(project)[-1], checks(project)[-1]) == ("judge", "edited")
 
 
 def test_each_scheduled_run_takes_the_settings_of_its_start(project: Project) -> None:
