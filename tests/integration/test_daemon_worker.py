@@ -143,7 +143,7 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
         change_journal(project, full)
         meanwhile.let_on("agent")
         looks: list[tuple[str, timedelta]] = []
-        while len(looks) < 8:
+        while len(looks) < 3:
             until(lambda: closed(log) == len(looks) + 1 and worker.is_idle)
             assert worker.trouble is not None
             assert limit.working == ()  # runs of other repositories may begin
@@ -151,7 +151,7 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
             clock.ahead += timedelta(minutes=10)
             worker.wake()
         assert {since for since, _ in looks} == {looks[0][0]}
-        assert [round(again.total_seconds() / 60) for _, again in looks] == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert [round(again.total_seconds() / 60) for _, again in looks] == [1, 2, 4]
         until(lambda: closed(log) == len(looks) + 1 and worker.is_idle)
         change_journal(project, "DROP TRIGGER full")
         worker.wake()
@@ -181,5 +181,5 @@ def change_journal(project: Project, statement: str) -> None:
 
 
 def claimed_by(project: Project) -> str:
-    claim = project.runplan("status", "X", "--json").json["claim"]
-    return str(claim["owner"]).partition(":")[0] if claim else ""
+    owners = project.rows("SELECT owner FROM claims WHERE key='plans/X.md'")
+    return str(owners[0][0]).partition(":")[0] if owners else ""

@@ -71,7 +71,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize(
     ("reader", "asked"),
-    [("claude", "SIGINT"), ("codex", "SIGINT"), ("gemini", "SIGTERM"), ("opencode", "SIGTERM"), ("", "SIGTERM")],
+    [("claude", "SIGINT"), ("codex", "SIGINT"), ("gemini", "SIGTERM")],
 )
 def test_a_stop_uses_the_signal_for_a_clean_end(on: Stage, reader: str, asked: str) -> None:
     dispatch = on.python(f"{DEAF}print(os.getpid(), file=open('agent', 'w')){STAYS}", reader=reader, grace_s=60)
