@@ -85,9 +85,6 @@ def test_a_fixer_is_handed_over_too(project: Project, tmp_path: Path) -> None:
     assert project.dispatched() == ["implement", "verify", "fix", "fix", "verify"]
 
 
-# --- the end ------------------------------------------------------------------------------------------
-
-
 # --- many plans ---------------------------------------------------------------------------------------
 
 
