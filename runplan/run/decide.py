@@ -475,33 +475,28 @@ def without_beginnings(decision: Decision) -> Decision:
 
 def ends(state: RunState) -> tuple[a.Action, ...]:
     """The actions that end every process of a run; each process is due again afterwards."""
-    phases = ((lane, one.phase) for lane, one in open_states(state))
-    return tuple(
-        replace(a.END, lane=lane) for lane, phase in phases if phase is not None and phase.dispatch is not None
-    )
+    at_work = [lane for lane, one in open_states(state) if one.phase is not None and one.phase.dispatch is not None]
+    return tuple(replace(a.END, lane=lane) for lane in at_work)
 
 
 def pause_reason(state: RunState) -> str:
     """Why the plan's schedule pauses after this run, until a person resumes it; "" when it does not."""
-    ended = state.ended
+    ended, failed = state.ended, failure(state)
     if phase := rejected_phase(state):
         return f"phase {phase} was rejected"
-    if state.started is None or not state.started.daemon:  # a foreground run
+    is_daemons = state.started is not None and state.started.daemon  # not in the foreground
+    if not is_daemons or ended is None or ended.outcome not in ("failed", "refused"):
         return ""
-    if ended is None or ended.outcome not in ("failed", "refused"):
-        return ""
-    if not (state.phase or state.lanes):
-        # A blocked phase may be free the next time; an unreadable plan needs a person.
-        return ended.detail if state.plan is not None and state.plan.choice == "unreadable" else ""
-    failed = failure(state)
-    return f"phase {failed.phase} failed ({ended.reason})" if failed else f"the run failed ({ended.reason})"
+    if state.phase or state.lanes:
+        return f"phase {failed.phase} failed ({ended.reason})" if failed else f"the run failed ({ended.reason})"
+    # A blocked phase may be free the next time; an unreadable plan needs a person.
+    return ended.detail if state.plan is not None and state.plan.choice == "unreadable" else ""
 
 
 def rejected_phase(state: RunState) -> str:
     """The phase whose rejection ended the run; "" for none."""
-    phases = [one.phase for one in (state, *(lane.state for lane in state.lanes)) if one.phase is not None]
-    rejected = [phase.read.phase for phase in phases if phase.rejected is not None]
-    return rejected[0] if rejected and state.ended is not None else ""
+    phases = [one.phase for one in (state, *(lane.state for lane in state.lanes)) if state.ended is not None]
+    return next((phase.read.phase for phase in phases if phase is not None and phase.rejected is not None), "")
 
 
 def pending_answer(state: RunState, plan: str) -> str:

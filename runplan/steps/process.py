@@ -23,7 +23,7 @@ from runplan.run.dispatch import WRITERS, Ending, EndingKind, NeverStarted, Outc
 from runplan.run.reasons import Reason
 from runplan.steps.context import phase_of
 from runplan.steps.gates import command_line, own_logs
-from runplan.steps.verify import EVERY_PHASE, final_brief, plan_base, return_text
+from runplan.steps.verify import EVERY_PHASE, final_brief, plan_base, reply_of
 from runplan.text import in_words
 from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
 
@@ -54,9 +54,11 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
         yield started
         return
     writes = started.role in WRITERS
-    path = context.worktrees.path(phase.leased.worktree)
+    lane = context.worktrees.lane(phase.leased.worktree)
+    path = lane.path
     if writes:
-        _attach(phase, context, path)
+        (path / DIFF_FILE).unlink(missing_ok=True)
+        lane.attach(branch=phase.leased.branch, clean=_gentle(context), keep=context.settings.run.copy)
     diff = _diff(started, phase, context) if started.role in ("fix", "verify") else ""
     if started.agent:
         launch = _agent(started, phase, context, path, diff)
@@ -89,13 +91,6 @@ def _end_previous(state: RunState, context: RunContext) -> None:
 def still_running(id: str) -> Unreachable:
     """The process could not be killed, so no replacement starts."""
     return Unreachable(f"the process {id} cannot be killed; its processes have RUNPLAN_DISPATCH={id} set")
-
-
-def _attach(phase: PhaseRun, context: RunContext, path: Path) -> None:
-    """Writers work on the branch."""
-    (path / DIFF_FILE).unlink(missing_ok=True)
-    lane = context.worktrees.lane(phase.leased.worktree)
-    lane.attach(branch=phase.leased.branch, clean=_gentle(context), keep=context.settings.run.copy)
 
 
 def _show(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path) -> None:
@@ -381,7 +376,7 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
             prompt = len(context.dispatches.read(started.id, "prompt.md") or "")
             prices = {"usd_in": table.usd_per_mtok_in, "usd_out": table.usd_per_mtok_out}
             usage = metered(outcome.tally, prompt=prompt, **prices)
-    returned = returns.parse_return(return_text(context, started.id), outcome.message)
+    _, returned = reply_of(started.id, context)
     if usage == d.Usage() and isinstance(returned, d.Return):
         usage = returned.usage
     if table is not None and not usage.usd and outcome.ending is not Ending.EXITED:  # before it reported dollars

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.agents.prompts import Brief
+    from runplan.checks.returns import Unusable
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
+    from runplan.run.dispatch import Return
     from runplan.run.events import Event, Rows
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
@@ -43,10 +45,11 @@ MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not work
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
 
 
-def return_text(context: RunContext, id: str) -> str | None:
-    """The agent's return without secrets; None when there is no file."""
-    text = context.dispatches.read(id, RETURN)
-    return context.agents.redacted(text) if text is not None else None
+def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
+    """The message of an agent that has ended, and its return without secrets."""
+    outcome, text = context.dispatches.standing(id), context.dispatches.read(id, RETURN)
+    message = outcome.message if isinstance(outcome, Outcome) else ""
+    return message, returns.parse_return(None if text is None else context.agents.redacted(text), message)
 
 
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -60,11 +63,9 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         detail = f"the verifier changed {', '.join(touched[:8])}"
         yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
         return
-    outcome = context.dispatches.standing(phase.ended.id)
-    message = outcome.message if isinstance(outcome, Outcome) else ""
+    message, answer = reply_of(phase.ended.id, context)
     scope = phase.newest.scope if phase.newest else ""
     ids = [item for item, _ in (final_items(phase, context) if scope else phase.read.items)]
-    answer = returns.parse_return(return_text(context, phase.ended.id), message)
     is_red = any(gate.answer == "failed" for gate in phase.judged.values())
     judged = verdict.judge(answer, message, ids, gates_red=is_red)
     if isinstance(judged, verdict.NoVerdict):
@@ -178,26 +179,21 @@ def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
 
 def measured(phase: PhaseRun, context: RunContext, message: str) -> DriftFound | None:
     """The differences that the last writer and the verifier report; None when they report none."""
-    outcome = context.dispatches.standing(phase.written) if phase.written else None
-    written = drift.read_tokens(outcome.message if isinstance(outcome, Outcome) else "")
+    written = drift.read_tokens(reply_of(phase.written, context)[0] if phase.written else "")
     verified = drift.read_tokens(message)
     if not any((written.drifts, written.malformed, verified.drifts, verified.malformed)):
         return None
-    decision = drift.judge(written, verified, _corrected(context))
+    facts, plan = context.store.facts, context.plan
+    landed = {one.event.phase for one in facts(Landed, plan=plan) if one.run == context.run}
+    made = [one.event for one in facts(DriftFound, plan=plan) if one.run == context.run and one.event.of in landed]
+    corrected = {(of, bullet) for event in made for of, bullet, _, _ in event.corrections}  # in this run
+    decision = drift.judge(written, verified, corrected)
     return DriftFound(
         abort=decision.abort,
         of=phase.read.phase,
         corrections=tuple((to.phase, to.bullet, to.stated, to.actual) for to in decision.corrections),
         lines=decision.lines,
     )
-
-
-def _corrected(context: RunContext) -> set[tuple[str, int]]:
-    """The places that landings of this run have corrected."""
-    landings, found = context.store.facts(Landed, plan=context.plan), context.store.facts(DriftFound, plan=context.plan)
-    landed = {one.event.phase for one in landings if one.run == context.run}
-    made = [one.event for one in found if one.run == context.run and one.event.of in landed]
-    return {(phase, bullet) for event in made for phase, bullet, _, _ in event.corrections}
 
 
 def corrected(text: bytes, phase: PhaseRun, context: RunContext) -> tuple[bytes, list[str]]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from runplan.agents.prompts import Standing, note
-from runplan.checks import returns, tamper
+from runplan.checks import tamper
 from runplan.checks.lineage import off_base
 from runplan.checks.secrets import redacted
 from runplan.checks.tamper import FileChange, leaks
@@ -17,14 +17,14 @@ from runplan.git.worktrees import is_users_own
 from runplan.gitfacts import AGENT, signing
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
-from runplan.run.dispatch import Outcome, Return
+from runplan.run.dispatch import Return
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason, conflicting, describe_ending, unsolved
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import release_issues
 from runplan.steps.context import phase_of
 from runplan.steps.gates import content, log_files
-from runplan.steps.verify import return_text
+from runplan.steps.verify import reply_of
 from runplan.text import command, plain
 
 if TYPE_CHECKING:
@@ -281,9 +281,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
     if isinstance(head, WorkRefused):
         yield head
         return
-    outcome = context.dispatches.standing(phase.ended.id)
-    message = outcome.message if isinstance(outcome, Outcome) else ""
-    returned = returns.parse_return(return_text(context, phase.ended.id), message)
+    message, returned = reply_of(phase.ended.id, context)
     why = describe_ending(phase.ended)
     standing = Standing(
         number=number,
