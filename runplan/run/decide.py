@@ -282,7 +282,7 @@ def _judge_agent(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         reason = Reason.BUDGET
     else:
         reason = Reason.AGENT_FAILED if gave_reason(ended) else STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
-    if phase.unsolved is not None and reason is Reason.AGENT_FAILED and ended.kind in ("", "success", "crashed"):
+    if phase.unsolved is not None and reason is Reason.AGENT_FAILED and ended.kind in ("", "success", *REPEATED):
         return _fail(Reason.CONFLICT, ended.role, unsolved(phase, how))
     return _fail(reason, ended.role, how)
 

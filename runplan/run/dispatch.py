@@ -173,7 +173,6 @@ class Tally(Struct, frozen=True, kw_only=True):
     troubles: tuple[Trouble, ...] = ()
     finished: Finished | None = None
     denied: tuple[ToolUsed, ...] = ()
-    retries: int = 0
     waiting: str = ""  #: the words of the last retry, if nothing followed it
     unread: int = 0  #: lines of an unknown form
 
@@ -209,7 +208,7 @@ class Folding:
             case Trouble():
                 self._meet(event)
             case Retrying(words=words):
-                self._set(retries=self._tally.retries + 1, waiting=words[:WORDS] or "waiting")
+                self._set(waiting=words[:WORDS] or "waiting")
             case Finished(words=words):
                 self._set(finished=replace(event, words=words[:WORDS]))
             case Unread():

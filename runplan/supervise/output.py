@@ -202,7 +202,7 @@ class DispatchFiles:
         events = EventCollector(reader_of(kind if kind in kinds() else ""))
         events.feed(read_bounded(self.out, largest=LARGEST) or b"")
         events.finish()
-        tally = replace(events.tally, troubles=(), finished=None, denied=(), retries=0, waiting="", unread=0)
+        tally = replace(events.tally, troubles=(), finished=None, denied=(), waiting="", unread=0)
         return Outcome(ending=Ending.LOST, code=None, signal=None, message="", tally=tally)
 
     def locked(self) -> bool:

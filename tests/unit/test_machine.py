@@ -118,6 +118,18 @@ def test_an_event_type_of_a_newer_version_and_its_new_fields_are_ignored() -> No
     assert from_json("RunEnded", '{"outcome": "done", "shape": "round"}') == e.RunEnded(outcome="done")
 
 
+def failing(state: RunState) -> a.Fail:
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Fail)
+    return action
+
+
+def starting(state: RunState) -> e.DispatchStarted:
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Start)
+    return action.dispatch
+
+
 def landing(*more: e.Event) -> RunState:
     """A phase that is proven and about to land, and what happened then."""
     return fold(
@@ -172,8 +184,7 @@ def test_a_target_that_keeps_moving_ends_the_phase() -> None:
             e.LandingMoved(tip=f"c{number}"),
             e.CandidateBuilt(onto=f"c{number}", onto_tree="t0", commits=("k",), tree="t1", patch="p"),
         ]
-    (action,) = decide(landing(*moves)).actions
-    assert isinstance(action, a.Fail)
+    action = failing(landing(*moves))
     assert action.reason == Reason.TARGET_MOVING
 
 
@@ -204,8 +215,7 @@ def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> No
 
 
 def test_a_rejected_candidate_is_not_landed() -> None:
-    (action,) = decide(landing(e.ApprovalAsked(tree="t1"), e.Answered(tree="t1", approved=False, why="no"))).actions
-    assert isinstance(action, a.Fail)
+    action = failing(landing(e.ApprovalAsked(tree="t1"), e.Answered(tree="t1", approved=False, why="no")))
     assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: no")
 
 
@@ -234,9 +244,8 @@ def ran(role: str, tree: str = "", code: int = 0, name: str = "d") -> list[e.Eve
 
 
 def due(state: RunState) -> tuple[str, str]:
-    (action,) = decide(state).actions
-    assert isinstance(action, a.Start)
-    return action.dispatch.role, action.dispatch.tree
+    dispatch = starting(state)
+    return dispatch.role, dispatch.tree
 
 
 IMPLEMENTED: list[e.Event] = [
@@ -266,8 +275,7 @@ def handed_over(*trees: str) -> RunState:
 
 @pytest.mark.parametrize("trees", [pytest.param(("t0", "t0"), id="S17"), ("t1", "t1"), ("t1", "t2", "t2")])
 def test_two_hand_overs_with_the_same_tree_are_no_progress(trees: tuple[str, ...]) -> None:
-    (action,) = decide(handed_over(*trees)).actions
-    assert isinstance(action, a.Fail)
+    action = failing(handed_over(*trees))
     assert (action.reason, action.at) == (Reason.NO_PROGRESS, "implement")
 
 
@@ -366,42 +374,33 @@ def verdict(agent: str, *, passed: bool = True, scope: str = "") -> e.VerdictGiv
 def test_every_gate_has_to_pass_and_a_red_one_runs_once_more(
     events: list[e.Event], role: str, names: tuple[str, ...]
 ) -> None:
-    (action,) = decide(gated(*events)).actions
-    assert isinstance(action, a.Start)
-    assert (action.dispatch.role, action.dispatch.gates) == (role, names)
+    action = starting(gated(*events))
+    assert (action.role, action.gates) == (role, names)
 
 
 def test_a_failed_gate_is_named_in_the_complaint() -> None:
-    (action,) = decide(gated(judged("tests"), judged("lint", "failed", 2), judged("types"))).actions
-    assert isinstance(action, a.Start)
-    assert action.dispatch.complaint == "lint: the checks failed: lint line"
+    action = starting(gated(judged("tests"), judged("lint", "failed", 2), judged("types")))
+    assert action.complaint == "lint: the checks failed: lint line"
 
 
 def test_all_verifiers_pass_one_after_the_other_before_it_lands() -> None:
     green = [judged(name) for name in ("tests", "lint", "types")]
 
-    def after(*given: e.Event) -> a.Action:
-        return decide(gated(*green, *given, verifiers=("codex", "gemini"))).actions[0]
+    def after(*given: e.Event) -> RunState:
+        return gated(*green, *given, verifiers=("codex", "gemini"))
 
-    first, second = after(), after(verdict("codex"))
-    assert isinstance(first, a.Start)
-    assert isinstance(second, a.Start)
-    assert (first.dispatch.agent, second.dispatch.agent) == ("codex", "gemini")
-    assert after(verdict("codex"), verdict("gemini")) == a.LAND
-    failed = after(verdict("codex"), verdict("gemini", passed=False))
-    assert isinstance(failed, a.Start)
-    assert failed.dispatch.role == "fix"
+    assert [starting(after(*given)).agent for given in ((), (verdict("codex"),))] == ["codex", "gemini"]
+    assert decide(after(verdict("codex"), verdict("gemini"))).actions == (a.LAND,)
+    assert starting(after(verdict("codex"), verdict("gemini", passed=False))).role == "fix"
 
 
 def test_the_last_phase_is_verified_together_with_all_others_before_it_lands() -> None:
     last = [*(judged(name) for name in ("tests", "lint", "types")), verdict("codex"), e.FinalVerificationDue(tree="t1")]
-    (action,) = decide(gated(*last)).actions
-    assert isinstance(action, a.Start)
-    assert (action.dispatch.role, action.dispatch.scope, action.dispatch.tree) == ("verify", "final", "t1")
+    action = starting(gated(*last))
+    assert (action.role, action.scope, action.tree) == ("verify", "final", "t1")
     assert decide(gated(*last, verdict("codex", scope="final"))).actions == (a.LAND,)
-    (failed,) = decide(gated(*last, verdict("codex", scope="final", passed=False))).actions
-    assert isinstance(failed, a.Start)
-    assert failed.dispatch.role == "fix"
+    failed = starting(gated(*last, verdict("codex", scope="final", passed=False)))
+    assert failed.role == "fix"
 
 
 @pytest.mark.parametrize(
@@ -437,8 +436,7 @@ def test_a_verifier_that_did_not_end_well_gives_no_verdict() -> None:
             e.DispatchEnded(id="v", role="verify", ending="exited", code=code),
         ]
         green = e.GateJudged(tree="t1", answer="passed", code=0, line="", time=1)
-        (action,) = decide(proven_by(*IMPLEMENTED, green, *verified)).actions
-        assert isinstance(action, a.Fail)
+        action = failing(proven_by(*IMPLEMENTED, green, *verified))
         assert action.reason == Reason.AGENT_FAILED
 
 
@@ -481,30 +479,24 @@ BEFORE: dict[str, tuple[list[e.Event], int]] = {
 @pytest.mark.parametrize("role", list(BEFORE))
 def test_an_agent_that_crashed_was_killed_or_fell_silent_is_tried_once_more(role: str, kind: str) -> None:
     before, cycle = BEFORE[role]
-    (again,) = decide(once := proven_by(*before, *sent(role, kind, cycle=cycle))).actions
-    assert isinstance(again, a.Start)
+    again = starting(once := proven_by(*before, *sent(role, kind, cycle=cycle)))
     tree = "" if role == "implement" else "t1"
-    dispatch = again.dispatch
-    assert (dispatch.role, dispatch.cycle, dispatch.tree) == (role, cycle, tree), "no fix cycle is used up"
-    assert "oops" in dispatch.again
+    assert (again.role, again.cycle, again.tree) == (role, cycle, tree), "no fix cycle is used up"
+    assert "oops" in again.again
 
-    tried = fold_on(once, *sent(role, kind, cycle=cycle, again=dispatch.again))
-    (failed,) = decide(tried).actions
-    assert isinstance(failed, a.Fail)
+    failed = failing(fold_on(once, *sent(role, kind, cycle=cycle, again=again.again)))
     assert failed.reason == (Reason.SILENT if kind == "silent" else Reason.AGENT_FAILED)
     assert "tried once more" in failed.detail
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ENDINGS if kind not in ("crashed", "killed", "silent")])
 def test_no_other_ending_is_tried_once_more(kind: str) -> None:
-    (action,) = decide(proven_by(*BEFORE["implement"][0], *sent("implement", kind))).actions
-    assert isinstance(action, a.Fail)
+    failing(proven_by(*BEFORE["implement"][0], *sent("implement", kind)))
 
 
 @pytest.mark.parametrize("said", ["blocked", "failed"])
 def test_an_agent_that_says_why_it_stopped_is_not_tried_once_more(said: str) -> None:
-    (action,) = decide(proven_by(*BEFORE["implement"][0], *sent("implement", "crashed", said=said))).actions
-    assert isinstance(action, a.Fail)
+    failing(proven_by(*BEFORE["implement"][0], *sent("implement", "crashed", said=said)))
 
 
 @pytest.mark.parametrize("kind", ["crashed", "killed", "silent"])
@@ -522,18 +514,15 @@ CONFLICTED: list[e.Event] = [
 
 
 def test_a_fixer_that_returns_failed_leaves_the_conflict_with_any_exit_code() -> None:
-    (action,) = decide(proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2, said="failed"))).actions
-    assert isinstance(action, a.Fail)
+    action = failing(proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2, said="failed")))
     assert action.reason == Reason.CONFLICT
     assert "a.txt, b.txt: r (fix) reported a failure: oops" in action.detail
 
 
 def test_a_fixer_that_crashes_twice_over_a_conflict_leaves_the_conflict() -> None:
     once = proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2))
-    (again,) = decide(once).actions
-    assert isinstance(again, a.Start)
-    (action,) = decide(fold_on(once, *sent("fix", "crashed", cycle=2, again=again.dispatch.again))).actions
-    assert isinstance(action, a.Fail)
+    again = starting(once)
+    action = failing(fold_on(once, *sent("fix", "crashed", cycle=2, again=again.again)))
     assert action.reason == Reason.CONFLICT
     assert "a.txt, b.txt: r (fix) exited with code 1: oops; it was tried once more" in action.detail
 
@@ -541,9 +530,8 @@ def test_a_fixer_that_crashes_twice_over_a_conflict_leaves_the_conflict() -> Non
 def test_a_role_is_retried_once_per_fix_cycle() -> None:
     first = [*sent("implement", "crashed"), *sent("implement", "crashed", again="x")[:1], *ran("implement")[1:]]
     worked = proven_by(*BEFORE["implement"][0], *first, *IMPLEMENTED[-2:], *FAILED_GATES)
-    (action,) = decide(fold_on(worked, *sent("fix", "killed", cycle=2))).actions
-    assert isinstance(action, a.Start)
-    assert action.dispatch.again
+    action = starting(fold_on(worked, *sent("fix", "killed", cycle=2)))
+    assert action.again
 
 
 def fold_on(state: RunState, *more: e.Event) -> RunState:

@@ -78,7 +78,6 @@ def test_a_trouble_after_a_good_end_takes_the_end_back_and_a_good_end_stays_afte
 def test_a_wait_lasts_until_the_next_event() -> None:
     assert folded(Retrying(words="busy"), Unread()).tally.waiting == "busy"
     assert folded(Retrying(words="busy"), Message(text="x")).tally.waiting == ""
-    assert folded(Retrying(words="busy"), Retrying(words="")).tally.retries == 2
 
 
 def test_the_model_is_the_last_one_named() -> None:
@@ -120,7 +119,6 @@ def test_the_tally_is_bounded() -> None:
             troubles=(BUSY, Trouble(kind=EndingKind.LIMIT, words="l", resets=1.5)),
             finished=Finished(ok=False, words="w", so_far=True),
             denied=(ToolUsed(tool="t", path="p", denied=True),),
-            retries=2,
             waiting="busy",
             unread=7,
         ),
