@@ -137,7 +137,10 @@ class Removal:
         for name in sorted(self._lanes() - set(active)):
             with _readable(str(self._worktrees.path(name)), found):
                 found.append(self.worktree(name, dry_run=dry_run))
-        for ref in self._own_refs(prefix):  # also those just parked
+        refs = {ref for place in (self._workspace.common_dir, self._workspace.path) for ref in refs_snapshot(place)}
+        # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
+        own = re.compile(rf"{PARKED}|{BASES}" + (rf"|{HEADS}{re.escape(prefix)}.*/" if prefix else ""))
+        for ref in sorted(filter(own.match, refs)):  # also those just parked
             if ref not in active:
                 with _readable(ref, found):
                     found.append(self._gc_ref(ref, dry_run=dry_run, known=ref in known))
@@ -157,12 +160,6 @@ class Removal:
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > _KEPT_S:
                     path.unlink()
-
-    def _own_refs(self, prefix: str) -> list[str]:
-        refs = {ref for place in (self._workspace.common_dir, self._workspace.path) for ref in refs_snapshot(place)}
-        # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
-        own = re.compile(rf"{PARKED}|{BASES}" + (rf"|{HEADS}{re.escape(prefix)}.*/" if prefix else ""))
-        return sorted(filter(own.match, refs))
 
     def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:
         tip = self._tool.tip(ref) or self._user.tip(ref)

@@ -36,7 +36,7 @@ LANDING_KEEP = f"{KEEP} landing"
 MOST_NAMES = 1000
 #: The user's values were copied already; an agent can write the user's files.
 _OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-_COPIED = ("shallow", "info/exclude", "info/attributes", "info/grafts")
+_COPIED = ("shallow", "info/exclude", "info/attributes")
 
 #: Sections of the user's configuration that are copied. Never: remote, branch, url, credential, include, alias,
 #: safe, and any key that names a program.

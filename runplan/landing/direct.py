@@ -123,8 +123,12 @@ class Direct(RemoteLander):
 
     # --- the local branch -------------------------------------------------------------------------------
 
-    def local_tip(self) -> Oid | None:
-        return self._local.tip()
+    def catch_up(self) -> str:
+        """Let the local branch follow the remote's; a note when it stays."""
+        new = self.tip()
+        return (
+            self.follow(Landing(id="", ref=self.ref, old="", new=new, follows=self._local.tip() or "")) if new else ""
+        )
 
     def follow(self, landing: Landing) -> str:
         """Let the local branch follow; a note when it stays."""

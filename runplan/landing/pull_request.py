@@ -257,7 +257,7 @@ class PullRequestLander(RemoteLander):
 
         The branch goes last: without it a restart finds nothing left to do.
         """
-        notes = [f"{_name(pull)} is merged: {pull.url}", self._follow()]
+        notes = [f"{_name(pull)} is merged: {pull.url}", self._target.catch_up()]
         notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
         notes.append(self._delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked(pull.head))
@@ -289,12 +289,6 @@ class PullRequestLander(RemoteLander):
         except ForgeDenied as error:
             return f"issue #{issue} is not closed: {error}"
         return ""
-
-    def _follow(self) -> str:
-        tip, here = self._target.tip(), self._target.local_tip()
-        if tip is None or here in (None, tip):
-            return ""
-        return self._target.follow(Landing(id="", ref=self._target.ref, old="", new=tip, follows=here or ""))
 
     def _park(self, tip: Oid) -> str:
         ref = self._parked(tip)
