@@ -236,8 +236,9 @@ def refs_snapshot(common_dir: Path) -> dict[str, Oid]:
     found = {}
     for ref, value in sorted(stored.items()):
         for _ in range(5):  # git's own limit on chains of symbolic refs
-            if value.startswith(b"ref: "):
-                value = stored.get(os.fsdecode(value.removeprefix(b"ref: ")), b"")
+            if not value.startswith(b"ref: "):
+                break
+            value = stored.get(os.fsdecode(value.removeprefix(b"ref: ")), b"")
         if re.fullmatch(_OID, value):
             found[ref] = value.decode()
     return found

@@ -1,4 +1,7 @@
-"""A push dies at every instant, alone or with its git: the landing is on the remote once, the checkout whole."""
+"""A push dies while the server works: the landing is on the remote once, the checkout whole.
+
+The kill matrix covers the moments between the calls of a lander.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,6 @@ from tests.support.repos import MAIN, TRACKED, Pair, make_pair
 
 if TYPE_CHECKING:
     from runplan.landing.lander import Landing
-
-#: One for each state of remote and checkout; the kill matrix (`make chaos`) takes every git process and ref update.
-POINTS = [
-    ("direct.push.before", "all"),
-    ("direct.push.after", "alone"),
-    ("direct.push.after", "all"),
-    ("land.swapped", "all"),
-]
 
 _UP = "cut -d' ' -f4 /proc/$pid/stat"
 #: For a script that git runs at the other end: kill the git that the lander has started.
@@ -83,21 +78,6 @@ def comes_to_its_end(pair: Pair, landing: Landing, *, pushed: bool | None) -> No
         "new/n.txt": "n\n",
     }
     assert leftovers(pair.here) == ()
-
-
-@pytest.mark.parametrize(("point", "who"), POINTS)
-def test_killed_at_a_point(pair: Pair, point: str, who: str) -> None:
-    landing = intent(pair)
-    die(pair, landing, point, who=who)
-    comes_to_its_end(pair, landing, pushed=point != "direct.push.before")
-
-
-@pytest.mark.parametrize("point", ["direct.fetch.after", "land.swapped"])
-def test_dying_again_in_the_recovery_changes_nothing(pair: Pair, point: str) -> None:
-    landing = intent(pair)
-    die(pair, landing, "direct.push.after")
-    die(pair, landing, point, verb="recover")
-    comes_to_its_end(pair, landing, pushed=True)
 
 
 @pytest.mark.parametrize(

@@ -155,8 +155,6 @@ def die_while_pushing(root: str, at: str, who: str, verb: str, given: str) -> No
         lander = direct(git, Path(root), Path(root) / ".git/runplan/tool.git", env=env)
         if verb == "tip":
             lander.tip()
-        elif verb == "recover":
-            lander.recover(landing)
         else:
             lander.land(landing)
 
