@@ -66,17 +66,6 @@ def committing(path: str, message: str) -> str:
     return f"{command('git', 'add', path)} && {command('git', 'commit', '-m', message, '--', path)}"
 
 
-#: No count of tokens is larger; beyond it floats are not exact.
-MOST = 2**53
-
-
-def believable(count: object) -> int:
-    """A count of tokens from an agent; 0 when it cannot be one."""
-    if not isinstance(count, (int, float)) or isinstance(count, bool):
-        return 0
-    return int(count) if 0 <= count < MOST else 0
-
-
 # --- time ---------------------------------------------------------------------------------------------
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime uses the locale's language

@@ -12,7 +12,6 @@ from msgspec import Struct
 from runplan.agents.budgets import tokens_in
 from runplan.run.dispatch import OWN, WRITERS, Context, Message, Role, ToolUsed, Unread, Usage
 from runplan.store.files import read_text
-from runplan.text import MOST, believable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -201,6 +200,9 @@ def read_json(path: Path) -> dict[str, Any]:
 #: Programs shorten a command's output before they send it to the model.
 _LONGEST_OUTPUT = 10_000
 
+#: No count of tokens is larger; beyond it floats are not exact.
+_MOST = 2**53
+
 #: The parameters in which tools name the file they use.
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
 
@@ -233,12 +235,12 @@ def text(tree: object, *names: str) -> str:
 
 def count(tree: object, *names: str) -> int:
     """The number there, if it can be one of tokens or seconds."""
-    return believable(at(tree, *names))
+    return int(money(tree, *names))
 
 
 def money(tree: object, *names: str) -> float:
     found = at(tree, *names)
-    is_sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < MOST
+    is_sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < _MOST
     return float(found) if is_sound else 0.0
 
 

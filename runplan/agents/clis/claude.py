@@ -169,28 +169,27 @@ def _trouble(event: dict[str, Any], words: str) -> Trouble:
     return Trouble(kind=kind, words=words) if kind else trouble(words, status=count(event, "api_error_status"))
 
 
-def _usage(used: object) -> Usage:
+#: The fields of usage: fresh, written to the cache, read from it, answered.
+_FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_FIELDS_BY_MODEL = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
+
+
+def _usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> Usage:
     """Claude counts cached tokens separately. A program with a total, as Qwen Code, does not."""
-    fresh, written = count(used, "input_tokens"), count(used, "cache_creation_input_tokens")
-    cached = count(used, "cache_read_input_tokens")
+    fresh, written, cached, answered = (count(used, field) for field in fields)
     sent = fresh if count(used, "total_tokens") else fresh + written + cached
-    return Usage(input_tokens=sent, output_tokens=count(used, "output_tokens"), cached_tokens=cached)
+    return Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)
 
 
 def _totals(event: dict[str, Any]) -> Iterator[AgentEvent]:
     """The usage by model is complete; `usage` misses side requests, and everything after a budget's end."""
-    models, total = at(event, "modelUsage"), Usage(usd=money(event, "total_cost_usd"))
-    if not isinstance(models, dict) or not models:
-        total = _usage(at(event, "usage")).plus(total)
-        if total != Usage():
-            yield Spent(usage=total, total=True, least=True)
-        return
-    window, most = 0, -1
-    for used in models.values():
-        cached, written = count(used, "cacheReadInputTokens"), count(used, "cacheCreationInputTokens")
-        sent = count(used, "inputTokens") + cached + written
-        total = total.plus(Usage(input_tokens=sent, output_tokens=count(used, "outputTokens"), cached_tokens=cached))
-        if sent > most:
-            window, most = count(used, "contextWindow"), sent
-    yield Spent(usage=total, total=True, least=True)
-    yield Context(window=window)
+    models = at(event, "modelUsage")
+    by_model = [(_usage(used, _FIELDS_BY_MODEL), used) for used in models.values()] if isinstance(models, dict) else []
+    total = Usage(usd=money(event, "total_cost_usd"))
+    for used, _ in by_model or [(_usage(at(event, "usage")), None)]:
+        total = total.plus(used)
+    if by_model or total != Usage():
+        yield Spent(usage=total, total=True, least=True)
+    if by_model:
+        main = max(by_model, key=lambda pair: pair[0].input_tokens)[1]
+        yield Context(window=count(main, "contextWindow"))
