@@ -142,12 +142,13 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         """The context with the landing of the plan's newest run, if its target still exists."""
         store = self.store()
         newest = store.newest(plan) if store else None
-        asked = store.started(newest.id) if store and newest else {}
-        if not asked:
-            return self
-        there = self.with_landing(asked["landing"], target=asked["target"], remote=asked["remote"])
-        if asked["concludes"]:
-            there = replace(there, pull=asked["slug"])
+        return self.with_landing_of(newest) if newest is not None else self
+
+    def with_landing_of(self, run: RunRow) -> RepositoryContext:
+        """The context with the landing of the run, if its target still exists."""
+        there = self.with_landing(run.landing, target=run.target, remote=run.remote)
+        if run.concludes:
+            there = replace(there, pull=run.slug)
         return there if there is self or self.repository.git.tip(there.target) else self
 
     def tip(self) -> str:
@@ -297,9 +298,7 @@ def uses_forge(at: RepositoryContext, plan: str) -> bool:
 
     store = at.store()
     newest, row = (store.newest(plan), store.schedules.get(plan)) if store else (None, None)
-    asked = [store.started(newest.id)] if store and newest else []
-    asked += [json.loads(row.request)] if row else []
-    return any(one.get("concludes") for one in asked)
+    return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
 
 
 def plans_on_target(at: RepositoryContext) -> dict[str, str]:
@@ -324,8 +323,8 @@ def slug_of(at: RepositoryContext, plan: str) -> str:
     """The name of the plan in branch, worktree and report, fixed by its first run."""
     store = at.store()
     newest = store.newest(plan) if store else None
-    if store is not None and newest is not None:
-        return str(store.started(newest.id)["slug"])
+    if newest is not None and newest.slug:
+        return newest.slug
     return names.plan_key(plan, [*known_plans(at, store), *_spec_plans(at.repository.root)])
 
 

@@ -255,7 +255,7 @@ def _plan(store: Store, plan: str, since: str) -> PlanSummary:
     read = "SELECT json_extract(body, '$.phase'), json_extract(body, '$.title') FROM events WHERE plan=? AND type=?"
     titles = dict(store.query(f"{read} ORDER BY seq", plan, "PlanRead"))
     whole = summary_of(plan, None, newest, found)
-    title = store.started(newest.id).get("title") or plan if newest is not None else plan
+    title = newest.title if newest is not None and newest.title else plan
     news = [one for one in whole.phases if one.at >= since or one.state in (*_OPEN, "running") or one.spent != Spent()]
     phases = tuple(replace(one, title=titles.get(one.id) or one.title) for one in news)
     return replace(whole, title=title, phases=phases)

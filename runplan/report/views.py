@@ -85,6 +85,11 @@ def _phase(phase: PhaseOutline, done: set[str], is_worked: bool) -> dict[str, An
     return {**to_builtins(phase), "status": status, "commit": phase.commit or None, "blocked_by": blocked_by}
 
 
+#: Fields of a run that `status --json` prints with the plan, or not at all.
+_OF_PLAN = ("plan", "title", "slug", "landing", "target", "remote", "concludes", "daemon")
+_INTERNAL = ("started", "began", "dispatch", "failed")
+
+
 def _run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
     found: dict[str, Any] = to_builtins(run)
     for one in (found, *found["lanes"]):
@@ -92,8 +97,7 @@ def _run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
     # Of several lanes, the one that needs a person most.
     lanes = [] if run.waiting_for else [lane for lane in run.lanes if not lane.failed]
     answers = [answer(work, facts, now=now) for work in lanes or [run]] if run.is_active else []
-    for name in ("plan", "started", "landing", "began", "dispatch", "failed"):
-        del found[name]
+    found = {name: value for name, value in found.items() if name not in (*_OF_PLAN, *_INTERNAL)}
     return {**found, "stuck": max(answers, key=lambda one: list(LEVELS).index(one["level"]), default=None)}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
-    ended, lanes, phase = state.ended, open_lanes(state), shown(state)
+    began, ended, lanes, phase = state.started, state.ended, open_lanes(state), shown(state)
     states = (state, *(lane.state for lane in state.lanes))
     work = _work(state, phase, since)
     works = [one for lane in state.lanes if (one := _lane(lane, since)).failed or lane in lanes] if lanes else []
@@ -40,7 +40,13 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
         plan=plan,
         started=started,
         state=run_state,
-        landing=state.started.landing if state.started else "cherry-pick",
+        landing=began.landing if began else "cherry-pick",
+        target=began.target if began else "",
+        remote=began.remote if began else "",
+        title=began.title if began else "",
+        slug=began.slug if began else "",
+        concludes=began is not None and began.concludes,
+        daemon=began is not None and began.daemon,
         attempt=phase.lease.attempt if phase and phase.lease else 1,
         outcome=ended.outcome if ended else None,
         reason=(ended.reason or None) if ended else None,

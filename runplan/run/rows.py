@@ -47,6 +47,12 @@ class RunRow(Work, frozen=True, kw_only=True):
     started: str
     state: str  #: queued, running, waiting, done, failed, stopped
     landing: str
+    target: str = ""  #: branch name
+    remote: str = ""  #: of the target
+    title: str = ""  #: of the plan
+    slug: str = ""  #: of the plan
+    concludes: bool = False  #: it lands by a pull request
+    daemon: bool = False  #: the daemon works on it
     attempt: int = 1
     outcome: str | None = None
     reason: str | None = None
@@ -155,7 +161,6 @@ class PlanFacts(Struct, frozen=True, kw_only=True):
     """A plan as the journal knows it."""
 
     run: RunRow | None = None  #: the newest
-    place: tuple[str, ...] = ()  #: of that run: landing, target, remote, slug of its own branch
     owner: str = ""  #: of its claim
     alive: bool = False  #: the owner runs; added by `status`, as is the next field
     stopped: bool = False  #: the owner is suspended, as by Ctrl-Z

@@ -81,11 +81,6 @@ _REMEDIES = (
 
 _IS_ACTIVE = f"state IN {UNFINISHED}"
 _NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
-_PLACES = (
-    "SELECT runs.plan, json_extract(body, '$.landing'), json_extract(body, '$.target'), json_extract(body, '$.remote'),"
-    " iif(json_extract(body, '$.concludes'), json_extract(body, '$.slug'), '')"
-    f" FROM runs JOIN events ON events.run=runs.id AND events.type='RunStarted' WHERE number IN ({_NEWEST})"
-)
 _OUTLINES = "SELECT plan, stamp, value FROM outlines WHERE ?1 IN ('', plan)"
 _QUEUED = "SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq"
 _REFUSED = (
@@ -332,11 +327,6 @@ class Store:
         query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
         return int(self._read(query, plan, branch)[0][0])
 
-    def started(self, run: str) -> dict[str, Any]:
-        """The fields of the event that started the run, read without the event classes; empty for an unknown one."""
-        found = self._events("run=? AND type='RunStarted' ORDER BY seq LIMIT 1", run)
-        return json.loads(found[0].body) if found else {}
-
     def run_of(self, command: int) -> str:
         """The run that a command began; "" for none."""
         query = "SELECT run FROM events WHERE type='RunStarted' AND json_extract(body, '$.command')=? LIMIT 1"
@@ -345,17 +335,12 @@ class Store:
     def is_daemons(self, plan: str) -> bool:
         """Whether the daemon works on the newest run of the plan."""
         row = self.newest(plan)
-        query = (
-            "SELECT max(coalesce(json_extract(body, '$.daemon'), 0)) FROM events"
-            " WHERE run=? AND type IN ('RunStarted', 'RunResumed')"
-        )
-        return row is not None and bool(self.query(query, row.id)[0][0])
+        return row is not None and row.daemon
 
     def plan_facts(self, plan: str = "") -> dict[str, PlanFacts]:
         """The facts about one plan, or about all, by plan; one query per kind of fact, however many plans there are."""
         sources: dict[str, Iterable[tuple[str, object]]] = {
             "run": ((row.plan, row) for row in self._runs(f"number IN ({_NEWEST})", plan)),
-            "place": ((plan, tuple(place)) for plan, *place in self.query(_PLACES, plan)),
             "owner": self.owners().items(),
             "schedule": ((row.plan, row) for row in self.schedules.all()),
             "queued": self.query(_QUEUED),

@@ -143,7 +143,7 @@ def test_suggested_commands_quote_a_path_with_a_blank(spaced: Project) -> None:
     assert suggested(needs.err) == [["runplan", "start", SPACED, "1"]]
     waits = spaced.runplan(*suggested(needs.err)[0][1:], "--foreground")
     assert waits.code == 4, waits.err
-    approve, reject = suggested(waits.last)
+    _, approve, reject = suggested(waits.last)
     assert (approve, reject) == (["runplan", "approve", SPACED], ["runplan", "reject", SPACED])
     assert f"runplan approve '{SPACED}'" in spaced.runplan("status", SPACED).out
     landed = spaced.runplan(*approve[1:])

@@ -28,7 +28,7 @@ TODAY = iso(NOW - timedelta(hours=8))
 def add(place: Path, run: str, plan: str, *events: Event, age: timedelta = timedelta(), **row: Any) -> None:
     store = Store(place)
     facts = [(type(one).__name__, to_builtins(one)) for one in (started(), *events)]
-    record(store, run, plan, *facts, now=NOW - age, **row)
+    record(store, run, plan, *facts, now=NOW - age, title="X", **row)
     store.close()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.run.events import Admitted, Queued
@@ -66,11 +67,10 @@ def test_events_and_the_row_of_the_run_are_recorded_together(store: Store) -> No
     assert store.facts(Queued, since="2027") == []
 
 
-def test_the_start_of_a_run_is_read_as_it_was_recorded(store: Store) -> None:
-    begun = {"landing": "pr", "target": "wörk-\udcff\udcfe", "remote": "fork"}
-    assert store.started("r1") == {}
-    store.append([(NOW, "RunStarted", json.dumps(begun)), *facts("PlanRead")], row(), fence=1)
-    assert store.started("r1") == begun
+def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: Store) -> None:
+    begun = replace(row(), landing="pr", target="wörk-\udcff\udcfe", remote="fork")
+    store.append(facts("RunStarted", "PlanRead"), begun, fence=1)
+    assert store.newest(PLAN) == begun
 
 
 @pytest.mark.parametrize("fence", [0, 2])
@@ -278,7 +278,6 @@ QUERIES: dict[str, Callable[[Store], object]] = {
     "facts since": lambda store: store.facts(Queued, since="2030"),
     "facts": lambda store: store.facts(Queued, plan="plans/7.md"),
     "leases": lambda store: store.leases("plans/7.md", "refs/heads/x"),
-    "started": lambda store: store.started("r7"),
     "claim": lambda store: store.claim("plan", PLAN),
     "queued commands": lambda store: store.commands.queued(),
     "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),

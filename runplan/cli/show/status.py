@@ -169,12 +169,7 @@ class Reader:
 
     def _outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
-        at, git = self._at, self._at.repository.git
-        if facts.place:
-            landing, target, remote, pull = facts.place
-            there = at.with_landing(landing, target=target, remote=remote)
-            there = replace(there, pull=pull) if pull else there
-            at = there if there is at or git.tip(there.target) else at
+        at = self._at if facts.run is None else self._at.with_landing_of(facts.run)
         if blob := self._blob(at, path):
             found = self._known(blob, path, facts)
             return replace(found, status="active", complete=False) if at.is_on_branch else found
