@@ -30,6 +30,7 @@ __all__ = ["Item", "Phase", "Plan", "Remark", "Status", "other_way", "parse"]
 
 
 MAX_PHASES = 1000
+MANY_BOXES = 40  #: phases from boxes alone; more are probably steps of fewer phases
 #: The recognisers of the formats, most telling first.
 RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
     "tracker": table.read,
@@ -236,6 +237,9 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
         yield Remark(1, "the front matter is never closed by a line ---; it is ignored")
     if lines.open_fence >= 0:
         yield Remark(lines.open_fence + 1, "this fence is never closed; the text after it is ignored")
+    if reading.format in ("kiro", "checklist") and (count := len(reading.places)) > MANY_BOXES:
+        what = f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
+        yield Remark(reading.decided_by + 1, what)
     for place in reading.places:
         if place.mark.status is Status.IN_PROGRESS:
             what = f"phase {place.id} is marked in progress; unless a live run owns it, it is todo"

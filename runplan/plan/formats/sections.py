@@ -15,23 +15,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.plan import reading
 from runplan.plan.marks import UNNAMED, Mark, Named, Status, read_commit, read_name
-from runplan.plan.reading import (
-    Place,
-    Reading,
-    Remark,
-    box_spots,
-    find_sections,
-    mark_of,
-    own_or_numbered,
-    paired,
-    section_places,
-)
+from runplan.plan.reading import Place, Reading, Remark, find_sections, section_places
 from runplan.plan.scan import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from runplan.plan.reading import Format
     from runplan.plan.scan import Entry, Heading, Lines
 
 _VERIFICATION = re.compile(r"(?:automated|manual) verification", re.IGNORECASE)
@@ -44,7 +36,6 @@ _WEAK = ("issue", "session", "part", "step", "week")  #: words that documents of
 #: Headings above sections that are work.
 _WORK = re.compile(r"implement|steps?\b|tasks?\b|changes|\bplan\b|approach|milestones|stages|to[- ]?do", re.IGNORECASE)
 _NUMBER = re.compile(r"([A-Z]{0,2})([0-9]{1,4})")
-MOST = 40  #: phases from boxes alone; more are probably steps of fewer phases
 #: Boxes under these headings are no work.
 _NOT_WORK = re.compile(
     r"accept|criteri|verif|definition of done|question|risk|goals|prerequisite|dependenc|checklist|review|test plan",
@@ -66,7 +57,7 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     has_line = any(spot.slot == "line" for place in places for spot in place.spots)
     if not has_line and (named := named_boxes(lines, outside=sections)):
         listed = [(name.id, box.at) for box, name in named]
-        yield checklist(lines, named, paired(lines, "checklist", listed, sections))
+        yield checklist(lines, named, reading.paired(lines, "checklist", listed, sections))
         return
     bare = (place for place in places if place.is_bare)
     remarks = tuple(Remark(one.first + 1, f"phase {one.id} states no status; it counts as todo") for one in bare)
@@ -94,20 +85,20 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
     for unit in _UNITS:
         sections = find_sections(lines, unit)
         if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
-            yield _headed(lines, sections, unit, f"{unit.title()} headings")
+            yield _numbered("headings", f"{unit.title()} headings", lines, sections, unit)
     for level in (2, 3, 4):
         sections = find_sections(lines, "", levels=(level,))
         numbers = [number for section in sections if (number := _NUMBER.fullmatch(section.name.id))]
         counts = len(numbers) > 1 and all(a[1] == b[1] and int(a[2]) < int(b[2]) for a, b in pairwise(numbers))
         is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
         if counts and is_clear and _are_work(lines, sections):
-            yield _headed(lines, sections, "step", "numbered headings")
+            yield _numbered("headings", "numbered headings", lines, sections, "step")
 
 
-def _headed(lines: Lines, sections: Sequence[Heading], unit: str, name: str) -> Reading:
-    names, remarks = own_or_numbered([(section.at, section.text, section.name) for section in sections])
-    named = [replace(section, name=name) for section, name in zip(sections, names, strict=True)]
-    return Reading("headings", name, section_places(lines, named), sections[0].at, unit, remarks)
+def _numbered(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
+    names, remarks = reading.own_or_numbered([(section.at, section.text, section.name) for section in sections])
+    named = [replace(section, name=own) for section, own in zip(sections, names, strict=True)]
+    return Reading(format_, name, section_places(lines, named), sections[0].at, unit, remarks)
 
 
 def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
@@ -116,9 +107,6 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
     with_boxes = [section for section in sections if within(lines.boxes, section.at, section.end)]
     return any(map(_WORK.search, above)) or 2 * len(with_boxes) > len(sections)
-
-
-# --- boxes -------------------------------------------------------------------------------------------------
 
 
 def read_kiro(lines: Lines) -> Iterator[Reading]:
@@ -134,11 +122,11 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
         return
     borders = sorted([*(box.at for box, number in numbers if not number[2]), *(h.at for h in lines.headings)])
     borders.append(len(lines.texts))
-    places, remarks = [], _too_many(tops[0][0].at, len(tops))
+    places, remarks = [], []
     for box, number in tops:
         end = borders[bisect(borders, box.at)]
         own = [one for one in within(lines.boxes, box.at + 1, end) if not one.optional]
-        mark = mark_of([box])
+        mark = reading.mark_of([box])
         if own and all(one.ticked for one in own):
             mark = Mark(Status.DONE)
         elif not box.ticked and any(one.sign in "-~" for one in (box, *own)):
@@ -157,12 +145,12 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
     headings = list(dict.fromkeys(heading for heading in above if heading is not None and heading.level > 1))
     if len(headings) < 2 or named_boxes(lines) or all(_COLUMN.fullmatch(heading.text) for heading in headings):
         return
-    names, remarks = own_or_numbered([(heading.at, heading.text, heading.name) for heading in headings])
-    sections = []
-    for heading, name, below in zip(headings, names, [*(h.at for h in headings[1:]), len(lines.texts)], strict=True):
-        titled = replace(name, title=name.title or heading.text)
-        sections.append(replace(heading, name=titled, end=min(below, heading.end)))
-    yield Reading("todo", "TODO list", section_places(lines, sections), headings[0].at, remarks=remarks)
+    ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]
+    sections = [
+        replace(one, name=replace(one.name, title=one.name.title or one.text), end=min(end, one.end))
+        for one, end in zip(headings, ends, strict=True)
+    ]
+    yield _numbered("todo", "TODO list", lines, sections, "phase")
 
 
 def read_checklist(lines: Lines) -> Iterator[Reading]:
@@ -170,9 +158,8 @@ def read_checklist(lines: Lines) -> Iterator[Reading]:
     if listed := named_boxes(lines):
         yield checklist(lines, listed)
     elif work := _work(lines):
-        names, remarks = own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
-        found = checklist(lines, list(zip(work, names, strict=True)))
-        yield replace(found, remarks=(*found.remarks, *remarks))
+        names, remarks = reading.own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
+        yield replace(checklist(lines, list(zip(work, names, strict=True))), remarks=remarks)
 
 
 def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Sequence[Heading] = ()) -> Reading:
@@ -185,20 +172,14 @@ def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Seq
         if sections:
             place = replace(place, first=sections[number].at, end=sections[number].end)
         places.append(place)
-    first = listed[0][0].at
-    return Reading("checklist", "checklist", tuple(places), first, remarks=tuple(_too_many(first, len(listed))))
+    return Reading("checklist", "checklist", tuple(places), listed[0][0].at)
 
 
 def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
     """A phase that begins with its box; the other boxes are ticked with it."""
     at, text = boxes[0].at, boxes[0].text
-    place = Place(id=name.id, title=name.title, first=at, end=end, spots=box_spots(boxes))
-    return replace(place, mark=mark_of(boxes[:1]), commit=read_commit(text))
-
-
-def _too_many(at: int, count: int) -> list[Remark]:
-    what = f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
-    return [Remark(at + 1, what)] if count > MOST else []
+    place = Place(id=name.id, title=name.title, first=at, end=end, spots=reading.box_spots(boxes))
+    return replace(place, mark=reading.mark_of(boxes[:1]), commit=read_commit(text))
 
 
 def named_boxes(lines: Lines, outside: Sequence[Heading] = ()) -> list[tuple[Entry, Named]]:
