@@ -19,7 +19,7 @@ from runplan.plan.marks import key, read_name
 from runplan.plan.scan import scan, within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from runplan.plan.scan import Entry, Lines
 
@@ -32,7 +32,6 @@ _TOKEN = re.compile(
     r"[ \t]*phase=(\S{1,40})[ \t]+bullet=([1-9]\d{0,8})[ \t]+field=([^\s:=]{1,200})[ \t]+plan=(.{1,200}?)[ \t]+"
     rf"actual=([+-]?{_DIGITS})(?!\d).*"
 )
-_NUMBER = re.compile(rf"[ \t]*([+-]?{_DIGITS})(?!\d)")
 _FORMS = tuple(
     (kind, re.compile(form))
     for kind, form in (
@@ -80,13 +79,8 @@ def read_tokens(message: str) -> Tokens:
     return Tokens(tuple(dict.fromkeys(drifts)), tuple(malformed))
 
 
-def percent(stated: str, actual: int | str) -> int | None:
-    """How far the actual number is from the stated one, rounded up; None if one of them is no number."""
-    if isinstance(actual, str):
-        number = _NUMBER.match(actual)
-        if number is None:
-            return None
-        actual = int(number[1])
+def percent(stated: str, actual: int) -> int | None:
+    """How far the actual number is from the stated one, rounded up; None if that is no number."""
     kind, numbers = _read_stated(stated)
     if kind == "exactly":
         return 0 if actual == numbers[0] else MISSED
@@ -149,10 +143,6 @@ def _is_id(text: str) -> bool:
 # --- corrections --------------------------------------------------------------------------------------------
 
 
-class Uncorrectable(Struct, frozen=True):
-    why: str
-
-
 def replacement(stated: str, actual: int) -> str:
     """The text for the stated number: a band becomes 5 % around the actual number, a bound keeps its words."""
     kind, _ = _read_stated(stated)
@@ -163,25 +153,27 @@ def replacement(stated: str, actual: int) -> str:
     return str(actual)
 
 
-def correct(section: str, drift: Drift, new: str, *, date: str) -> str | Uncorrectable:
-    """The section of the phase with `new` instead of the stated number, and a comment that says so.
+def correct(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
+    """The section of the phase with the actual number and a comment that says so; and why it is unchanged.
 
     `section` is `Phase.text`; the caller finds the phase by its exact id. `date` is YYYY-MM-DD.
     """
+    where = f"phase {drift.phase}, criterion {drift.bullet}"
     if drift.bullet < 1 or not _is_id(drift.phase):
-        return Uncorrectable(f"phase {drift.phase}, criterion {drift.bullet}: no such place")
+        return section, f"{where}: no such place"
     lines = scan(section.encode(), path="")
     places = [entry.at for entry in _criteria(lines) if any(sign.isdigit() for sign in entry.text)]
     if drift.bullet > len(places):
-        return Uncorrectable(f"phase {drift.phase} has {len(places)} criteria with a number, not {drift.bullet}")
+        return section, f"phase {drift.phase} has {len(places)} criteria with a number, not {drift.bullet}"
     at = places[drift.bullet - 1]
     line, literal = lines.texts[at].rstrip(), drift.stated.strip()
     found = re.search(rf"(?<![\w.,-]){re.escape(literal)}(?![\w-]|[.,]\d)", line)
     if found is None:
-        return Uncorrectable(f"phase {drift.phase}, criterion {drift.bullet} does not contain {literal!r}")
+        return section, f"{where} does not contain {literal!r}"
+    new = f"{line[: found.start()]}{replacement(drift.stated, drift.actual)}{line[found.end() :]}"
     comment = f"<!-- Auto-corrected {date}: was {literal}, arithmetic says {drift.actual} -->"
     rest = lines.between(at, len(lines.texts)).removeprefix(line)
-    return f"{lines.between(0, at)}{line[: found.start()]}{new}{line[found.end() :]} {comment}{rest}"
+    return f"{lines.between(0, at)}{new} {comment}{rest}", ""
 
 
 def _criteria(lines: Lines) -> list[Entry]:
@@ -214,15 +206,6 @@ _STALE = re.compile(
 )
 
 
-class Contradiction(Struct, frozen=True):
-    """Two numbers of one phase that do not fit each other."""
-
-    text: str  #: the sum or span
-    derived: int
-    stated: str
-    percent: int  #: more than 20 refuses the phase before any work; else it is logged
-
-
 def evaluate(expression: str) -> int | None:
     """The value of a sum of whole numbers; None for every other text. Nothing is executed."""
     if not _EXPRESSION.fullmatch(expression):
@@ -233,32 +216,30 @@ def evaluate(expression: str) -> int | None:
     return total
 
 
-def contradictions(section: str) -> tuple[Contradiction, ...]:
-    """The sums of the phase that differ from their stated result, or from the criterion with the same noun."""
+def contradictions(section: str) -> list[tuple[int, str]]:
+    """The sums of the phase that differ from their stated result, or from the criterion with the same noun.
+
+    Each is a percentage and words for people. More than 20 refuses the phase before any work; else it is logged.
+    """
     lines = scan(section.encode(), path="")
     design = _text_under(lines, "design")
-    found: list[Contradiction] = []
-    derived: dict[str, list[tuple[str, int]]] = {}
-    for text, stated, noun in _SUM.findall(design):
-        value = evaluate(text) or 0
-        found += _contradiction(text, value, stated)
-        if noun:
-            derived.setdefault(noun, []).append((text, value))
+    sums = [(text, evaluate(text) or 0, stated, noun) for text, stated, noun in _SUM.findall(design)]
+    compared = [(text, value, stated) for text, value, stated, _ in sums if stated]
     for first, last, stated in _SPAN.findall(design):
-        found += _contradiction(f"lines {first}-{last}", int(last) - int(first) + 1, stated)
+        compared.append((f"lines {first}-{last}", int(last) - int(first) + 1, stated))
     criteria = [entry.text for entry in _criteria(lines)]
-    for noun, values in derived.items():
+    for noun in dict.fromkeys(noun for *_, noun in sums if noun):
+        derived = [(text, value) for text, value, _, counted in sums if counted == noun]
         form = r"(?:<=|≤|>=|≥|~|\b(?:at most|at least|approximately|exactly|expected) )?"
         numbers = rf"(?<![\w.,+-])({form}\d{{1,9}}(?:[-–]\d{{1,9}})?) {noun}\b"
         stated_for = [one for line in criteria for one in re.findall(numbers, line)]
-        if len(values) == len(stated_for) == 1:  # else they may count different things
-            found += _contradiction(*values[0], stated_for[0])
-    return tuple(found)
-
-
-def _contradiction(text: str, derived: int, stated: str) -> Iterable[Contradiction]:
-    off = percent(stated, derived) if stated else 0
-    return (Contradiction(text, derived, stated, off),) if off else ()
+        if len(derived) == len(stated_for) == 1:  # else they may count different things
+            compared.append((*derived[0], stated_for[0]))
+    shares = (
+        (percent(stated, value), f"{text} is {value}, and the phase states {stated}")
+        for text, value, stated in compared
+    )
+    return [(off, words) for off, words in shares if off]
 
 
 def stale_phrase(section: str) -> str:

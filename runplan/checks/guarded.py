@@ -171,7 +171,7 @@ class _Collector:
         names = [word for word in _names(rest) if word not in ("run", "run-script")][:1]
         path = _join(folder, "package.json")
         text = self._read(path) or ""
-        scripts = package_scripts(text)
+        scripts = package_table(text, "scripts")
         waiting = ["test" if name in ("t", "tst") else name for name in names]
         for name in waiting:
             for one in (f"pre{name}", name, f"post{name}"):
@@ -265,9 +265,10 @@ def _join(folder: str, name: str) -> str:
     return posixpath.normpath(posixpath.join(folder, name)).removeprefix("./")
 
 
-def package_scripts(text: str) -> dict[str, str]:
+def package_table(text: str, name: str) -> dict[str, str]:
+    """A table of a package.json, such as its scripts; empty if there is none."""
     try:
-        scripts = json.loads(text.removeprefix("\ufeff"))["scripts"]
-        return {str(name): script for name, script in scripts.items() if isinstance(script, str)}
+        table = json.loads(text.removeprefix("\ufeff"))[name]
+        return {str(key): value for key, value in table.items() if isinstance(value, str)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from fnmatch import fnmatchcase
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks.guarded import package_scripts
+from runplan.checks.guarded import package_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -77,7 +76,7 @@ def find(files: Sequence[str], *, package_json: str = "", makefile: str = "") ->
     targets = {target for named in _TARGETS.findall(makefile) for target in named.split()}
     if target := next((target for target in ("test", "check") if target in targets), ""):
         return Infrastructure(found="Makefile", command=f"make {target}")
-    script = package_scripts(package_json).get("test", "")
+    script = package_table(package_json, "scripts").get("test", "")
     if script.strip() and _NPM_STUB not in script:
         return Infrastructure(found="package.json", command="npm test")
     for pattern, command in _BY_FILE:
@@ -122,8 +121,9 @@ def needed_setup(
     """
     if ".gitmodules" in files:
         return "submodules", "git submodule update --init --recursive"
-    installs = "node_modules" in present or _has_dependencies(texts.get("package.json", ""))
-    if installs and "package.json" in files and "node_modules" not in files:
+    package = texts.get("package.json", "")
+    has_dependencies = any(package_table(package, name) for name in ("dependencies", "devDependencies"))
+    if ("node_modules" in present or has_dependencies) and "package.json" in files and "node_modules" not in files:
         return "node_modules", next((line for lock, line in _INSTALLERS if lock in files), "npm install")
     run = f"{command}\n{texts.get('Makefile', '') if program_of(command) in ('make', 'gmake') else ''}"
     used = _IN_VENV.search(run)
@@ -131,11 +131,3 @@ def needed_setup(
         return None
     what = "-r requirements.txt" if "requirements.txt" in files else "-e ."
     return "a virtual environment", f"python3 -m venv {used[1]} && {used[1]}/bin/pip install {what}"
-
-
-def _has_dependencies(package_json: str) -> bool:
-    try:
-        found = json.loads(package_json or "{}")
-    except ValueError:
-        return False
-    return isinstance(found, dict) and any(found.get(name) for name in ("dependencies", "devDependencies"))

@@ -157,8 +157,7 @@ def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> tuple[Bri
 
 def examined(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
     """Why the text of the phase has to be revised before any work, and remarks for its report."""
-    contradicted = drift.contradictions(phase.text)
-    found = [(one.percent, f"{one.text} is {one.derived}, and the phase states {one.stated}") for one in contradicted]
+    found = drift.contradictions(phase.text)
     if wrong := next((words for off, words in found if off > MOST_OFF), ""):
         return f"{plan.path}:{phase.heading_line}: {wrong}", ()
     if (words := drift.stale_phrase(phase.text)) and not _is_revised(plan, phase, context):
@@ -205,12 +204,12 @@ def corrected(text: bytes, phase: PhaseRun, context: RunContext) -> tuple[bytes,
         if row is None or (context.lane and of != phase.read.phase):  # another lane may be working on that phase
             lines.append(f"phase {of}, criterion {bullet}: states {stated}, measured are {actual}; not corrected")
             continue
-        new = drift.replacement(stated, actual)
-        section = drift.correct(row.text, one, new, date=context.iso()[:10])
-        if isinstance(section, drift.Uncorrectable):
-            lines.append(f"{section.why}; the plan was not corrected")
+        section, why = drift.correct(row.text, one, date=context.iso()[:10])
+        if why:
+            lines.append(f"{why}; the plan was not corrected")
             continue
         whole = text.decode("utf-8", "surrogateescape").replace(row.text, section, 1)
         text = whole.encode("utf-8", "surrogateescape")
+        new = drift.replacement(stated, actual)
         lines.append(f"phase {of}, criterion {bullet}: corrected from {stated} to {new}, as {actual} were measured")
     return text, lines
