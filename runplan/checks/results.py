@@ -191,76 +191,64 @@ def compare(
     `allows` are the patterns of the phase's Allows:, and `changed` the paths that the work changed: tests of a file
     that Allows: covers may be missing.
     """
-    fault = baseline_fault(baseline) if baseline else ""
+    was = baseline or Results(exit_code=0, runner="", passed=None, failed=None, failures=frozenset())
+    fault = baseline_fault(was)
     if fault and not allow_red_baseline:
         return Comparison(kind=GateKind.BASELINE_RED, why=fault)
-    before = baseline.failures if baseline else frozenset()
-    regressed = () if fault and not before else tuple(sorted(now.failures - before))
-    unfinished = now.unfinished or _summary_lost(baseline, now)
+    regressed = () if fault and not was.failures else tuple(sorted(now.failures - was.failures))
+    unfinished = now.unfinished or _summary_lost(was, now)
     # A suite that stops at its first failure has failed: that test is certain.
     if unfinished and (not regressed or now.exit_code is None):
         return Comparison(kind=GateKind.UNFINISHED, why=unfinished)
-    missing, lost = _missing(baseline, now, allows, changed)
-    kind, why = _judge(baseline, now, regressed, is_faulty=bool(fault))
+    missing, lost = _missing(was, now, allows, changed)
+    kind, why = _judge(was, now, regressed, is_faulty=bool(fault))
     if kind is not GateKind.REGRESSED and (missing or lost):
         kind = GateKind.MISSING
         tests = "1 test does" if len(missing) == 1 else f"{len(missing)} tests do"
         why = f"{tests} not run any more" if missing else f"{lost} fewer passed than before the work"
-    known = baseline is not None and bool(baseline.passes and now.passes)
     return Comparison(
         kind=kind,
         why=why,
         regressed=regressed if kind is GateKind.REGRESSED else (),
         missing=missing,
-        pre_existing=tuple(sorted(now.failures & before)),
-        fixed=tuple(sorted(before - now.failures - set(missing))),
-        new=tuple(sorted(now.ran - baseline.ran)) if known and baseline else (),
+        pre_existing=tuple(sorted(now.failures & was.failures)),
+        fixed=tuple(sorted(was.failures - now.failures - set(missing))),
+        new=tuple(sorted(now.ran - was.ran)) if was.passes and now.passes else (),
     )
 
 
-def _judge(
-    baseline: Results | None, now: Results, regressed: tuple[str, ...], *, is_faulty: bool
-) -> tuple[GateKind, str]:
+def _judge(was: Results, now: Results, regressed: tuple[str, ...], *, is_faulty: bool) -> tuple[GateKind, str]:
     if not now.red:
         return GateKind.GREEN, ""
     if regressed:
         tests = "1 test fails" if len(regressed) == 1 else f"{len(regressed)} tests fail"
         return GateKind.REGRESSED, f"{tests} that did not fail before"
-    all_known = now.failures and baseline and len(now.failures) >= (now.failed or 0)
-    more_failed = baseline and None not in (baseline.failed, now.failed) and (now.failed or 0) > (baseline.failed or 0)
+    all_known = now.failures and len(now.failures) >= (now.failed or 0)
+    more_failed = None not in (was.failed, now.failed) and (now.failed or 0) > (was.failed or 0)
     if all_known or (is_faulty and not more_failed):
         return GateKind.PRE_EXISTING, ""
     unnamed = f"; {now.failed} failed, {len(now.failures)} named" if now.failed else ""
     return GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}"
 
 
-def _missing(
-    baseline: Results | None, now: Results, allows: Sequence[str], changed: Sequence[str]
-) -> tuple[tuple[str, ...], int]:
+def _missing(was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]) -> tuple[tuple[str, ...], int]:
     """The names of the missing tests; where names are not known, how many fewer passed."""
-    if baseline is None:
-        return (), 0
     may_lose = any(covers(allows, path) and testfiles.may_hold_tests(path) for path in changed)
-    if not baseline.passes or not (now.passes or now.passed == 0):
-        return (), 0 if may_lose else _fewer(baseline, now)
+    if not was.passes or not (now.passes or now.passed == 0):
+        return (), 0 if may_lose else _fewer(was, now)
     # A test that was moved, or whose parameters are named otherwise, runs under another name.
-    moved = Counter(_short(name) for name in now.ran - baseline.ran)
+    moved = Counter(_short(name) for name in now.ran - was.ran)
     missing: list[str] = []
-    for name in sorted(baseline.ran - now.ran):
-        file = _file_of(name)
+    for name in sorted(was.ran - now.ran):
+        file = re.split(r"::| [›>] ", name, maxsplit=1)[0]
+        has_file = file != name and re.search(r"\.\w{1,5}$", file)
         if moved[_short(name)] > 0:
             moved[_short(name)] -= 1
         elif any(failure.startswith(f"{name}.") for failure in now.failures):  # a package of Go
             continue
-        elif not (covers(allows, file) if file else may_lose):
+        elif not (covers(allows, file) if has_file else may_lose):
             missing.append(name)
     return tuple(missing), 0
-
-
-def _file_of(name: str) -> str:
-    """The file that a test's name begins with; "" when it names none."""
-    first = re.split(r"::| [›>] ", name, maxsplit=1)[0]
-    return first if first != name and re.search(r"\.\w{1,5}$", first) else ""
 
 
 def _short(name: str) -> str:
@@ -268,18 +256,16 @@ def _short(name: str) -> str:
     return re.split(r"::| [›>] ", name.partition("[")[0])[-1]
 
 
-def _fewer(baseline: Results, now: Results) -> int:
-    return 0 if baseline.passed is None or now.passed is None else max(baseline.passed - now.passed, 0)
+def _fewer(was: Results, now: Results) -> int:
+    return 0 if was.passed is None or now.passed is None else max(was.passed - now.passed, 0)
 
 
-def _summary_lost(baseline: Results | None, now: Results) -> str:
+def _summary_lost(was: Results, now: Results) -> str:
     """A run without the summary of the baseline's runner was cut short, or its summary is an inner suite's."""
-    if baseline is None or not baseline.runner or baseline.runner == now.runner:
-        return ""
-    if not now.runner:
-        return f"no closing summary of {baseline.runner}, which there was before the work"
-    if _fewer(baseline, now):
-        return f"the last summary is of {now.runner} and counts fewer tests than {baseline.runner} did"
+    if was.runner and not now.runner:
+        return f"no closing summary of {was.runner}, which there was before the work"
+    if was.runner not in ("", now.runner) and _fewer(was, now):
+        return f"the last summary is of {now.runner} and counts fewer tests than {was.runner} did"
     return ""
 
 
@@ -294,15 +280,9 @@ def rerun_command(command: str, results: Results) -> str:
 
     After a suite that stopped early, all tests have to run again.
     """
-    names = sorted(results.failures)
-    if (
-        results.unfinished
-        or not names
-        or len(names) > _MOST_AGAIN
-        or not all(_ALONE.fullmatch(word) for word in command.split())
-    ):
+    names, words = sorted(results.failures), command.split()
+    if results.unfinished or not 0 < len(names) <= _MOST_AGAIN or not all(map(_ALONE.fullmatch, words)):
         return ""
-    words = command.split()
     quoted = " ".join(shlex.quote(name) for name in names)
     if results.runner == "pytest" and (words[0].endswith("pytest") or words[1:3] == ["-m", "pytest"]):
         has_paths = any("/" in word or word.endswith(".py") for word in words[1:])
