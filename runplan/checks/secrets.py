@@ -64,10 +64,6 @@ def named_like_secret(path: str) -> bool:
     return _FILES.search(path) is not None
 
 
-def holds_secret(text: str) -> bool:
-    return bool(_spans(text, _KNOWN))
-
-
 def secrets_in(text: str) -> dict[str, str]:
     """Every key and token of a known form in the text, each with the name of its kind."""
     return {

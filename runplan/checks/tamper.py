@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from runplan.checks import testcode, testfiles
 from runplan.checks.guarded import weakened
-from runplan.checks.secrets import holds_secret, named_like_secret, redacted, secrets_in
+from runplan.checks.secrets import named_like_secret, redacted, secrets_in
 from runplan.globs import covers, literal, matches
 from runplan.run.reasons import Reason
 
@@ -184,7 +184,7 @@ def unwanted(
             continue
         if file.size > LARGEST_UNTRACKED:
             found.append(Tampering(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, untracked and over 5 MB"))
-        if named_like_secret(file.path) or holds_secret(file.path) or holds_secret((texts or {}).get(file.path, "")):
+        if named_like_secret(file.path) or secrets_in(f"{file.path}\n{(texts or {}).get(file.path, '')}"):
             found.append(Tampering(TamperKind.SECRET, file.path, "looks like a secret"))
     return tuple(found)
 

@@ -65,13 +65,6 @@ def test_an_unknown_word_is_todo_and_said_so(cell: str, known: bool) -> None:
     )
 
 
-def test_six_rows_of_six_spellings() -> None:
-    """D7"""
-    plan = parse(a_plan({"1": "Done", "2": "✅", "3": "[x]", "4": "⬚", "5": "⬜", "6": ""}), path="p.md")
-    assert {phase.id for phase in plan.phases if phase.status is DONE} == {"1", "2", "3"}
-    assert {phase.id for phase in plan.phases if phase.status is TODO} == {"4", "5", "6"}
-
-
 @pytest.mark.parametrize(
     ("cell", "id_", "title"),
     [
@@ -121,12 +114,6 @@ def test_a_word_is_no_id(cell: str) -> None:
 )
 def test_a_commit_cell_gives_its_last_hash(cell: str, commit: str) -> None:
     assert read_commit(cell) == commit
-
-
-def test_the_first_incomplete_row_is_not_the_lowest_number() -> None:
-    """D16"""
-    plan = parse(a_plan({"2": "⬜", "P1.A": "⬜", "3": "⬜", "4": "⬜", "5": "⬜"}), path="p.md")
-    assert [phase.id for phase in plan.phases] == ["2", "P1.A", "3", "4", "5"]
 
 
 def test_a_row_with_seven_cells_gives_its_first_three() -> None:

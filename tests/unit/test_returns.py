@@ -93,7 +93,9 @@ def test_where_the_return_is_found(file_text: str | None, message: str, expected
         ('{"status": "done", "usage": 3}', "at `$.usage`"),
         ('{"status": "done", "usage": {"input_tokens": true}}', "usage.input_tokens"),
         ('{"status": "done", "usage": {"output_tokens": -1}}', "usage.output_tokens"),
+        (f'{{"status": "done", "usage": {{"output_tokens": {2**53}}}}}', "usage.output_tokens"),
         ('{"status": "done", "usage": {"usd": "1"}}', "usage.usd"),
+        ('{"status": "done", "usage": {"usd": -0.01}}', "usage.usd"),
         ('{"status": "done", "usage": {"usd": NaN}}', "at `$.usage.usd`"),
         ("[" * 100_000, "nested too deeply"),
         ('{"status": "failed", "status": "done"}', "'status' is given twice"),
@@ -168,16 +170,3 @@ def test_arbitrary_text_never_raises(file_text: str | None, message: str) -> Non
 )
 def test_arbitrary_json_never_raises(value: dict[str, object]) -> None:
     assert isinstance(parse_return(json.dumps(value), ""), Return | Unusable)
-
-
-@pytest.mark.parametrize("number", ["9" * 4_299, str(2**53), "1e400", "-1", "true", '"7"'])
-@pytest.mark.parametrize("key", ["input_tokens", "output_tokens"])
-def test_an_unusable_count_makes_the_return_unusable(key: str, number: str) -> None:
-    parsed = parse_return(f'{{"status": "done", "usage": {{"{key}": {number}}}}}', "")
-    assert isinstance(parsed, Unusable)
-    assert f"usage.{key}" in parsed.why
-
-
-@pytest.mark.parametrize("number", ["1e400", "-0.01", "NaN", "9" * 400])
-def test_an_invalid_amount_makes_the_return_unusable(number: str) -> None:
-    assert isinstance(parse_return(f'{{"status": "done", "usage": {{"usd": {number}}}}}', ""), Unusable)

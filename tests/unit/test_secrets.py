@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.checks.secrets import REDACTED, Redactor, holds_secret, redacted, redacted_bytes, secret_values, secrets_in
+from runplan.checks.secrets import REDACTED, Redactor, redacted, redacted_bytes, secret_values, secrets_in
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA7bq9+/x0\n" * 25 + "short==\n-----END RSA PRIVATE KEY-----"
 TOKENS = {
@@ -46,7 +46,7 @@ def test_tokens_of_known_forms_are_taken_out(token: str) -> None:
     assert cleaned.startswith("before: ")
     assert cleaned.endswith("after")
     assert not any(piece in cleaned for piece in (token[-12:], token[8:20]))
-    assert holds_secret(token)
+    assert secrets_in(token)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_text_that_resembles_a_token_stays(text: str) -> None:
 def test_a_signed_token_is_redacted_and_does_not_block_landing() -> None:
     """Tests and documents hold such tokens as examples."""
     assert redacted(f"Authorization: Bearer {SIGNED}, so") == "Authorization: Bearer [redacted], so"
-    assert not holds_secret(SIGNED)
+    assert not secrets_in(SIGNED)
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -112,7 +112,9 @@ def test_values_are_found_in_url_and_json_encoding() -> None:
     assert secret_values({"MY_SECRET": "plain-Value_1"}) == ("plain-Value_1",)
 
 
-@pytest.mark.parametrize("name", ["google", "gitlab", "hugging face", "stripe", "pypi"])
+@pytest.mark.parametrize(
+    "name", ["google", "gitlab", "hugging face", "stripe", "pypi", "github", "slack", "aws", "npm", "private key"]
+)
 def test_every_kind_of_token_has_a_name(name: str) -> None:
     (kind,) = secrets_in(f"x = {TOKENS[name]}").values()
     assert name in kind.lower()
@@ -157,15 +159,6 @@ def test_chunk_borders_do_not_change_the_redacted_stream(cuts: list[int]) -> Non
     cleaned = b"".join(redactor.feed(STREAM[a:b]) for a, b in pairwise(places)) + redactor.finish()
 
     assert cleaned == redacted_bytes(STREAM, VALUES)
-
-
-def test_a_stream_that_comes_byte_by_byte_has_no_secret_in_it() -> None:
-    redactor = Redactor(VALUES)
-
-    cleaned = b"".join(redactor.feed(STREAM[at : at + 1]) for at in range(len(STREAM))) + redactor.finish()
-
-    assert cleaned == redacted_bytes(STREAM, VALUES)
-    assert not any(value.encode() in cleaned for value in VALUES)
 
 
 def test_whole_lines_are_passed_on_at_once() -> None:
@@ -220,19 +213,3 @@ def test_streams_that_resemble_secrets_take_linear_time_and_bounded_memory(hard:
 )
 def test_the_password_in_a_url_is_a_secret_in_any_variable(address: str, text: str, cleaned: str) -> None:
     assert redacted(text, secret_values({"HTTPS_PROXY": address})) == cleaned
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("-----BEGIN RSA PRIVATE KEY-----", "a private key"),
-        (":_authToken=abcdef", "an npm token"),
-        ("ASIA" + "A1" * 8, "an AWS key"),
-        ("ghr_" + 36 * "a", "a GitHub token"),
-        ("github_pat_" + 40 * "a", "a GitHub token"),
-        ("xoxb-" + 20 * "1", "a Slack token"),
-        ("sk-" + 32 * "a", "an API key"),
-    ],
-)
-def test_each_form_has_a_name(text: str, kind: str) -> None:
-    assert secrets_in(f"so: {text}\n") == {text: kind}
