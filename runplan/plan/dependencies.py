@@ -27,7 +27,7 @@ MOST = 100_000  #: characters of the dependencies of all phases
 class Depends(Struct):
     hard: list[str] = []
     soft: list[str] = []
-    elsewhere: list[str] = []  #: hard, too, by sentences outside of the phase
+    elsewhere: list[str] = []  #: hard, too, by the title of the phase and sentences outside of it
     unknown: list[Remark] = []  #: ids of phases the plan does not have
     unread: list[Remark] = []  #: sentences that name no phase of this plan
 
@@ -104,26 +104,22 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         own, body = place.id, bodies[place.id]
         line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
         paragraphs = [line] if line is not None else list(_paragraphs(body))
-        left -= sum(len(text) for _, text in paragraphs)
+        left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
         if left < 0:
             what = f"the dependencies of the phases have over {MOST:,} characters"
-            raise PlanUnreadable(f"{body.lines.path}:{paragraphs[0][0] + 1}: {what}; use short lines 'Depends: …'")
-        found[own] = _read_line(*line, own, phases) if line else _read_paragraphs(body, paragraphs, own, phases)
+            raise PlanUnreadable(f"{body.lines.path}:{place.first + 1}: {what}; use short lines 'Depends: …'")
+        found[own] = _read_line(*line, own, phases) if line else _read_paragraphs(paragraphs, own, phases)
+        title = None if line else _IN_TITLE.search(body.lines.texts[place.first])
         others = Depends()
-        for sentence in place.prose:
+        for sentence in (*place.prose, *(title.groups() if title else ())):
             _read_prose(sentence, place.first, own, phases, others)
         found[own].elsewhere = [id_ for id_ in others.hard if id_ != own]
+        found[own].unread += others.unknown
     return found
 
 
-def _read_paragraphs(body: Body, paragraphs: list[tuple[int, str]], own: str, phases: Phases) -> Depends:
+def _read_paragraphs(paragraphs: list[tuple[int, str]], own: str, phases: Phases) -> Depends:
     found = Depends()
-    heading = body.whole.start - 1
-    if in_title := _IN_TITLE.search(body.lines.texts[heading]):
-        titled = Depends()
-        _read_prose(in_title[1], heading, own, phases, titled)
-        found.hard += titled.hard
-        found.unread += [Remark(heading + 1, in_title[1])] if titled.unknown else []
     for index, text in paragraphs:
         if _NONE.match(text):
             if not found.hard and not found.unread:

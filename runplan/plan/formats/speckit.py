@@ -63,7 +63,7 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
                 place,
                 entries=tuple(boxes),
                 depends=tuple(other.id for other in places[: first if place.id in stories else number]),
-                prose=(*prose.get(place.id, ()), *after),
+                prose=tuple(dict.fromkeys((*prose.get(place.id, ()), *after))),
                 touches=tuple(dict.fromkeys(touches)) if all(paths) else (),
             )
         )
