@@ -262,7 +262,7 @@ class _Supervision:
             self._selector.unregister(key.fd)
             os.close(key.fd)
             return 0
-        self._last_output = time.monotonic()
+        self._last_output, self._sample = time.monotonic(), None
         key.data.write(chunk)
         if key.data is self._logs[0]:
             self._events.feed(chunk)
@@ -292,7 +292,7 @@ class _Supervision:
             return self._kill_at
         if not self._launch.silence_s:
             return self._wall
-        share = 1.0 if self._is_sampled() else 0.5
+        share = 1.0 if self._sample else 0.5
         return min(self._wall, self._last_output + share * self._launch.silence_s)
 
     def _check(self, now: float) -> None:
@@ -324,16 +324,13 @@ class _Supervision:
 
     def _check_silence(self, now: float) -> None:
         """Compare the activity in the middle and at the end of the silence: work is a sign of life."""
-        if self._sample is None or not self._is_sampled():
+        if self._sample is None:
             self._sample = activity(self._family(), at=now)
         elif now >= self._last_output + self._launch.silence_s:
             if activity(self._family(), at=now).is_work_since(self._sample):
-                self._last_output = now
+                self._last_output, self._sample = now, None
             else:
                 self._stop(Ending.SILENT, now)
-
-    def _is_sampled(self) -> bool:
-        return self._sample is not None and self._sample.at > self._last_output
 
     # --- the end ------------------------------------------------------------------------------------
 
