@@ -23,37 +23,30 @@ if TYPE_CHECKING:
 ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))
 ALLOWED_PREFIXES = ("LC_", "XDG_")
 
-#: Keys to the forge and to other machines. An agent never gets them, even if a setting names them.
-NEVER = frozenset(
-    (
-        *("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GH_ENTERPRISE_TOKEN", "GH_TOKEN", "GIT_ASKPASS"),
-        *(
-            "GITEA_TOKEN",
-            "GITHUB_APP_PRIVATE_KEY_FILE",
-            "GITHUB_ENTERPRISE_TOKEN",
-            "GITHUB_TOKEN",
-            "GITLAB_TOKEN",
-            "GL_TOKEN",
-        ),
-        *("SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK"),
-    )
-)
-
-#: Variables that git and runplan obey. They are set here and never passed on.
-_RESERVED = ("GIT_", "RUNPLAN_")
-
 #: Tokens of GitHub, and where its programs find more; sent with runs that land by pull request.
 FORGE_TOKENS = (
     *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"),
     *("GITHUB_APP_ID", "GITHUB_APP_PRIVATE_KEY_FILE"),
 )
 FORGE = (*FORGE_TOKENS, "GH_CONFIG_DIR", "GITHUB_API_URL")
+_LOGINS = ("GIT_ASKPASS", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK")
+
+#: Keys to the forge and to other machines. An agent never gets them, even if a setting names them.
+NEVER = frozenset(
+    (
+        *(*FORGE_TOKENS, *_LOGINS),
+        *("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GITEA_TOKEN", "GITLAB_TOKEN", "GL_TOKEN"),
+    )
+)
+
+#: Variables that git and runplan obey. They are set here and never passed on.
+_RESERVED = ("GIT_", "RUNPLAN_")
 
 #: runplan itself fetches and pushes with these; agents get none of them.
 PUSHING = frozenset(
     (
-        *("EMAIL", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_PROXY_COMMAND", "GIT_SSH"),
-        *("GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GNUPGHOME", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK"),
+        *("EMAIL", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_PROXY_COMMAND", "GIT_SSH", "GIT_SSH_COMMAND"),
+        *("GIT_SSH_VARIANT", "GNUPGHOME", *_LOGINS),
     )
 )
 
