@@ -20,7 +20,7 @@ from runplan.agents.environment import agent_environment, allowed, task_environm
 from runplan.checks.secrets import redacted, secret_values
 from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
-from runplan.run.dispatch import OWN, RETURN, Role
+from runplan.run.dispatch import EVERY_PHASE, OWN, RETURN, Role
 from runplan.run.reasons import Reason
 from runplan.settings.places import state_directory, user_file
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runplan.git.repository import Checkouts
+    from runplan.run.events import DispatchStarted
     from runplan.settings.schema import AgentsSettings, AgentTable
 
 VERSION_S = 15.0  #: some programs take a second to print their version
@@ -47,20 +48,11 @@ class Agents(Struct, frozen=True, dict=True):
     sandbox: Sandbox | None = None
 
     def launch(
-        self,
-        name: str,
-        *,
-        dispatch: str,
-        role: Role,
-        phase: str,
-        attempt: int,
-        cycle: int,
-        directory: Path,
-        worktree: Path,
-        usd: float = 0.0,
+        self, started: DispatchStarted, *, attempt: int, directory: Path, worktree: Path
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the kind of the agent, which reads its output."""
-        table = self.settings.agent(name)
+        table, role = self.settings.agent(started.agent), Role(started.role)
+        phase, cycle = EVERY_PHASE if started.scope else started.phase, started.cycle
         agent = agent_of(table.kind)
         task = Task(
             table=table,
@@ -70,27 +62,28 @@ class Agents(Struct, frozen=True, dict=True):
             cycle=cycle,
             root=self.root,
             directory=directory,
-            sandboxed=self.sandbox is not None and is_used(self.settings.sandbox_of(name), self.caller),
-            usd=usd,
+            sandboxed=self.sandbox is not None and is_used(self.settings.sandbox_of(started.agent), self.caller),
+            usd=started.usd,
         )
         for file, content in agent.files(task).items():
             (directory / file).parent.mkdir(parents=True, exist_ok=True)
             (directory / file).write_text(content, encoding="utf-8")
         argv = agent.argv(task)
-        variables = agent.environment(task) | self._variables(dispatch, role, phase)
+        variables = agent.environment(task) | self._variables(started.id, role, phase)
         variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(cycle)}
         variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
         keep = (*agent.names(table, self.caller), *table.env)
         env = agent_environment(self.caller, keep=keep, settings=variables)
         if self.sandbox and task.sandboxed:
             argv = self.sandbox.wrap(argv, role=role, worktree=worktree, own=task.own)
-        return argv, env | committing_as(dispatch), table.kind
+        return argv, env | committing_as(started.id), table.kind
 
     def command(
-        self, line: str, *, dispatch: str, role: Role, phase: str, directory: Path, worktree: Path
+        self, line: str, started: DispatchStarted, *, directory: Path, worktree: Path
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """argv and environment for tests and setup. They run an agent's work, so they get what agents get."""
-        env = allowed(self.caller, keep=self.checks) | self._variables(dispatch, role, phase)
+        role = Role(started.role)
+        env = allowed(self.caller, keep=self.checks) | self._variables(started.id, role, started.phase)
         env |= {"GIT_NO_REPLACE_OBJECTS": "1"}  # they must see the tree that would land
         argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
         if self.sandbox and is_used(self.settings.sandbox, self.caller):

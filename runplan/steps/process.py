@@ -23,7 +23,7 @@ from runplan.run.dispatch import WRITERS, Ending, EndingKind, NeverStarted, Outc
 from runplan.run.reasons import Reason
 from runplan.steps.context import phase_of
 from runplan.steps.gates import command_line, own_logs
-from runplan.steps.verify import EVERY_PHASE, final_brief, plan_base, reply_of
+from runplan.steps.verify import final_brief, plan_base, reply_of
 from runplan.text import in_words
 from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
 
@@ -120,17 +120,8 @@ def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pat
     text = _prompt(started, phase, context, path, diff)
     context.dispatches.write(started.id, prompt.name, text)
     context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
-    argv, env, reader = context.agents.launch(
-        started.agent,
-        dispatch=started.id,
-        role=Role(started.role),
-        phase=EVERY_PHASE if started.scope else phase.read.phase,
-        attempt=phase.leased.attempt,
-        cycle=started.cycle,
-        directory=directory,
-        worktree=path,
-        usd=started.usd,
-    )
+    attempt = phase.leased.attempt
+    argv, env, reader = context.agents.launch(started, attempt=attempt, directory=directory, worktree=path)
     table, limits = context.settings.agents.agent(started.agent), context.settings.limits
     return d.Launch(
         id=started.id,
@@ -155,9 +146,7 @@ def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pat
 def _command(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path) -> d.Launch:
     name, directory = started.id, context.dispatches.directory(started.id)
     line, wall_s = command_line(started, phase, context)
-    argv, env = context.agents.command(
-        line, dispatch=name, role=Role(started.role), phase=phase.read.phase, directory=directory, worktree=path
-    )
+    argv, env = context.agents.command(line, started, directory=directory, worktree=path)
     env, logs = env | committing_as(name), tuple(own_logs(started.gates).values())
     return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
 

@@ -12,7 +12,7 @@ from runplan.checks import drift, returns, verdict
 from runplan.errors import PlanUnreadable
 from runplan.names import DIFF_FILE, requires_ref
 from runplan.plan.model import Status, parse
-from runplan.run.dispatch import RETURN, Outcome
+from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome
 from runplan.run.events import (
     DriftFound,
     FinalVerificationDue,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from runplan.steps.context import RunContext
 
 
-EVERY_PHASE = "all"  #: the phase of the verifier that judges all phases together
 MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
 

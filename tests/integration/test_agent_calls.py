@@ -15,6 +15,7 @@ from runplan.agents.clis.mini import LONGEST_ARGUMENT
 from runplan.agents.invocation import Agents, is_used, require_agents
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
+from runplan.run.events import DispatchStarted
 from runplan.settings.load import Layer
 from tests.support.builders import settle
 from tests.support.samples import FOLDERS, expected
@@ -53,16 +54,8 @@ class Call:
             settings(**({name: table} if table else {})), root=directory, plan="plans/x.md", run="r1", caller=caller
         )
         self.directory = directory
-        self.argv, self.env, self.reader = agents.launch(
-            name,
-            dispatch="r1.1.1.implement.1",
-            role=role,
-            phase="1",
-            attempt=1,
-            cycle=1,
-            directory=directory,
-            worktree=directory,
-        )
+        started = DispatchStarted(id="r1.1.1.implement.1", role=role, agent=name, cycle=1, phase="1")
+        self.argv, self.env, self.reader = agents.launch(started, attempt=1, directory=directory, worktree=directory)
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -341,9 +334,8 @@ def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_en
     env = ("NPM_TOKEN", "GH_TOKEN", "GIT_DIR")
     agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller, checks=env)
     for role in (Role.GATE, Role.BASELINE, Role.SETUP):
-        _, seen = agents.command(
-            "make test", dispatch="r.1", role=role, phase="1", directory=tmp_path, worktree=tmp_path
-        )
+        started = DispatchStarted(id="r.1", role=role, cycle=1, phase="1")
+        _, seen = agents.command("make test", started, directory=tmp_path, worktree=tmp_path)
         passed = {name: value for name, value in seen.items() if name in caller}
         assert passed == {"PATH": "/bin", "HOME": "/home/uma", "LC_ALL": "C", "NPM_TOKEN": "n"}
         assert seen["RUNPLAN_AGENT"] == "1"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.agents.invocation import Agents
-from runplan.run.dispatch import OWN, Ending, Launch, Role, Tally
+from runplan.run.dispatch import OWN, Ending, Launch, Tally
+from runplan.run.events import DispatchStarted
 from runplan.settings.load import Layer
 from tests.support import samples
 from tests.support.builders import settle
@@ -87,16 +88,8 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
     directory = on.dispatches.directory(dispatch)
     (directory / "prompt.md").write_text("Do ä.", encoding="utf-8")
 
-    argv, env, reader = agents.launch(
-        "deep",
-        dispatch=dispatch,
-        role=Role.IMPLEMENT,
-        phase="1",
-        attempt=1,
-        cycle=1,
-        directory=directory,
-        worktree=tmp_path,
-    )
+    started = DispatchStarted(id=dispatch, role="implement", agent="deep", cycle=1, phase="1")
+    argv, env, reader = agents.launch(started, attempt=1, directory=directory, worktree=tmp_path)
     on.dispatches.start(
         Launch(
             id=dispatch,
