@@ -31,42 +31,24 @@ _LONGEST_WORDS = 600
 _STATUS = re.compile(r"(?:\bstatus|\berror|\bcode|\brejected)\W{0,4}([45]\d\d)\b", re.IGNORECASE)
 
 #: The first match decides: patterns that name a cause come before general ones.
-_WORDS: tuple[tuple[EndingKind, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern, re.IGNORECASE))
-    for kind, pattern in (
-        (EndingKind.REFUSAL, r"usage policy|content.?filter|content management policy|safety (?:policy|system)"),
-        (
-            EndingKind.CONTEXT,
-            r"prompt is too long|context.?window|context.?length|maximum context|input_too_large"
-            r"|input token count|too many tokens",
-        ),
-        (EndingKind.MAX_TURNS, r"maximum number of turns|max(?:imum)? (?:session )?turns|step limit"),
-        (EndingKind.BUDGET, r"maximum budget|cost limit|LimitsExceeded"),
-        (
-            EndingKind.SETUP,
-            r"credit balance|insufficient_quota|insufficient (?:credit|balance|fund)|payment required"
-            r"|model_not_found|model not found|no such model|unknown model|model\W.{0,80}(?:does not exist|not found)"
-            r"|root/sudo|trusted (?:directory|folder)",
-        ),
-        (
-            EndingKind.LIMIT,
-            r"hit your (?:\w+ )?limit|usage limit|exhausted your|quota (?:exceeded|exhausted)|exceeded your \w+ quota"
-            r"|daily quota|(?:daily|weekly|monthly|hour) limit|per (?:day|week|month)\b|limit reached\|\d"
-            r"|RESOURCE_EXHAUSTED",
-        ),
-        (
-            EndingKind.AUTH,
-            r"api.?key|unauthorized|unauthenticated|authentication|not logged in|log ?in again|/login\b"
-            r"|oauth|credentials|permission_error|forbidden",
-        ),
-        (
-            EndingKind.OVERLOADED,
-            r"overload|at capacity|high demand|rate.?limit|too many requests|unavailable|server.?error"
-            r"|bad gateway|timed? ?out|connection|reconnect|econn|network|fetch failed|stream (?:disconnected|closed)"
-            r"|try again later",
-        ),
-    )
-)
+_WORDS = {
+    EndingKind.REFUSAL: r"usage policy|content.?filter|content management policy|safety (?:policy|system)",
+    EndingKind.CONTEXT: r"prompt is too long|context.?window|context.?length|maximum context|input_too_large"
+    r"|input token count|too many tokens",
+    EndingKind.MAX_TURNS: r"maximum number of turns|max(?:imum)? (?:session )?turns|step limit",
+    EndingKind.BUDGET: r"maximum budget|cost limit|LimitsExceeded",
+    EndingKind.SETUP: r"credit balance|insufficient_quota|insufficient (?:credit|balance|fund)|payment required"
+    r"|model_not_found|model not found|no such model|unknown model|model\W.{0,80}(?:does not exist|not found)"
+    r"|root/sudo|trusted (?:directory|folder)",
+    EndingKind.LIMIT: r"hit your (?:\w+ )?limit|usage limit|exhausted your|quota (?:exceeded|exhausted)"
+    r"|exceeded your \w+ quota|daily quota|(?:daily|weekly|monthly|hour) limit|per (?:day|week|month)\b"
+    r"|limit reached\|\d|RESOURCE_EXHAUSTED",
+    EndingKind.AUTH: r"api.?key|unauthorized|unauthenticated|authentication|not logged in|log ?in again|/login\b"
+    r"|oauth|credentials|permission_error|forbidden",
+    EndingKind.OVERLOADED: r"overload|at capacity|high demand|rate.?limit|too many requests|unavailable|server.?error"
+    r"|bad gateway|timed? ?out|connection|reconnect|econn|network|fetch failed|stream (?:disconnected|closed)"
+    r"|try again later|database is locked",
+}
 
 _BY_STATUS = {
     401: EndingKind.AUTH,
@@ -92,7 +74,8 @@ def kind_of(text: str, *, status: int = 0, resets: float | None = None) -> Endin
         return _BY_STATUS[status]
     if status >= 500:
         return EndingKind.OVERLOADED
-    found = next((kind for kind, pattern in _WORDS if pattern.search(text)), EndingKind.CRASHED)
+    matching = (kind for kind, pattern in _WORDS.items() if re.search(pattern, text, re.IGNORECASE))
+    found = next(matching, EndingKind.CRASHED)
     if status == 429 and found not in (EndingKind.LIMIT, EndingKind.SETUP):
         # Without a quota or a reset time only the request rate was too high.
         return EndingKind.LIMIT if resets is not None else EndingKind.OVERLOADED

@@ -107,6 +107,7 @@ MADE_BY_HAND: list[tuple[str, str, list[bytes], int, str, str]] = [
     ("opencode", "empty reply", opencode_step("stop", ""), 0, "", "no-output"),
     ("opencode", "server error", opencode_error("APIError", message="oops", statusCode=500), 1, "", "overloaded"),
     ("opencode", "unknown session", [], 1, "Error: Session not found", "crashed"),
+    ("opencode", "shared database", [], 1, "Error: Unexpected error\n\ndatabase is locked", "overloaded"),
     (
         "opencode",
         "too long",
