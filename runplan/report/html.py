@@ -96,13 +96,11 @@ def _rows(lines: list[str]) -> Iterator[str]:
         if re.fullmatch(r"[|: -]+", line):
             continue
         tag = "td" if number else "th"
-        cells = (_unescaped(cell.strip()) for cell in _BORDER.split(line)[1:-1])
+        cells = (  # `text.cell` has escaped their pipes
+            re.sub(r"(\\*)\\\|", lambda pipe: pipe[1][: len(pipe[1]) // 2] + "|", cell.strip())
+            for cell in _BORDER.split(line)[1:-1]
+        )
         yield "<tr>" + "".join(f"<{tag}>{_inline(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-
-def _unescaped(cell: str) -> str:
-    """The text of a table cell, whose pipes `text.cell` has escaped."""
-    return re.sub(r"(\\*)\\\|", lambda pipe: pipe[1][: len(pipe[1]) // 2] + "|", cell)
 
 
 def _item(line: str, diffs: Mapping[str, str]) -> str:

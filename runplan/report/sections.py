@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from runplan.run.events import GateJudged, Recorded, VerdictGiven
+    from runplan.run.events import GateJudged, Recorded
     from runplan.run.state import PhaseRun
     from runplan.store.sqlite import Store
 
@@ -166,12 +166,16 @@ def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]
             result = counts(known.results) or ("passed" if exit_code == 0 else "failed")
             yield _check("Baseline", known, commands, exit_code=exit_code, result=result)
     for gate in gates:
-        notes = [_difference(*difference) for difference in gate.differences]
-        yield _check(
-            "Gate", gate, commands, exit_code=gate.code, result="; ".join((bounded(gate.line, LONGEST), *notes))
-        )
+        results = [bounded(gate.line, LONGEST)]
+        for kind, count, names in gate.differences:
+            more = ", …" if count > NAMED else ""
+            results.append(f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}")
+        yield _check("Gate", gate, commands, exit_code=gate.code, result="; ".join(results))
     tree = phase.candidate.tree if phase.candidate else ""
-    yield from (_verdict(verdict, tree) for verdict in phase.verdicts)
+    for verdict in phase.verdicts:
+        word = "Verdict on all phases" if verdict.scope else "Verdict"
+        carried = "" if verdict.tree == tree else f", carried over to tree {code(tree)} (the same patch)"
+        yield f"{word}: pass by {code(verdict.agent)} on tree {code(verdict.tree)}{carried}"
     if tree and phase.approved == tree:
         yield f"Approved by a person on tree {code(tree)}"
 
@@ -189,14 +193,3 @@ def counts(results: str) -> str:
     found = json.loads(results) if results else {}
     passed = found.get("passed")
     return "" if passed is None else f"{passed} passed, {found.get('failed') or 0} failed"
-
-
-def _difference(kind: str, count: int, names: tuple[str, ...]) -> str:
-    more = ", …" if count > NAMED else ""
-    return f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}"
-
-
-def _verdict(verdict: VerdictGiven, landed: str) -> str:
-    word = "Verdict on all phases" if verdict.scope else "Verdict"
-    said = f"{word}: pass by {code(verdict.agent)} on tree {code(verdict.tree)}"
-    return said if verdict.tree == landed else f"{said}, carried over to tree {code(landed)} (the same patch)"

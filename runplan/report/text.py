@@ -88,16 +88,10 @@ def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> 
     if _heading(_LINES.findall(text), "# ") is None:
         text = f"# Plan Report — {inline(plan_title)}\n" + (f"\n{text}" if text else "")
     for section in sections:
-        if not _holds(text, section):
+        head = "\n".join(section.splitlines()[:3])
+        if head not in text.replace("\r\n", "\n"):
             text = insert(text, section)
     return text
-
-
-def _holds(text: str, section: str) -> bool:
-    """Whether the text has the heading and the mark of the section, in this order."""
-    wanted = [line for line in section.splitlines() if line.strip()][:2]
-    lines = [line for line in text.splitlines() if line.strip()]
-    return any(lines[at : at + len(wanted)] == wanted for at in range(len(lines)))
 
 
 def insert(text: str, section: str) -> str:
