@@ -154,9 +154,12 @@ def marked_inside(directory: Path) -> list[int]:
     """Processes of any dispatch that work in the directory."""
     import psutil
 
-    found = psutil.process_iter(["cwd"])
-    inside = (one.pid for one in found if f"{one.info['cwd']}/".startswith(f"{directory}/"))
-    return [pid for pid in inside if variable(pid, MARK)]
+    found = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):  # psutil lets FileNotFoundError through while a process exits
+            if f"{one.cwd()}/".startswith(f"{directory}/") and variable(one.pid, MARK):
+                found.append(one.pid)
+    return found
 
 
 def family(dispatch: str, *, shim: int = 0, leader: int = -1) -> list[Process]:
