@@ -57,10 +57,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     environment: Callable[[str], Mapping[str, str]]  #: by plan, of the caller that started its run
     seen: dict[str, Mapping[str, str]]  #: by run, the environment of its context
 
-    def with_settings(self, asked: RunStarted) -> RunStarted:
-        """The request with the current settings, unless it has its own: each run of a schedule reads them again."""
-        return asked if asked.settings else self.context_for(asked).record_settings(asked)
-
     def context_for(self, asked: RunStarted) -> RepositoryContext:
         """The context of a new run: the environment of its caller, and the settings on its target."""
         env = {**self.environment(asked.plan), **dict(asked.given)}
@@ -85,11 +81,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             return text is not None and parse(text, path=plan).complete
         except PlanUnreadable:
             return False
-
-    def refreshed(self, context: RunContext, started: RunStarted) -> RunContext:
-        """The context with the current environment; the same object if that has not changed."""
-        same = self.seen.get(context.run) == self.environment(started.plan)
-        return context if same else self.run_context(run=context.run, started=started)
 
     def run_context(self, *, run: str, started: RunStarted) -> RunContext:
         env = self.seen[run] = self.environment(started.plan)

@@ -101,13 +101,13 @@ class RepositoryWorker:
         """Take the due steps of a run; None when it has ended."""
         from runplan.engine.advance import advance  # slow to import; by now the spawner is starting
 
-        active = self.runs[plan]
+        active, repository = self.runs[plan], self.repository
         assert active.state.started is not None
-        context = self.repository.refreshed(active.context, active.state.started)
-        if context is not active.context:
+        if repository.seen.get(active.id) != repository.environment(plan):  # a caller has sent another
+            context = repository.run_context(run=active.id, started=active.state.started)
             self.runs[plan] = active = replace(active, context=context)
         try:
-            decision = advance(active.journal, context, self.may_begin)
+            decision = advance(active.journal, active.context, self.may_begin)
         except Fenced:  # another process owns the run
             self.forget(plan)
             raise
@@ -226,7 +226,9 @@ class RepositoryWorker:
             run, started = row.id, repository.started(row)
         else:
             assert request is not None
-            run, started = f"r{os.urandom(4).hex()}", repository.with_settings(request.started)
+            run, started = f"r{os.urandom(4).hex()}", request.started
+            if not started.settings:  # each run of a schedule reads them again
+                started = repository.context_for(started).record_settings(started)
         plan = started.plan
         context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
         claim = claims.take_plan(plan, run=run)

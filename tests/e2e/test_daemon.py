@@ -60,15 +60,6 @@ def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanw
     assert len(log_of(project, "started")) == 1
 
 
-def test_a_second_daemon_is_refused_and_names_the_first(project: Project) -> None:
-    with in_foreground(project) as first:
-        ran = project.runplan("daemon")
-        assert ran.code == 2, ran.err
-        assert "the daemon is already running: runplan " in ran.last
-        assert f"(process {first.pid}, since " in ran.last
-        assert daemon_of(project) == first.pid
-
-
 def test_a_bad_start_is_refused_before_a_daemon_is_started(project: Project) -> None:
     ran = project.runplan("start", "X", "9", "auto")
     assert (ran.code, ran.last) == (3, "runplan: 9: no such phase; the phases are 1, 2")

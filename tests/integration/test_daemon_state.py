@@ -63,17 +63,6 @@ def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -
         pass
 
 
-def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
-    many = [a_daemon(tmp_path) for _ in range(4)]
-    until(lambda: sum(one.poll() is None for one in many) == 1)
-    until(socket_path({"HOME": str(tmp_path)}).exists)
-    with Client(socket_path({"HOME": str(tmp_path)})) as client:
-        assert client.hello.pid in {one.pid for one in many if one.poll() is None}
-    for one in many:
-        one.terminate()
-        assert one.wait() == 0
-
-
 def test_programs_that_are_started_do_not_inherit_the_lock(tmp_path: Path) -> None:
     with take(tmp_path):
         child = subprocess.Popen(["sleep", "30"], close_fds=False)
