@@ -70,6 +70,7 @@ class GitHub:
         self.calls = calls or Calls()
         self._client = Github(auth=auth, base_url=api, **CLIENT)
         self._address = address
+        self._numbers: dict[str, int] = {}  #: of the pull requests that were seen, by branch
         self._repo = self._client.get_repo(address.full_name)
 
     # --- the repository -----------------------------------------------------------------------------------
@@ -127,12 +128,19 @@ class GitHub:
     @repeatable("look for the pull request of {branch}")
     def find(self, *, branch: str, base: str) -> m.PullRequest | None:
         """The newest pull request of this branch, open or not, wherever it leads."""
+        if (number := self._numbers.get(branch)) is not None:  # saves a call while it is open
+            known = self._get(number)
+            if known.state == "open" and known.base.ref == base:
+                return _pull_request(known)
         # Without the owner GitHub ignores the filter and lists every pull request.
         head = f"{self._address.owner}:{branch}"
         found = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
         # A person may have changed where it leads. Of several the newest open one for this target counts.
         one = max(islice(found, 10), key=lambda one: (one.state == "open", one.base.ref == base), default=None)
-        return None if one is None else _pull_request(one)
+        if one is None:
+            return None
+        self._numbers[branch] = one.number
+        return _pull_request(one)
 
     def create(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
         from github import GithubException
@@ -143,7 +151,9 @@ class GitHub:
 
         def call() -> m.PullRequest:
             try:
-                return _pull_request(self._repo.create_pull(base=base, head=branch, title=title, body=body))
+                made = self._repo.create_pull(base=base, head=branch, title=title, body=body)
+                self._numbers[branch] = made.number
+                return _pull_request(made)
             except GithubException as error:
                 if error.status == 422 and "already exists" in describe(error) and (found := happened()) is not None:
                     return found
