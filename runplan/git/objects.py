@@ -204,14 +204,8 @@ def _stored(kind: str, content: bytes) -> bytes:
     return f"{kind} {len(content)}\0".encode() + content
 
 
-def tree_with(git: Git, tree: Oid, files: Mapping[str, Entry | None], write: Writer) -> Oid:
-    """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
-    return _write_tree(_entries_with(git, tree, files, write, like=tree), write, like=tree)
-
-
-def _entries_with(
-    git: Git, tree: Oid | None, files: Mapping[str, Entry | None], write: Writer, *, like: Oid
-) -> dict[str, Entry]:
+def tree_with(git: Git, tree: Oid | None, files: Mapping[str, Entry | None], write: Writer, like: Oid) -> Oid | None:
+    """The tree with each path of `files` set to its entry, or removed; None when nothing is left."""
     found: dict[str, Entry | None] = dict(entries(git, tree)) if tree else {}
     below: dict[str, dict[str, Entry | None]] = {}
     for path, entry in files.items():
@@ -225,19 +219,12 @@ def _entries_with(
         if there is not None and there.mode != TREE and not any(inner.values()):
             continue  # a file stands where the directory was: the paths below are gone already
         inside = there.oid if there is not None and there.mode == TREE else None
-        made = _entries_with(git, inside, inner, write, like=like)
-        found[name] = Entry(TREE, _write_tree(made, write, like=like)) if made else None
-    return {name: entry for name, entry in found.items() if entry is not None}
-
-
-def _write_tree(found: Mapping[str, Entry], write: Writer, *, like: Oid) -> Oid:
-    """Sorted as git sorts: a directory as if its name ended in a slash."""
-    order = sorted(found.items(), key=lambda one: os.fsencode(one[0]) + (b"/" if one[1].mode == TREE else b""))
-    content = b"".join(
-        f"{entry.mode.lstrip('0')} ".encode() + os.fsencode(name) + b"\0" + bytes.fromhex(entry.oid)
-        for name, entry in order
-    )
-    return write("tree", content, like)
+        made = tree_with(git, inside, inner, write, like)
+        found[name] = Entry(TREE, made) if made else None
+    kept = [(os.fsencode(name), entry) for name, entry in found.items() if entry is not None]
+    kept.sort(key=lambda one: one[0] + (b"/" if one[1].mode == TREE else b""))  # as git sorts
+    rows = (entry.mode.lstrip("0").encode() + b" " + name + b"\0" + bytes.fromhex(entry.oid) for name, entry in kept)
+    return write("tree", b"".join(rows), like) if kept else None
 
 
 def _person(identity: Identity) -> str:
@@ -264,8 +251,9 @@ def _store(directory: str, oid: Oid, whole: bytes) -> None:
 
 #: A phase has fewer commits; a base that is no ancestor is found out after so many steps.
 LONGEST = 10_000
-_RUNPLAN = Identity(name="runplan", email="runplan@localhost")
-_TEMPORARY = Signature(author=_RUNPLAN, committer=_RUNPLAN, when="0 +0000")
+_KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
+#: Of commits that only keep files, or are the sides of a merge; the same content is the same commit.
+KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
 
 
 Rewrite: TypeAlias = Callable[[Commit], tuple[str, Signature]]
@@ -313,7 +301,8 @@ class Candidates:
         return oid
 
     def tree_with(self, tree: Oid, files: Mapping[str, Entry | None]) -> Oid:
-        return tree_with(self._git, tree, files, self.write)
+        """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
+        return tree_with(self._git, tree, files, self.write, tree) or self.write("tree", b"", tree)
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -359,7 +348,7 @@ class Candidates:
 
     def code_key(self, tree: Oid, without: Sequence[str]) -> str:
         """The id that the tree would have without these paths; nothing is written."""
-        return tree_with(self._git, tree, dict.fromkeys(without), object_id)
+        return tree_with(self._git, tree, dict.fromkeys(without), object_id, tree) or ""
 
     def landed_commits(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below `tip` with a landing trailer, newest first."""
@@ -437,8 +426,8 @@ class Candidates:
         if before in (onto, theirs):
             return theirs if before == onto else onto
         # Temporary commits make `base` the merge base; `merge-tree --merge-base` came with git 2.40.
-        ours = self.commit(onto, onto=base, message="temporary", by=_TEMPORARY)
-        other = commit or self.commit(theirs, onto=base, message="temporary", by=_TEMPORARY)
+        ours = self.commit(onto, onto=base, message="temporary", by=KEEPER)
+        other = commit or self.commit(theirs, onto=base, message="temporary", by=KEEPER)
         tree, conflicts = self.merge(ours, other)
         return Conflicted(paths=conflicts) if conflicts else tree
 
@@ -489,8 +478,4 @@ def patch_of(found: Iterable[Change]) -> str:
     """
     import hashlib
 
-    digest = hashlib.sha256()
-    for change in found:
-        digest.update(f"{change.old_mode} {change.new_mode} {change.old} {change.new} ".encode())
-        digest.update(os.fsencode(change.path) + b"\0")
-    return digest.hexdigest()
+    return hashlib.sha256(repr(tuple(found)).encode()).hexdigest()

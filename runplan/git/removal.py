@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly
-from runplan.git.objects import identity_env
+from runplan.git.objects import KEEPER, identity_env
 from runplan.git.repository import Checkouts, refs_snapshot, remove_stale_lock
 from runplan.git.workspace import KEEP, delete_tree
-from runplan.git.worktrees import KEEPER
 from runplan.gitfacts import is_agent
 from runplan.names import BASES, HEADS, PARKED
 from runplan.store.files import first_line, is_held

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
 from runplan.git.command import SETTINGS, Git, configured, failure, one_line
-from runplan.git.objects import SYMLINK, Candidates, Entry, Signature, identity_env
+from runplan.git.objects import KEEPER, SYMLINK, Candidates, Entry, Signature, identity_env
 from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import delete_tree, make_writable
 from runplan.gitfacts import Identity, Untracked, is_agent
@@ -37,9 +37,6 @@ _STATUS = ("status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=
 _SETTINGS = (*SETTINGS, "core.fsync=none,objects")  #: HEAD and index are made again when they are lost
 _KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
 
-_KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
-#: Of commits that only keep uncommitted files; the same content kept twice is the same commit.
-KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
 #: Errors of the repository or the disk, not of a file.
 _PLACE = re.compile(r"\.lock\b|No space left|quota|Read-only file system|Input/output error|database")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
