@@ -73,6 +73,7 @@ class PullRequestLander(RemoteLander):
         self._plan = plan
         self._settings = settings
         self._forge = forge
+        self._number = 0  #: of the pull request, once this process has seen it
         self.closed: Failed | None = None  #: a person closed the pull request or deleted its branch
 
     # --- phases: the branch -------------------------------------------------------------------------------
@@ -199,9 +200,12 @@ class PullRequestLander(RemoteLander):
             drop = command("git", "push", self._remote.name, "--delete", branch)
             kept = f"its commits are kept at {self._park(tip)}"
             self.closed = Failed(Reason.PR_CLOSED, f"{_name(found)} was closed; {kept}; to start the plan over: {drop}")
+        self._number = found.number
         return found
 
     def _find(self) -> PullRequest | None:
+        if self._number:
+            return self._forge().read(self._number)
         return self._forge().find(branch=self.branch, base=self._target.branch)
 
     def _is_over(self, pull: PullRequest, tip: Oid) -> bool:
