@@ -13,7 +13,7 @@ from runplan.names import DIFF_FILE, as_utf8, shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.events import GateJudged
+    from runplan.run.events import GateJudged, PlanRead
 
 _COMMON = ("plan", "phase", "title", "phase_text", "items", "touches", "worktree", "branch")
 
@@ -53,23 +53,19 @@ class Brief(Struct, frozen=True, kw_only=True):
     """The part of every prompt of a phase that is the same."""
 
     plan: str  #: path in the repository
-    phase: str
-    title: str
-    text: str  #: the phase's section, verbatim
-    items: tuple[tuple[str, str], ...]  #: (id, text)
-    touches: tuple[str, ...]  #: patterns; empty when the phase has none
+    read: PlanRead  #: the phase
     worktree: str
     branch: str
     test_command: str  #: "" when there is none
 
     def values(self) -> dict[str, str]:
-        patterns = ", ".join(f"`{pattern}`" for pattern in self.touches)
+        patterns = ", ".join(f"`{pattern}`" for pattern in self.read.touches)
         return {
             "plan": self.plan,
-            "phase": self.phase,
-            "title": one_line(self.title),
-            "phase_text": quoted(self.text, "phase"),
-            "items": "\n".join(f"- {item}: {one_line(text)}" for item, text in self.items),
+            "phase": self.read.phase,
+            "title": one_line(self.read.title),
+            "phase_text": quoted(self.read.text, "phase"),
+            "items": "\n".join(f"- {item}: {one_line(text)}" for item, text in self.read.items),
             "touches": f"Only files that match these patterns may change: {patterns}."
             if patterns
             else "The phase names no paths of its own.",

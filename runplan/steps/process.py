@@ -154,11 +154,7 @@ def _command(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, p
 def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path, diff: str) -> str:
     brief = prompts.Brief(
         plan=context.plan,
-        phase=phase.read.phase,
-        title=phase.read.title,
-        text=phase.read.text,
-        items=phase.read.items,
-        touches=phase.read.touches,
+        read=phase.read,
         worktree=str(path),
         branch=phase.leased.branch.removeprefix("refs/heads/"),
         test_command=context.settings.tests.command,

@@ -60,20 +60,20 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
 def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:
     """The next phase of the plan, or why there is none."""
     found = tracker.choose(plan, wanted=wanted or None)
+    if not isinstance(found, tracker.NoPhase) and found.execution != "worktree":
+        detail = (
+            f"{plan.path}:{found.heading_line}: phase {found.id} asks for `Execution: {found.execution}`, "
+            "which runplan does not support; remove the line, or do the phase by hand and mark it done"
+        )
+        return PlanRead(tip=tip, choice="blocked", detail=detail)
     if not isinstance(found, tracker.NoPhase):
-        return _next(plan, found, tip)
+        return as_read(found, tip=tip)
     if found.choice == "all-done" and tracker.complete(text, path=plan.path, completed="") == text:
         return PlanRead(tip=tip, choice="complete", detail="every phase is done")
     return PlanRead(tip=tip, choice=found.choice, detail=found.detail, title=plan.title)
 
 
-def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
-    if phase.execution != "worktree":
-        detail = (
-            f"{plan.path}:{phase.heading_line}: phase {phase.id} asks for `Execution: {phase.execution}`, "
-            "which runplan does not support; remove the line, or do the phase by hand and mark it done"
-        )
-        return PlanRead(tip=tip, choice="blocked", detail=detail)
+def as_read(phase: Phase, *, tip: str) -> PlanRead:
     return PlanRead(
         tip=tip,
         choice="next",

@@ -147,8 +147,8 @@ def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> tuple[Bri
     plan, text = context.plan_at(phase.built.onto)
     items, whole = final_items(phase, context), text.decode("utf-8", "replace")
     changes = context.candidates.changes(plan_base(phase, context), phase.built.commits[-1])
-    brief = replace(brief, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
-    return brief, tuple(change.path for change in changes)
+    read = replace(brief.read, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
+    return replace(brief, read=read), tuple(change.path for change in changes)
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------

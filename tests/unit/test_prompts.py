@@ -20,7 +20,7 @@ from runplan.agents.prompts import (
 )
 from runplan.checks.returns import Unusable, blockers, parse_return
 from runplan.errors import SettingsError
-from runplan.run.events import GateJudged
+from runplan.run.events import GateJudged, PlanRead
 
 PROMPTS = Path(__file__).parents[2] / "config" / "prompts"
 
@@ -37,13 +37,10 @@ def template(name: str) -> str:
 
 
 def a_brief(*, test_command: str = "make test", touches: tuple[str, ...] = ("src/**",), text: str = TEXT) -> Brief:
+    items = (("W1", "Read\n  rows"), ("C1", "It holds"))
     return Brief(
         plan="plans/tables.md",
-        phase="2",
-        title="Tables",
-        text=text,
-        items=(("W1", "Read\n  rows"), ("C1", "It holds")),
-        touches=touches,
+        read=PlanRead(tip="c", choice="next", phase="2", title="Tables", text=text, items=items, touches=touches),
         worktree="/somewhere/tree",
         branch="runplan/tables/2",
         test_command=test_command,

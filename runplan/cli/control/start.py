@@ -20,6 +20,7 @@ from runplan.plan.model import parse
 from runplan.run.events import Landed
 from runplan.run.requests import RunRequest, Timing
 from runplan.settings.options import Options, in_plan, parse_words
+from runplan.steps.read_plan import as_read
 from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
@@ -127,17 +128,8 @@ def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
 
 def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
     branch = names.branch(at.settings.run.branch_prefix, started.slug, phase.id)
-    brief = prompts.Brief(
-        plan=started.plan,
-        phase=phase.id,
-        title=phase.title,
-        text=phase.text,
-        items=tuple((item.id, item.text) for item in phase.items),
-        touches=phase.touches,
-        worktree="",
-        branch=branch,
-        test_command=started.test_command,
-    )
+    read = as_read(phase, tip="")
+    brief = prompts.Brief(plan=started.plan, read=read, worktree="", branch=branch, test_command=started.test_command)
     size = len(prompts.implement_prompt(preflight.require_prompts(at)["implement"].text, brief).encode())
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 
