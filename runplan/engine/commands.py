@@ -84,27 +84,24 @@ class Executor:
                 "another process executes the commands of this repository; the request stays queued. "
                 "Is a runplan command stopped (Ctrl-Z)? Continue it: fg"
             ) from None
-        with lock:
-            self._begins = begins
-            yield from self._execute_queued()
-
-    def _execute_queued(self) -> Iterator[tuple[Command, Answer]]:
+        self._begins = begins
         deferred: dict[str, list[Command]] = {}  # by plan
-        for command in self._repository.store.commands.queued():
-            plan, is_stop = command.plan, command.verb == "stop"
-            starts = [one for one in deferred.get(plan, ()) if one.verb in BEGINNING] if is_stop else []
-            for one in starts:
-                deferred[plan].remove(one)
-                yield self._finish(one, refused(RefusedEarly(f"{plan} was stopped before it began")))
-            is_late = plan in deferred and not is_stop
-            waits = is_late or (command.verb in BEGINNING and not self._begins)
-            answer = None if waits else self._answer(command)
-            if answer is None:
-                deferred.setdefault(plan, []).append(command)
-                continue
-            if starts:
-                answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {plan}"))
-            yield self._finish(command, answer)
+        with lock:
+            for command in self._repository.store.commands.queued():
+                plan, is_stop = command.plan, command.verb == "stop"
+                starts = [one for one in deferred.get(plan, ()) if one.verb in BEGINNING] if is_stop else []
+                for one in starts:
+                    deferred[plan].remove(one)
+                    yield self._finish(one, refused(RefusedEarly(f"{plan} was stopped before it began")))
+                is_late = plan in deferred and not is_stop
+                waits = is_late or (command.verb in BEGINNING and not begins)
+                answer = None if waits else self._answer(command)
+                if answer is None:
+                    deferred.setdefault(plan, []).append(command)
+                    continue
+                if starts:
+                    answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {plan}"))
+                yield self._finish(command, answer)
 
     def _finish(self, command: Command, answer: Answer) -> tuple[Command, Answer]:
         self._repository.store.commands.finish(command.seq, answer)
