@@ -144,12 +144,13 @@ def test_the_failure_report_shows_each_fix_cycle(project: Project) -> None:
 JUNIT = """\
 mkdir -p out; tests='<testcase classname="t" name="one"/>'
 test -e 1.txt || tests="$tests<testcase classname=\\"t\\" name=\\"two\\"/>"
-echo "<testsuite>$tests</testsuite>" >out/a.xml; echo 'Everything is fine.'
+for n in $(seq 501 1100); do echo "<testsuite><testcase name=\\"n$n\\"/></testsuite>" >out/$n.xml; done
+echo "<testsuite>$tests</testsuite>" >out/z.xml; echo 'Everything is fine.'
 """
 
 
 def test_a_test_that_is_missing_in_the_junit_file_fails_by_name(project: Project) -> None:
-    """Its exit code is 0, and its output says nothing."""
+    """The exit code is 0, the output says nothing, and the file is the last of 601."""
     project.repo.commit("A check", **{"check.sh": JUNIT, ".gitignore": "out/\n"})
     project.settings('[run]\nmax_fix_cycles = 0\n[tests]\ncommand = "sh check.sh"\njunit = ["out/*.xml"]\n')
     ran = project.start("1", "auto")

@@ -167,13 +167,6 @@ def test_junit_files_are_read_in_place_of_the_output(
     assert bool(results.passes) is named
 
 
-def test_every_junit_file_is_read() -> None:
-    texts = (f'<testsuite><testcase name="t{number}"/></testsuite>' for number in range(1000))
-    failed = '<testsuite><testcase name="last"><failure/></testcase></testsuite>'
-    results = read_results("", exit_code=0, junit=(*texts, failed))
-    assert (results.passed, sorted(results.failures)) == (1000, ["last"])
-
-
 @pytest.mark.parametrize(
     ("texts", "why"),
     [
