@@ -60,7 +60,7 @@ class Part(Struct, frozen=True):
 
 def weakened(command: str, before: Read, after: Read) -> list[tuple[str, int, str]]:
     """The guarded parts that differ in the tree `after`: path, line, and the difference in words."""
-    was, now = _Collector(before).collect(command), _Collector(after).collect(command)
+    was, now = _Collector(before, command).parts, _Collector(after, command).parts
     mentioned = {word for part in was.values() for text in part.texts for word in _MENTION.findall(text)}
     reached = {name for _, _, name in was}
     found = [
@@ -116,14 +116,11 @@ def _may_become(old: str, new: str, reached: set[str]) -> bool:
 
 
 class _Collector:
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, command: str) -> None:
         self._read = read
-        self._parts: dict[Key, Part] = {}
+        self.parts: dict[Key, Part] = {}
         self._made: set[tuple[str, ...]] = set()  #: Makefiles with their goals
-
-    def collect(self, command: str) -> dict[Key, Part]:
         self._text(command, "", 0)
-        return self._parts
 
     def _text(self, text: str, folder: str, depth: int) -> None:
         """Follow the mentions of a command line, a recipe or a shell script."""
@@ -154,14 +151,14 @@ class _Collector:
 
     def _script(self, word: str, folder: str, depth: int) -> None:
         path = _join(folder, word.lstrip("@"))
-        text = None if (path, "file", "") in self._parts or "$" in path else self._read(path)
+        text = None if (path, "file", "") in self.parts or "$" in path else self._read(path)
         has_extension = "." in path.rpartition("/")[2]
         if text is None or (has_extension and not _SCRIPT.search(path)):
             return
         if testfiles.is_test(path) and testcode.parse(text, path).cases:
             return  # the rules for tests guard it
         numbered = ((number, line.rstrip()) for number, line in enumerate(text.splitlines(), 1) if line.strip())
-        self._parts[path, "file", ""] = Part("the script", tuple(numbered))
+        self.parts[path, "file", ""] = Part("the script", tuple(numbered))
         is_shell = not has_extension or path.endswith("sh")
         if "\0" not in text and (_SHEBANG.match(text) if text.startswith("#!") else is_shell):
             self._text(text, folder, depth + 1)
@@ -175,11 +172,11 @@ class _Collector:
         waiting = ["test" if name in ("t", "tst") else name for name in names]
         for name in waiting:
             for one in (f"pre{name}", name, f"post{name}"):
-                if one in scripts and (path, "script", one) not in self._parts:
+                if one in scripts and (path, "script", one) not in self.parts:
                     place = re.search(rf"{re.escape(json.dumps(one))}\s*:", text[text.find('"scripts"') :])
                     at = text.find('"scripts"') + (place.start() if place else 0)
                     line = text.count("\n", 0, at) + 1
-                    self._parts[path, "script", one] = Part(f'the script "{one}"', ((line, scripts[one]),))
+                    self.parts[path, "script", one] = Part(f'the script "{one}"', ((line, scripts[one]),))
                     self._text(scripts[one], folder, depth + 1)
                     waiting += (word for word in _MENTION.findall(scripts[one]) if word in scripts)
 
@@ -201,7 +198,7 @@ class _Collector:
             if (entry := entries.pop(name, None)) is None:
                 continue
             kind = "directive" if entry.kind == "directive" else "make"
-            self._parts[entry.path, kind, name] = Part(f"`{name}`", tuple(entry.lines))
+            self.parts[entry.path, kind, name] = Part(f"`{name}`", tuple(entry.lines))
             for _, text in entry.lines:
                 waiting += (word for word in _MENTION.findall(text) if word in entries)
             self._text("\n".join(text.lstrip("\t@-+ ") for _, text in entry.lines), folder, depth + 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, ValidationError, convert
@@ -108,10 +107,11 @@ def _read(text: str, where: str) -> ReadReturn:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise ValidationError(f"{twice[:NAME]!r} is given twice in one object")
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValidationError(f"{name[:NAME]!r} is given twice in one object")
+        found[name] = value
     return found
 
 

@@ -234,7 +234,6 @@ def _weaker_tests(changes: Sequence[FileChange], permit: Permit) -> Iterator[Tam
     for path, source in before.items():
         lost.update(testcode.assertion_lines(source.plain))
         lost.subtract(testcode.assertion_lines(after[path].plain))
-    lost = +lost
     skipped = Counter(skip.key for source in before.values() for skip in testcode.skips(source))
     for path, change in ((change.path, change) for change in changes if not permit.allowed(change.path)):
         gone: list[testcode.TestCase] = []

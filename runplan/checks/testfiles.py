@@ -113,13 +113,9 @@ def lowered(before: str, after: str) -> Iterator[tuple[int, str]]:
         for found in pattern.finditer(after):
             if _LEVELS[found[2]] < levels.get(found[1], 2 if found[2] in ("off", "allow") else 0):
                 yield (_line(after, found[1]), f"the rule {found[1]} was lowered")
-    yield from _exceptions(before, after)
-
-
-def _exceptions(before: str, after: str) -> Iterator[tuple[int, str]]:
-    was = _excepted(before)
+    excepted = _excepted(before)
     for key, entries in _excepted(after).items():
-        if added := sorted(entries - was.get(key, set())):
+        if added := sorted(entries - excepted.get(key, set())):
             yield (_line(after, added[0]), f"{key} now lists {', '.join(added[:5])}")
     if len(_EXCLUSION.findall(after)) > len(_EXCLUSION.findall(before)):
         known = set(before.splitlines())

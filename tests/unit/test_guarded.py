@@ -127,6 +127,14 @@ def test_a_makefile_that_make_prefers_is_found() -> None:
     assert finding == "GNUmakefile:1: `test` was added"
 
 
+def test_the_lines_of_a_definition_belong_to_its_name() -> None:
+    text = "define RUN\npytest\nendef\ndefine OTHER\nls\nendef\ntest:\n\t$(RUN)\n"
+    tree = {"Makefile": text}
+    changed = {"Makefile": text.replace("pytest", "true")}
+    assert weakened("make test", tree.get, changed.get) == [("Makefile", 2, f"`RUN`, {CHANGED}")]
+    assert weakened("make test", tree.get, {"Makefile": text.replace("ls", "pwd")}.get) == []
+
+
 def test_files_that_a_makefile_includes_are_guarded() -> None:
     tree = {"Makefile": "include mk/test.mk\n", "mk/test.mk": "test:\n\tpytest\n"}
     after = {**tree, "mk/test.mk": "test:\n\ttrue\n"}
@@ -191,6 +199,7 @@ def test_files_that_the_command_does_not_run_are_free(command: str, file: str, t
         ("sh run", {"run": 'cd "$(dirname "$0")"\nsh a.sh\n'}, "a.sh"),
         ("make -Csub", {"sub/Makefile": "all:\n\tsh a.sh\n"}, "sub/a.sh"),
         ("make --directory=sub", {"sub/Makefile": "all:\n\tsh a.sh\n"}, "sub/a.sh"),
+        ("make -j 4", {"Makefile": "all:\n\tsh a.sh\n"}, "a.sh"),
         ("make -fX.mk", {"X.mk": "all:\n\tsh a.sh\n"}, "a.sh"),
         ("make --file=X.mk", {"X.mk": "all:\n\tsh a.sh\n"}, "a.sh"),
         ("make --makefile=X.mk", {"X.mk": "all:\n\tsh a.sh\n"}, "a.sh"),

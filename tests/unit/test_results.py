@@ -275,6 +275,13 @@ def test_a_second_test_binary_that_does_not_close_is_unfinished() -> None:
     assert read(CARGO + "running 3 tests\ntest a ... ok\n", exit_code=1).unfinished
 
 
+def test_a_test_that_passes_and_fails_has_failed() -> None:
+    """Its teardown raised an error."""
+    block = "=== short test summary info ===\nERROR t.py::test_a - x\n"
+    found = read(f"t.py::test_a PASSED [100%]\n{block}1 passed, 1 error in 0.1s\n", exit_code=1)
+    assert (sorted(found.failures), sorted(found.passes)) == (["t.py::test_a"], [])
+
+
 def test_subtests_are_distinguished() -> None:
     names = "SUBFAILED(i=0) t.py::test_a - x\nSUBFAILED(i=2) t.py::test_a - x\n"
     output = f"=== short test summary info ===\n{names}2 failed, 1 subtests passed in 0.1s\n"

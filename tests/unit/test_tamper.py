@@ -111,6 +111,13 @@ def test_a_removed_test_file_is_found_and_a_moved_one_is_not() -> None:
     assert kinds(deleted("src/a.py")) == []
 
 
+def test_one_new_test_does_not_stand_for_two_that_are_gone() -> None:
+    twins = "def test_a():\n    assert f() == 1\n\ndef test_b():\n    assert f() == 1\n"
+    merged = "def test_c():\n    assert f() == 1\n"
+    assert kinds(changed("tests/test_a.py", twins, merged)) == ["removed-test"]
+    assert kinds(changed("tests/test_a.py", twins, twins.replace("test_b", "test_c"))) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
