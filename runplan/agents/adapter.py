@@ -197,11 +197,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 # --- reading lines of JSON -----------------------------------------------------------------------------------
 
-#: Programs shorten a command's output before they send it to the model.
-_LONGEST_OUTPUT = 10_000
-
-#: No count of tokens is larger; beyond it floats are not exact.
-_MOST = 2**53
+_LONGEST_OUTPUT = 10_000  #: programs shorten a command's output before they send it to the model
+_MOST = 2**53  #: no count of tokens is larger; beyond it floats are not exact
 
 #: The parameters in which tools name the file they use.
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Agent
     from runplan.run.dispatch import Outcome
 
-#: Only the end of an error is searched.
-_LONGEST = 4_000
+_LONGEST = 4_000  #: only the end of an error is searched
 _LONGEST_WORDS = 600
 
 # --- errors ----------------------------------------------------------------------------------------------------
@@ -101,11 +100,9 @@ _STOPPED = {
 _CLOCKS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
 #: An agent that waited for its provider because of one of these is not blamed for its silence.
 _EXCUSES = (EndingKind.LIMIT, EndingKind.OVERLOADED, EndingKind.AUTH)
-#: After these an earlier limit can still be the cause.
-_AFTER_LIMIT = (EndingKind.LIMIT, EndingKind.OVERLOADED)
+_AFTER_LIMIT = (EndingKind.LIMIT, EndingKind.OVERLOADED)  #: after these an earlier limit can still be the cause
 _RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MULTILINE)
-#: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal.
-_SIGNAL_CODES = (130, 137, 143)
+_SIGNAL_CODES = (130, 137, 143)  #: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal
 
 
 def judge(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo | None = None) -> AgentEnding:
@@ -223,11 +220,8 @@ def _line(words: str) -> str:
 
 # --- when a limit resets ---------------------------------------------------------------------------------------
 
-#: No limit lasts longer; a later time was misread.
-FARTHEST_S = 8 * 86_400.0
-
-#: A time of day that passed less than this ago is meant, and not tomorrow's.
-JUST_PASSED_S = 900.0
+FARTHEST_S = 8 * 86_400.0  #: no limit lasts longer; a later time was misread
+JUST_PASSED_S = 900.0  #: a time of day that passed less than this ago is meant, and not tomorrow's
 
 _EPOCH = re.compile(r"\|\s*(\d{10})\b")
 _CLOCK = re.compile(

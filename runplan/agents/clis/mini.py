@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 TRAJECTORY = "trajectory.json"
 LARGEST_TRAJECTORY = 32 * 1024 * 1024
-#: Linux takes 128 KiB for one argument; a longer prompt is named instead of passed.
-LONGEST_ARGUMENT = 120 * 1024
-#: Arguments by which a user chooses the model, or a file that does.
-_CHOOSES = ("-m", "--model", "-c", "--config")
+LONGEST_ARGUMENT = 120 * 1024  #: Linux takes 128 KiB for one argument; a longer prompt is named instead of passed
+_CHOOSES = ("-m", "--model", "-c", "--config")  #: arguments by which a user chooses the model, or a file that does
 
 
 class Mini(ProviderAgent):

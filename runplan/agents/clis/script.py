@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 Step: TypeAlias = dict[str, Any]
 
 FAILED = 70  #: exit code of a step that cannot be played
-
-#: How long `wait_for` waits, in seconds, and how often it looks.
-BOUND_S = 60.0
-LOOK_S = 0.02
+BOUND_S = 60.0  #: how long `wait_for` waits
+LOOK_S = 0.02  #: how often it looks
 
 #: Keys whose value is a path; "main:" before it means the main checkout.
 PATHS = ("write", "append", "delete", "wait_for", "once")
