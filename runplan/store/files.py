@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from runplan.clock import until
 from runplan.errors import Unreachable, is_shortage
@@ -145,23 +144,11 @@ def is_held(path: Path) -> bool:
     return False
 
 
-class DispatchFiles(Struct, frozen=True):
-    """The state of a dispatch, as its files show it."""
-
-    runs: bool
-    output: float | None  #: when it last wrote output, in seconds since the epoch
-
-
-def look_at(state: Path, dispatch: str) -> DispatchFiles:
-    """The dispatch of that id, in the repository whose journal is in `state`."""
-    directory = state / "dispatch" / dispatch  # our own ids are file names
-    written = [_written(directory / name) for name in ("out.log", "err.log")]
-    return DispatchFiles(is_held(directory / "lock"), max((one for one in written if one is not None), default=None))
-
-
-def _written(log: Path) -> float | None:
-    try:
-        found = os.stat(log)  # noqa: PTH116 - pathlib is slow to import
-    except OSError:
-        return None
-    return found.st_mtime if found.st_size else None
+def last_write(*paths: Path) -> float | None:
+    """When one of the files that are not empty was last written, in seconds since the epoch."""
+    times = []
+    for path in paths:
+        with suppress(OSError):
+            found = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
+            times += [found.st_mtime] if found.st_size else []
+    return max(times, default=None)

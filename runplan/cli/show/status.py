@@ -160,12 +160,13 @@ class Reader:
         """The work with the last output of its process, or without a process that has ended."""
         if work.dispatch is None:
             return work
-        from runplan.store.files import look_at
+        from runplan.store.files import is_held, last_write
 
-        seen = look_at(self._at.state, work.dispatch)
-        if not seen.runs:
+        directory = self._at.state / "dispatch" / work.dispatch
+        if not is_held(directory / "lock"):
             return replace(work, dispatch=None, agent=None, version=None, dispatched=None, gates=())
-        return replace(work, output=iso(datetime.fromtimestamp(seen.output, UTC)) if seen.output else None)
+        written = last_write(directory / "out.log", directory / "err.log")
+        return replace(work, output=iso(datetime.fromtimestamp(written, UTC)) if written else None)
 
     def _outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
