@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.errors import PlanUnreadable
 from runplan.plan.marks import key
 from runplan.plan.reading import Remark
 from runplan.plan.scan import within
@@ -106,8 +105,8 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         paragraphs = [line] if line is not None else list(_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
         if left < 0:
-            what = f"the dependencies of the phases have over {MOST:,} characters"
-            raise PlanUnreadable(f"{body.lines.path}:{place.first + 1}: {what}; use short lines 'Depends: …'")
+            what = f"the dependencies of the phases have over {MOST:,} characters; use short lines 'Depends: …'"
+            raise body.lines.refused(place.first, what)
         found[own] = _read_line(*line, own, phases) if line else _read_paragraphs(paragraphs, own, phases)
         title = None if line else _IN_TITLE.search(body.lines.texts[place.first])
         others = Depends()

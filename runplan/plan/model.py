@@ -89,23 +89,21 @@ def parse(text: bytes, *, path: str) -> Plan:
     lines = scan(text, path=path)
     field = lines.field("executable")
     if field is not None and field.value.lower() == "false":
-        raise PlanUnreadable(f"{path}:{field.at + 1}: the plan says executable: false; remove that line to work on it")
+        raise lines.refused(field.at, "the plan says executable: false; remove that line to work on it")
     for name in ("status", "completed"):
         require_settable(lines, name)
     lines, reading = lay_out(text, path)
     if reading.lacks_statuses:
-        what = (
-            f"the phases {', '.join(place.id for place in reading.places)} have neither a tracker nor **Status:** lines"
-        )
-        fix = command("runplan", "check", path, "--fix")
-        raise PlanUnreadable(f"{path}:{reading.decided_by + 1}: {what} nor boxes; add a tracker with: {fix}")
+        ids, fix = ", ".join(place.id for place in reading.places), command("runplan", "check", path, "--fix")
+        what = f"the phases {ids} have neither a tracker nor **Status:** lines nor boxes; add a tracker with: {fix}"
+        raise lines.refused(reading.decided_by, what)
     remarks = [*reading.remarks, *_about_text(lines, reading), *_about_boxes(lines, reading)]
     bodies = {place.id: body_of(lines, place.first, place.end) for place in reading.places}
     waits = read_depends(bodies, reading)
     for place in reading.places:
-        remarks += _about_depends(place, waits[place.id], bodies, path)
+        remarks += _about_depends(place, waits[place.id], bodies, lines)
     phases = tuple(_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
-    _refuse_cycle(phases, path)
+    _refuse_cycle(phases, lines)
     status = lines.value("status").strip().lower()
     numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     left = [phase for phase in phases if phase.status is not Status.DONE]
@@ -140,10 +138,8 @@ def require_settable(lines: Lines, key: str) -> None:
     """Refuse a key of the front matter that cannot be set: its value is a block, or has lines below it."""
     field = lines.field(key)
     if field is not None and field.below > field.at + 1:
-        raise PlanUnreadable(
-            f"{lines.path}:{field.at + 1}: {key} has a block as its value, which runplan cannot change; "
-            f"write {key} and its value on one line"
-        )
+        what = f"{key} has a block as its value, which runplan cannot change; write {key} and its value on one line"
+        raise lines.refused(field.at, what)
 
 
 def _phase(place: Place, body: Body, waits: Depends) -> Phase:
@@ -170,7 +166,7 @@ def _phase(place: Place, body: Body, waits: Depends) -> Phase:
     )
 
 
-def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
+def _refuse_cycle(phases: Sequence[Phase], lines: Lines) -> None:
     """Refuse phases that wait for each other; a phase that is done blocks nothing."""
     open_ = {phase.id: phase for phase in phases if phase.status is not Status.DONE}
     graph = {id_: [other for other in phase.depends if other in open_] for id_, phase in open_.items()}
@@ -178,10 +174,9 @@ def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         cycle = error.args[1][::-1]
-        raise PlanUnreadable(
-            f"{path}:{open_[cycle[0]].heading_line}: the phases wait for each other: {' → '.join(cycle)}; "
-            "break the cycle; a line 'Depends: …' in a phase overrides its prose"
-        ) from None
+        remedy = "break the cycle; a line 'Depends: …' in a phase overrides its prose"
+        what = f"the phases wait for each other: {' → '.join(cycle)}; {remedy}"
+        raise lines.refused(open_[cycle[0]].heading_line - 1, what) from None
 
 
 # --- formats ----------------------------------------------------------------------------------------------
@@ -194,26 +189,23 @@ def recognise(lines: Lines, *, wanted: str) -> Reading:
     """
     format_ = "headings" if wanted.endswith(" headings") else wanted
     if format_ and format_ not in RECOGNISERS:
-        raise PlanUnreadable(f"{lines.path}:1: unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
+        raise lines.refused(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
     readings = (one for name, read in RECOGNISERS.items() if format_ in ("", name) for one in read(lines))
     found = next((one for one in readings if wanted in ("", one.format, one.name.lower())), None)
     if found is not None and not wanted and found.format in RIVALS[0] and len(found.places) == 1:
         rivals = (one for read in (sections.read_kiro, sections.read_headings) for one in read(lines))
         found = next((one for one in rivals if len(one.places) > 1), found)
     if found is None and wanted:
-        what = f"the front matter says format: {wanted}, but the plan has nothing of that form"
-        raise PlanUnreadable(f"{lines.path}:1: {what}")
+        raise lines.refused(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
     if found is None:
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
-        raise PlanUnreadable(
-            f"{lines.path}:1: no phases found{fence}: neither a Progress Tracker table nor '## Phase 1 — Title' or "
-            "'### Task 1: Title' headings nor '- [ ]' items; add phase sections, "
-            f"then run runplan check {lines.path} --fix"
-        )
+        forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
+        remedy = f"add phase sections, then run runplan check {lines.path} --fix"
+        raise lines.refused(0, f"no phases found{fence}: neither {forms}; {remedy}")
     if len(found.places) > MAX_PHASES:
         what = f"{len(found.places):,} phases as {found.name}, and a plan has at most {MAX_PHASES:,}"
-        raise PlanUnreadable(f"{lines.path}:{found.decided_by + 1}: {what}; is it a plan?")
-    refuse_duplicates(((place.id, min(place.at, place.first)) for place in found.places), lines.path)
+        raise lines.refused(found.decided_by, f"{what}; is it a plan?")
+    refuse_duplicates(((place.id, min(place.at, place.first)) for place in found.places), lines)
     return found
 
 
@@ -248,13 +240,13 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
             yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
 
 
-def _about_depends(place: Place, waits: Depends, ids: Iterable[str], path: str) -> Iterator[Remark]:
+def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Lines) -> Iterator[Remark]:
     """The sentences that name no phase, and the phases that the plan does not have; a phase to work on needs them."""
     for quote in waits.unknown:
         what = f"phase {place.id} depends on phase {quote.text}, which"
         if place.mark.status is not Status.DONE:
             remedy = "correct it, or name the phases in a line 'Depends: …'"
-            raise PlanUnreadable(f"{path}:{quote.line}: {what} is not among {', '.join(ids)}; {remedy}")
+            raise lines.refused(quote.line - 1, f"{what} is not among {', '.join(ids)}; {remedy}")
         yield Remark(quote.line, f"{what} the plan does not have")
     for quote in waits.unread:
         what = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"

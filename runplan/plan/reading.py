@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import PlanUnreadable
 from runplan.plan.marks import DONE_TITLE, NEXT_FIELD, STATUS_LINE, Mark, Named, Status, key, read_commit, read_mark
 from runplan.plan.scan import within
 
@@ -158,23 +157,20 @@ def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named
     return names, tuple(remarks)
 
 
-def refuse_duplicates(named: Iterable[tuple[str, int]], path: str) -> None:
+def refuse_duplicates(named: Iterable[tuple[str, int]], lines: Lines) -> None:
     seen: dict[str, int] = {}
     for id_, index in named:
         if (first := seen.setdefault(key(id_), index)) != index:
-            raise PlanUnreadable(
-                f"{path}:{index + 1}: two phases are called {id_!r}, the first on line {first + 1}; rename one"
-            )
+            raise lines.refused(index, f"two phases are called {id_!r}, the first on line {first + 1}; rename one")
 
 
 def paired(lines: Lines, what: str, listed: Sequence[tuple[str, int]], sections: Sequence[Heading]) -> list[Heading]:
     """The section of each phase that a tracker lists; refused where they disagree."""
-    refuse_duplicates(listed, lines.path)
-    refuse_duplicates(((section.name.id, section.at) for section in sections), lines.path)
+    refuse_duplicates(listed, lines)
+    refuse_duplicates(((section.name.id, section.at) for section in sections), lines)
     by_id = {key(section.name.id): section for section in sections}
     if {key(id_) for id_, _ in listed} != set(by_id):
-        raise PlanUnreadable(
-            f"{lines.path}:{listed[0][1] + 1}: the {what} lists the phases {', '.join(id_ for id_, _ in listed)}; "
-            f"the '## Phase' headings are {', '.join(s.name.id for s in sections) or 'none'}; make them agree"
-        )
+        ids, headings = ", ".join(id_ for id_, _ in listed), ", ".join(s.name.id for s in sections) or "none"
+        why = f"the {what} lists the phases {ids}; the '## Phase' headings are {headings}; make them agree"
+        raise lines.refused(listed[0][1], why)
     return [by_id[key(id_)] for id_, _ in listed]

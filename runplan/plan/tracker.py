@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.errors import PlanUnreadable
 from runplan.plan.marks import WRITTEN, Status, key, says_complete
 from runplan.plan.model import lay_out, require_settable
 from runplan.plan.scan import scan
@@ -25,7 +24,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     place = next((place for place in reading.places if key(place.id) == key(phase)), None)
     if place is None:
         ids = ", ".join(place.id for place in reading.places)
-        raise PlanUnreadable(f"{path}:1: there is no phase {phase}; the phases are {ids}")
+        raise lines.refused(0, f"there is no phase {phase}; the phases are {ids}")
     slots = {spot.slot for spot in place.spots}
     is_same = place.mark.known and place.mark.status is status
     if is_same and (commit in ("", place.commit) or slots == {"box"}):
@@ -85,7 +84,7 @@ def put(text: bytes, *, path: str, key: str, value: str | None, after: str = "")
     """The text with one key of its front matter set, or without it; a new key goes below the key `after`."""
     lines = scan(text, path=path)
     if not lines.front:
-        raise PlanUnreadable(f"{path}:1: there is no front matter to set {key} in; begin the file with ---")
+        raise lines.refused(0, f"there is no front matter to set {key} in; begin the file with ---")
     field, above = lines.field(key), lines.field(after)
     if value is None:
         return text if field is None else text[: lines.start(field.at)] + text[lines.start(field.below) :]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.errors import PlanUnreadable
 from runplan.plan.marks import UNITS, Named, key, read_commit, read_mark, read_name
 from runplan.plan.reading import Place, Reading, Remark, Spot, find_sections, paired
 
@@ -34,8 +33,7 @@ def read(lines: Lines) -> Iterator[Reading]:
     header, table = found
     rows = [(at, name, spots) for at, name, spots in table if name is not None]
     if not rows:
-        what = "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |"
-        raise PlanUnreadable(f"{lines.path}:{header + 1}: {what}")
+        raise lines.refused(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
     listed = {key(name.id) for _, name, _ in rows}
     own = [section for section in sections if section.name.strong or key(section.name.id) in listed]
     what = "this tracker row does not begin with a phase id; it is ignored"
@@ -49,7 +47,7 @@ def read(lines: Lines) -> Iterator[Reading]:
     for (at, name, spots), section in zip(rows, paired_with, strict=True):
         texts = {spot.slot: lines.texts[at][spot.begin : spot.end].strip() for spot in spots}
         if "cell" not in texts:
-            raise PlanUnreadable(f"{lines.path}:{at + 1}: the row of phase {name.id} has no Status cell; add one")
+            raise lines.refused(at, f"the row of phase {name.id} has no Status cell; add one")
         commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
         place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
         places.append(replace(place, mark=read_mark(texts["cell"]), commit=commit, spots=spots))
