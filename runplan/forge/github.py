@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from base64 import b64encode
-from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -318,14 +317,17 @@ class GitHub:
 
     @repeatable("label issue {0}")
     def label(self, number: int, *, add: str = "", remove: str = "") -> None:
-        from github import UnknownObjectException
+        from github import GithubException
 
         issue = self._repo.get_issue(number)
         if add:
             issue.add_to_labels(add)
-        if remove:
-            with suppress(UnknownObjectException):  # it does not have the label
+        try:
+            if remove:
                 issue.remove_from_labels(remove)
+        except GithubException as error:
+            if error.status != 404:  # else it does not have the label
+                raise
 
     @repeatable("assign issue {0}")
     def assign(self, number: int, *, is_assigned: bool) -> None:
