@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, copied, set_up
+from tests.support.cli import Project, a_plan, a_project, set_up
 from tests.support.repos import init_repo
 
 if TYPE_CHECKING:
@@ -21,15 +21,9 @@ NO_PROGRAM = '[agents]\nimplementer = "a"\nverifier = "a"\n[agents.a]\nkind = "c
 CIRCLE = a_plan("1", "2", depends={"1": "Phase 2.", "2": "Phase 1."})
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with one phase, to be copied."""
-    return a_project(tmp_path_factory.mktemp("model"), "1")
-
-
 @pytest.fixture
-def project(model: Project, tmp_path: Path) -> Project:
-    return copied(model, tmp_path)
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,9 +39,13 @@ def verb_of(line: str) -> str:
     return re.sub(r"^.*?runplan ", "", line).split()[0]
 
 
+#: All commands, with a plan by its name: a path means the same.
 SHOWN = sorted(
-    {line for name in DOCUMENTS for line in commands(read(name))}
-    | {line for verb in VERBS for line in commands(examples(verb))}
+    {
+        line.replace("plans/X.md", "X")
+        for text in (*map(read, DOCUMENTS), *map(examples, VERBS))
+        for line in commands(text)
+    }
 )
 
 

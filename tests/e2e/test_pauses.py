@@ -8,16 +8,12 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.support.cli import (
     RUNPLAN,
     Meanwhile,
     Project,
     a_plan,
-    a_project,
     assert_nothing_runs,
-    copied,
     ended,
     processes_of,
     set_up,
@@ -26,20 +22,7 @@ from tests.support.cli import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.forks import Process
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with two phases, to be copied."""
-    return a_project(tmp_path_factory.mktemp("model"), "1", "2")
-
-
-@pytest.fixture
-def project(model: Project, tmp_path: Path) -> Project:
-    return copied(model, tmp_path)
 
 
 # --- approval -----------------------------------------------------------------------------------------

@@ -10,9 +10,7 @@ from tests.support.cli import (
     Meanwhile,
     Project,
     a_plan,
-    a_project,
     assert_nothing_runs,
-    copied,
     ended,
     fix,
     set_up,
@@ -29,17 +27,6 @@ AGENT_NAME = "runplan agent"
 
 #: A fixer's attempt to bring the kept work over, which stops at the conflict.
 TRIES = 'git = ["-c", "alias.try=!git cherry-pick refs/runplan/parked/x/1/1 || true", "try"]'
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with two phases, to be copied."""
-    return a_project(tmp_path_factory.mktemp("model"), "1", "2")
-
-
-@pytest.fixture
-def project(model: Project, tmp_path: Path) -> Project:
-    return copied(model, tmp_path)
 
 
 def subjects(project: Project, since: str) -> list[str]:

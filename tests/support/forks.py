@@ -36,12 +36,15 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    *("plan", "run", "checks", "settings", "store", "git", "agents", "supervise", "landing"),
+    *("plan", "run", "checks", "settings", "store", "git", "agents", "supervise", "forge", "landing"),
     *("report", "steps", "engine", "daemon", "cli"),
 )
 #: Programs of the product that are forked, too, and libraries that they import when they need them.
 PROGRAMS = ("runplan", "runplan.supervise.shim")
-LIBRARIES = ("apscheduler.schedulers.background", "apscheduler.triggers.cron", "git", "github", "psutil", "structlog")
+LIBRARIES = (
+    *("apscheduler.schedulers.background", "apscheduler.triggers.cron", "git", "github", "psutil", "structlog"),
+    *("argparse", "encodings.utf_8_sig"),
+)
 LONGEST = 200_000
 MOST = 8  #: descriptors of a request
 HIGH = 900  #: above the descriptors that a process asks for
