@@ -95,7 +95,7 @@ PLANS = {
     "directory": Bad(words=start("plans"), says="plans is a directory; name the plan file in it"),
     "binary file": Bad(
         make=plan_bytes(b"\n" + bytes(range(256))),
-        says="plans/X.md:3: this is no UTF-8 text; save the plan as UTF-8",
+        says="plans/X.md:2: this is no UTF-8 text; save the plan as UTF-8",
     ),
     "no phases": Bad(make=plan(NARRATIVE), says="plans/X.md:1: no phases found: neither a Progress Tracker"),
     "two headings": Bad(

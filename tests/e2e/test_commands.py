@@ -177,7 +177,6 @@ def absent(scene: Scene, verb: str) -> None:
 #: Each verb and each state of the daemon; a command is the same row in all of them.
 CASES = [
     ("pause", idle),
-    ("stop", busy),
     ("retry", busy),
     ("approve", stopped),
     ("resume", killed),
@@ -257,16 +256,6 @@ def test_a_stop_after_the_daemon_has_ended_also_cancels_the_schedule(project: Pr
         ],
     )
     assert (states(project), daemon_of(project)) == (["stopped"], 0)
-
-
-def test_a_stop_ends_the_agent_of_a_killed_foreground_run(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(work(*meanwhile.pause("agent")))
-    with project.running("start", "X", "1", "auto", "--foreground"):
-        meanwhile.reached("agent")
-    ran = project.runplan("stop")
-    assert (ran.code, ran.last) == (0, "runplan: Stopping plans/X.md; its work is kept")
-    until_runs_are(project, "stopped")
-    until(lambda: processes_of(project.home) == [])
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
@@ -484,9 +473,8 @@ def test_two_checkouts_of_one_bare_repository_share_a_worker(project: Project, t
 DAEMON = f"WATCHDOG_USEC=500000 setsid {RUNPLAN} daemon </dev/null >/dev/null 2>&1 &"
 
 
-@pytest.mark.parametrize("daemon", [True, False], ids=["daemon", "no-daemon"])
 def test_a_stop_on_a_full_disk_ends_the_agent_and_says_what_is_not_recorded(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path, *, daemon: bool
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     journal = project.path / ".git/runplan"
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
@@ -496,8 +484,6 @@ def test_a_stop_on_a_full_disk_ends_the_agent_and_says_what_is_not_recorded(
         until(lambda: answering(project))
         assert there.runplan("start", "X", "auto", "every", "4h", "now").code == 0
         meanwhile.reached("agent")
-        if not daemon:
-            kill_daemon(project)
         fill(there, journal)
         ran = there.runplan("stop", "X")
         full = f"{journal}/journal.db: database or disk is full; nothing was recorded; free space on the disk, then try"

@@ -13,31 +13,24 @@ from tests.support.cli import RUNPLAN, a_project
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMPLETE = """\
-source <({runplan} completion bash)
-COMP_WORDS=({words}) COMP_CWORD={number}
-_runplan
-printf '%s\\n' "${{COMPREPLY[@]}}"
-"""
+COMPLETED = {
+    "runplan st": "start stop status",
+    "runplan start plans/": "plans/X.md",
+    "runplan start --fo": "--foreground",
+    "runplan start fin": "finish",
+    "runplan completion z": "zsh",
+    "runplan service st": "status",
+}
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [
-        ("runplan st", ["start", "stop", "status"]),
-        ("runplan start plans/", ["plans/X.md"]),
-        ("runplan start --fo", ["--foreground"]),
-        ("runplan start fin", ["finish"]),
-        ("runplan completion z", ["zsh"]),
-        ("runplan service st", ["status"]),
-    ],
-)
-def test_bash_completes_verbs_options_words_and_plans(tmp_path: Path, words: str, completed: list[str]) -> None:
+def test_bash_completes_verbs_options_words_and_plans(tmp_path: Path) -> None:
     project = a_project(tmp_path)
-    script = COMPLETE.format(runplan=RUNPLAN, words=words, number=len(words.split()) - 1)
+    script = f"source <({RUNPLAN} completion bash)\n"
+    for words in COMPLETED:
+        script += f'COMP_WORDS=({words}) COMP_CWORD={len(words.split()) - 1}; _runplan; echo "${{COMPREPLY[*]}}"\n'
     ran = subprocess.run(["bash", "-c", script], cwd=project.path, env=project.env, capture_output=True, check=True)
-    assert ran.stdout.decode().split() == completed
+    assert dict(zip(COMPLETED, ran.stdout.decode().splitlines(), strict=True)) == COMPLETED
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -89,19 +89,6 @@ def test_start_wait_exits_4_when_the_run_needs_an_approval(project: Project) -> 
     assert project.landed() == ["1"]
 
 
-def test_start_wait_follows_its_own_run_when_another_is_stopped_first(project: Project) -> None:
-    project.agent(work() + work(phase="2"))
-    waits_for_approval(project)
-    first = run_of(project)["id"]
-    ran = project.runplan("start", "X", "2", "auto", "--wait")
-    assert ran.code == 0, ran.err
-    assert f"Accepted as {run_of(project)['id']}; " in ran.err
-    assert run_of(project)["id"] != first
-    assert states(project) == ["stopped", "done"]
-    assert project.landed() == ["2"]
-    assert project.show("runplan/x/1:1.txt") == "1"
-
-
 def waits_for_approval(project: Project) -> None:
     assert project.runplan("start", "X", "1").code == 0
     until(lambda: states(project) == ["waiting"])
@@ -190,26 +177,6 @@ def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhil
     meanwhile.let_on("3")
     until_runs_are(project, "done", plan="plans/P3.md")
     assert project.landed() == ["1", "2", "3"]
-
-
-def test_a_waiting_run_is_announced_once_while_others_run(project: Project, tmp_path: Path) -> None:
-    """A run of another plan neither repeats a notification nor restarts the wait for a checkout."""
-    printed = tmp_path / "printed"
-    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{printed}"\n')
-    project.commit_file("1.txt", "before\n")
-    project.plan(a_plan("3"), name="plans/Y.md")
-    project.plan(a_plan("4"), name="plans/Z.md")
-    project.agent(work() + work(phase="3") + work(phase="4"))
-    project.repo.write("1.txt", "edited\n")
-    assert project.runplan("start", "Y").code == 0
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until(lambda: states(project) == states(project, "plans/Y.md") == ["waiting"])
-    wake = run_of(project)["wake"]
-    assert project.runplan("start", "Z", "auto", "--wait").code == 0
-    assert len([kind for kind, _ in project.events() if kind == "Paused"]) == 1
-    assert run_of(project)["wake"] == wake
-    until(lambda: printed.exists() and "plans/Z.md" in printed.read_text())
-    assert printed.read_text().count("plans/Y.md") == 1, printed.read_text()
 
 
 def test_start_wait_exits_4_when_an_edited_file_holds_the_landing(project: Project) -> None:

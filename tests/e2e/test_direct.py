@@ -78,22 +78,6 @@ def test_local_commits_are_never_pushed(project: Project, remote: Repo) -> None:
     assert remote.head("main") == before
 
 
-def test_a_push_lands_although_an_edited_file_keeps_the_checkout_behind(project: Project, remote: Repo) -> None:
-    project.repo.write("plans/Y.md", "# Notes\n")
-    project.repo.commit("Notes")
-    project.repo.git("push", "-q", "origin", "main")
-    before = project.repo.head("main")
-    (project.path / "1.txt").write_text("mine, not committed\n")
-    ran = project.start("1", "auto", "direct")
-    assert ran.code == 0, ran.err
-    assert (project.path / "1.txt").read_text() == "mine, not committed\n"
-    assert project.repo.head("main") == before
-    assert remote.git("show", "main:1.txt") == "1"
-    assert "your local main stays at" in ran.err
-    assert f"git -C {project.path} pull --rebase origin main" in ran.err
-    assert [row["status"] for row in project.runplan("status", "X", "--json").json["phases"]] == ["done", "todo"]
-
-
 def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, remote: Repo) -> None:
     before = remote.head("main")
     refusing(remote, "GH006: Protected branch update failed for refs/heads/main.")

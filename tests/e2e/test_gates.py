@@ -65,13 +65,6 @@ def test_gates_that_say_so_run_at_the_same_time_and_all_have_to_pass(project: Pr
     assert "Gate lint: " in project.show("main:reports/plan-x.md")
 
 
-def test_the_output_of_a_gate_that_ran_beside_others_is_in_the_failure_report(project: Project, tmp_path: Path) -> None:
-    lint = "test ! -e 1.txt || { echo untidy; exit 1; }"
-    project.settings(TWO.format(place=tmp_path, lint=lint) + "[run]\nmax_fix_cycles = 0\n")
-    assert project.start("1", "auto").last == "runplan: failed: tests-failed"
-    assert "untidy" in project.runplan("report", "X").out
-
-
 def test_a_check_does_not_run_again_on_the_same_tree_with_the_same_command_and_environment(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.settings(f'[tests]\ncommand = "{COUNTED.format(place=tmp_path)}"\nenv = ["FLAVOUR"]\n')

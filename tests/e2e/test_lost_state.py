@@ -8,9 +8,7 @@ import random
 import shlex
 import shutil
 import signal
-import sqlite3
 import subprocess
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,31 +84,6 @@ def test_a_damaged_journal_is_refused_and_the_printed_command_helps(tmp_path: Pa
     helps = ran.last.rpartition("start again: ")[2]
     subprocess.run(shlex.split(helps), check=True)
     landed_once(project, project.start("finish", "auto"), "1")
-
-
-def test_unnoticed_damage_of_the_journal_lands_nothing_twice(project: Project) -> None:
-    """SQLite reads pages only when it needs them, so git is checked before every landing."""
-    assert project.start("1", "auto").code == 0
-    pages = journal(project).stat().st_size // PAGE
-    damage_page(random.Random(0).randrange(2, pages + 1))(journal(project))
-    ran = project.start("finish", "auto")
-    if ran.code == 5:
-        assert project.landed() == ["1"]
-        journal(project).rename(journal(project).with_suffix(".damaged"))
-        ran = project.start("finish", "auto")
-    landed_once(project, ran)
-
-
-def test_a_journal_of_a_newer_version_is_refused_and_left_alone(project: Project) -> None:
-    assert project.start("1", "auto").code == 0
-    with closing(sqlite3.connect(journal(project))) as opened:
-        opened.execute("PRAGMA user_version=99")
-    before = journal(project).read_bytes()
-    for words in (("start", "X", "finish", "auto", "--foreground"), ("status",), ("gc",)):
-        ran = project.runplan(*words)
-        assert (ran.code, "was written by another version of runplan; use that version" in ran.last) == (2, True)
-    assert journal(project).read_bytes() == before
-    assert project.landed() == ["1"]
 
 
 POINTS = ["before rename index", "after Landed"]

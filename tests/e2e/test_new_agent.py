@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -100,22 +97,3 @@ def test_a_new_agent_module_is_known_to_init_doctor_and_config(project: Project)
     assert "acme reports no dollars" in limited
     unknown = project.runplan("config", RUNPLAN_AGENTS_VERIFIER="hal")
     assert "unknown agent 'hal'; known agents: acme, aider, claude, codex, command," in unknown.err
-
-
-def asked(tree: Path, place: Path, names: str) -> tuple[set[str], set[str]]:
-    """The tests of agents, run in that tree: those that passed, and those that did not."""
-    suites = [path.relative_to(tree).as_posix() for path in sorted(tree.glob("tests/*/test_agent_*.py"))]
-    suites += ["tests/integration/test_dispatch_agents.py"]
-    ran = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist"),
-            *(f"--basetemp={place}", "-k", names, *suites),
-        ],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    ended = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", ran.stdout, re.MULTILINE)
-    return {name for how, name in ended if how == "PASSED"}, {name for how, name in ended if how != "PASSED"}

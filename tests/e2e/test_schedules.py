@@ -256,13 +256,6 @@ def due_soon_again(project: Project) -> None:
     change_schedule(project, anchor=ago(hours=4, seconds=-1.5))
 
 
-def test_a_stop_removes_the_schedule(project: Project) -> None:
-    scheduled(project)
-    ran = project.runplan("stop", "X")
-    assert ran.last == "runplan: Cancelled the schedule of plans/X.md (every 4h)", ran.err
-    assert schedules(project) == []
-
-
 def test_slots_missed_while_off_fire_once(project: Project) -> None:
     scheduled(project)
     kill_daemon(project)
@@ -357,20 +350,6 @@ def test_a_clock_jump_forwards_fires_once_and_answers_no_slot_twice(
     jump(project, wall, 13)
     until(lambda: len(answers(project)) == 3)
     assert slots(project) == sorted({*slots(project)}), "each of them once, in their order"
-
-
-def test_a_clock_jump_backwards_fires_nothing_twice(project: Project, wall: Wall) -> None:
-    also_another(project)
-    scheduled(project)
-    jump(project, wall, 5)
-    until_runs_are(project, "done")
-    for hours in (0, 4.5, 1):
-        jump(project, wall, hours)
-    jump_and_wait(project, wall, 7.9)
-    assert (answers(project), states(project)) == (["fired"], ["done"])
-    jump(project, wall, 9)
-    until_runs_are(project, "done", "done")
-    assert (answers(project), project.landed()) == (["fired", "fired"], ["1", "2"])
 
 
 def test_the_morning_report_is_sent_once_a_day_and_only_with_news(project: Project, wall: Wall, tmp_path: Path) -> None:

@@ -53,16 +53,6 @@ def test_a_raised_max_parallel_takes_effect_without_a_restart(project: Project, 
     assert daemon_of(project) == daemon
 
 
-def test_a_new_notify_command_takes_effect_without_a_restart(project: Project, tmp_path: Path) -> None:
-    printed = tmp_path / "printed"
-    project.runplan("start", "X", "1", "auto", "--wait")
-    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{printed}"\n')
-    hang_up(project)
-    until(lambda: log_of(project, "settings-changed"))
-    assert project.runplan("start", "X", "2", "auto", "--wait").code == 0
-    until(lambda: printed.exists() and printed.read_text() == "done plans/X.md\n")
-
-
 def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Project, tmp_path: Path) -> None:
     printed = tmp_path / "printed"
     good = f'[notify]\ncommand = "echo $RUNPLAN_REASON: $RUNPLAN_TEXT >>{printed}"\n'

@@ -56,13 +56,6 @@ def test_a_verifier_without_a_shell_finds_the_fault_in_the_diff(project: Project
     assert notes["status"] == "", "git does not see the file"
 
 
-def test_the_diff_is_no_violation_and_does_not_land(project: Project) -> None:
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert DIFF_FILE not in project.repo.git("ls-tree", "-r", "--name-only", "main")
-    assert project.leftovers() == []
-
-
 def test_a_fixer_gets_the_diff_so_far_and_does_not_commit_it(tmp_path: Path) -> None:
     """Also where ignored files stay in the worktree, for the output of run.setup."""
     project = a_project(tmp_path, "1")
