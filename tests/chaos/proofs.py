@@ -28,7 +28,7 @@ PARKED = "refs/runplan/parked/"
 GONE_S = 5.0  #: what a process gets to end after the one that is waited for
 #: Commits without work, by author and subject: the base of a merge in memory (candidate.py), and a branch as one
 #: commit, made to be compared with the target (git/removal.py).
-THROW_AWAY = (("runplan@localhost", None), ("runplan@runplan.invalid", "-"))
+THROW_AWAY = (("runplan@runplan.invalid", "temporary"), ("runplan@runplan.invalid", "-"))
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
     work = {}
     for row in rows:
         oid, author, landing, subject = row.split("\0")
-        if not landing and (author, subject) not in THROW_AWAY and (author, None) not in THROW_AWAY:
+        if not landing and (author, subject) not in THROW_AWAY:
             work[oid] = subject
     if not work:
         return
