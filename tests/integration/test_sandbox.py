@@ -75,9 +75,9 @@ def _descendants(pid: int) -> list[str]:
 
 
 def test_bytes_moved_inside_are_a_sign_of_life_and_silence_is_silence(on: Stage) -> None:
-    copies = "i=0; while test $i -lt 20; do head -c 1000000 /dev/zero >copy; sleep 0.05; i=$((i+1)); done"
+    copies = "i=0; while test $i -lt 30; do head -c 1000000 /dev/zero >copy; sleep 0.05; i=$((i+1)); done"
 
-    assert on.outcome(sandboxed_sh(on, copies, silence_s=0.5)).code == 0
+    assert on.outcome(sandboxed_sh(on, copies, silence_s=1.0)).code == 0
     assert on.outcome(sandboxed_sh(on, "sleep 30", silence_s=0.3)).ending is Ending.SILENT
 
 
