@@ -157,7 +157,6 @@ def claim(project: Project, owner: str, *, kind: str = "plan", key: str = "plans
 
 
 def test_a_phase_in_progress_is_declined_while_its_claim_is_alive(tmp_path: Path) -> None:
-    """E2."""
     project = a_project(tmp_path, "1")
     project.plan(a_plan("1").replace("⬚", "🟡 In Progress"))
     claim(project, identity(os.getpid()) or "")

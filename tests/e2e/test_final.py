@@ -99,7 +99,7 @@ def test_changes_of_the_files_in_run_sign_off_wait_for_a_sign_off(project: Proje
 
 
 def test_a_parent_holds_the_end_of_a_plan_until_its_ref_is_gone(project: Project) -> None:
-    """Vectors G16, G17: it is looked for after 10, 20, 40 and then every 60 minutes, and the last phase lands once."""
+    """It is looked for after 10, 20, 40 and then every 60 minutes, and the last phase lands once."""
     ref = "refs/runplan/requires/x"
     project.repo.git("update-ref", ref, "main")
     assert project.runplan("start", "X", "finish", "auto").code == 0

@@ -40,7 +40,6 @@ def kept(project: Project, dispatch: object, name: str) -> Path:
 
 
 def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: Project, tmp_path: Path) -> None:
-    """S7"""
     first = once(tmp_path, "full", 'write = "a.txt"', 'say = "b comes next"', FULL, "sleep = 60")
     project.agent(steps(*first, 'write = "b.txt"'))
     ran = project.start("1", "auto")
@@ -89,7 +88,6 @@ def test_a_fixer_is_handed_over_too(project: Project, tmp_path: Path) -> None:
 
 
 def test_handover_notes_of_two_plans_are_kept_apart(project: Project, tmp_path: Path) -> None:
-    """S10"""
     project.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
     agent = ""
     for phase in "12":
@@ -109,7 +107,7 @@ def test_handover_notes_of_two_plans_are_kept_apart(project: Project, tmp_path: 
 
 
 def test_an_interrupted_run_is_listed_and_not_resumed_by_another_start(project: Project) -> None:
-    """S11: an interrupted run is information; only a person, or the daemon whose run it was, goes on with it."""
+    """An interrupted run is information; only a person, or the daemon whose run it was, goes on with it."""
     project.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
     project.agent(work() + work(phase="2"))
     assert project.start("1", "auto", TEST_KILL="after DispatchStarted").code == -9
@@ -120,7 +118,7 @@ def test_an_interrupted_run_is_listed_and_not_resumed_by_another_start(project: 
 
 
 def test_retry_of_a_successful_run_does_nothing(project: Project) -> None:
-    """S12: its journal still names the plan; that it has ended is what counts."""
+    """Its journal still names the plan; that it has ended is what counts."""
     project.agent(work())
     assert project.start("finish", "auto").code == 0
     before = project.dispatched()
@@ -131,7 +129,6 @@ def test_retry_of_a_successful_run_does_nothing(project: Project) -> None:
 
 
 def test_an_interrupted_run_whose_plan_was_deleted_is_refused(project: Project) -> None:
-    """S13"""
     project.agent(work())
     assert project.start("1", "auto", TEST_KILL="after DispatchStarted").code == -9
     project.repo.git("rm", "-q", "plans/X.md")

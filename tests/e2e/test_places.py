@@ -102,7 +102,7 @@ def test_retry_of_an_undone_phase_asks_for_approval_as_before(project: Project) 
 
 
 def test_two_plans_with_one_base_name_have_separate_reports(tmp_path: Path) -> None:
-    """B16: branch, worktree and report of both carry a hash of the path."""
+    """Branch, worktree and report of both carry a hash of the path."""
     project = a_project(tmp_path, "1")
     project.plan(a_plan("7"), "plans/old/X.md")
     project.agent(writes("1", "7"))

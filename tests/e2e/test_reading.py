@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -300,34 +301,30 @@ def test_check_prints_the_parsed_plan(recorded: Project) -> None:
     assert table[-2:] == ["   └─ 3  Step 3  [todo]", "            W1 Write 3.txt"]
 
 
-def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(tmp_path: Path) -> None:
+def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(recorded: Project, tmp_path: Path) -> None:
     plan = tmp_path / "p.md"
     plan.write_text("# Plan: P\n\n## Phase 1 — One\n\nDo it.\n\n## Phase 2 — Two\n\nDo that.\n")
 
-    def check(*options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [RUNPLAN, "check", "p.md", *options], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-
+    check = partial(recorded.runplan_in, tmp_path, "check", "p.md")
     before = plan.read_text()
     bare = check()
-    assert (bare.returncode, bare.stderr) == (
+    assert (bare.code, bare.err) == (
         2,
         "runplan: p.md:3: the phases 1, 2 have neither a tracker nor **Status:** lines nor boxes; "
         "add a tracker with: runplan check p.md --fix\n",
     )
     assert plan.read_text() == before
-    assert check("--fix").returncode == 0
+    assert check("--fix").code == 0
     fixed = plan.read_text()
     assert "| 1 — One | ⬚ | | |\n| 2 — Two | ⬚ | | |\n" in fixed
     assert fixed.endswith(before.removeprefix("# Plan: P\n"))
-    assert check("--fix", "--strict").returncode == 0
+    assert check("--fix", "--strict").code == 0
     assert plan.read_text() == fixed
     plan.write_text(fixed.replace("| 1 — One | ⬚ |", "| 1 — One | 🟡 In progress |"))
-    assert check().returncode == 0
+    assert check().code == 0
     strict = check("--strict")
-    assert strict.returncode == 2
-    assert re.search(r"^p\.md:\d+: warning: ", strict.stdout, re.MULTILINE)
+    assert strict.code == 2
+    assert re.search(r"^p\.md:\d+: warning: ", strict.out, re.MULTILINE)
 
 
 READING = [
