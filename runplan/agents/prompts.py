@@ -174,51 +174,39 @@ class Standing(Struct, frozen=True, kw_only=True):
     commit: str  #: the tip of its branch
 
 
-_NOTE = """\
-# Hand-over {number}
-
-The agent before you was ended: {why}.
-
-## Immediate next action
-
-{next}
-
-## Current state
-
-Its work is on your branch, up to {commit}. Look at it before you continue.
-{files}
-
-## Not yet proven
-
-{items}
-
-## References
-
-{plan}, phase {phase}
-
-## What it said
-
-"""
-
-
 def note(standing: Standing) -> str:
     """At most LINES lines: the next step, the state of the work, the agent's own words."""
     left = [(item, text) for item, text in standing.items if item not in standing.done]
-    lines = _NOTE.format(
-        number=standing.number,
-        why=one_line(standing.why),
-        next=one_line(": ".join(left[0])) if left else "Prove that every item holds, then finish.",
-        commit=standing.commit[:12],
-        files=_some([shown(path) for path in standing.files], "files"),
-        items=_some([item for item, _ in left], "items"),
-        plan=one_line(standing.plan),
-        phase=one_line(standing.phase),
-    ).splitlines()
+    lines = [
+        f"# Hand-over {standing.number}",
+        "",
+        f"The agent before you was ended: {one_line(standing.why)}.",
+        "",
+        "## Immediate next action",
+        "",
+        f"{left[0][0]}: {one_line(left[0][1])}" if left else "Prove that every item holds, then finish.",
+        "",
+        "## Current state",
+        "",
+        f"Its work is on your branch, up to {standing.commit[:12]}. Look at it before you continue.",
+        *_some([f"- {shown(path)}" for path in standing.files], "files"),
+        "",
+        "## Not yet proven",
+        "",
+        *_some([f"- {item}" for item, _ in left], "items"),
+        "",
+        "## References",
+        "",
+        f"{one_line(standing.plan)}, phase {one_line(standing.phase)}",
+        "",
+        "## What it said",
+        "",
+    ]
     said = [line for line in (standing.summary or standing.message).splitlines() if line.strip()] or ["Nothing."]
     lines += [f"> {line}"[:300] for line in said[len(lines) - LINES :]]
     return "\n".join(lines) + "\n"
 
 
-def _some(names: Sequence[str], what: str) -> str:
-    more = [f"and {len(names) - _MOST} more {what}"] if len(names) > _MOST else []
-    return "\n".join(f"- {name}" for name in [*names[:_MOST], *more]) or f"No {what}."
+def _some(lines: Sequence[str], what: str) -> list[str]:
+    more = [f"- and {len(lines) - _MOST} more {what}"] if len(lines) > _MOST else []
+    return [*lines[:_MOST], *more] or [f"No {what}."]
