@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.clock import until
 from runplan.errors import GitFailed
 from runplan.git import objects
 from runplan.git.repository import Checkouts, read_line
@@ -16,14 +17,13 @@ from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from runplan.git.command import Git
     from runplan.gitfacts import Oid
     from runplan.landing.lander import LandingAnswer
 
 TRIES = 5  #: how often a landing is staged while the user stages files
-SWITCHING_S = 0.1  #: a `git switch` takes less from reading the branch to locking the index
+SWITCHING_S = 10.0  #: a `git switch` takes less from reading the branch to locking the index
 #: Files in the git directory of a checkout while an operation of git waits there for the user.
 _MARKS = {
     "MERGE_HEAD": "merge",
@@ -140,6 +140,20 @@ class CherryPick:
                 raise IndexChanged  # a checkout has switched to it: begin again
             with ref_transaction(self._git, landing, name=landing.ref, fd=self._box.fd) as commit:
                 commit()
-            time.sleep(SWITCHING_S)  # a `git switch` that has read the old tip fails at the lock
+            # One that has read the old tip would check out the old files; it fails at the lock.
+            until(lambda: not self._is_switching(), within_s=SWITCHING_S)
         finally:
             self._box.end()
+
+    def _is_switching(self) -> bool:
+        """Whether a `git switch` or `git checkout` runs in a checkout of this repository."""
+        import psutil  # 33 ms
+
+        roots = [one.root for one in self.checkouts.all()]
+        for process in psutil.process_iter(["name"]):
+            with suppress(psutil.Error):
+                if process.info["name"] == "git" and not {"switch", "checkout"}.isdisjoint(process.cmdline()):
+                    place = Path(process.cwd())
+                    if any(place.is_relative_to(root) for root in roots):
+                        return True
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -693,6 +694,20 @@ def test_no_checkout_switches_to_the_branch_while_it_moves(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, PHASE))
     with lander(repo, at("land.committed", lambda: repo.git("switch", "-q", "main", ok=False))) as cherry_pick:
         assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.git("symbolic-ref", "--short", "HEAD") == "elsewhere"
+    assert repo.status() == ""
+
+
+def test_a_slow_switch_that_read_the_old_tip_meets_the_lock(repo: Repo, tmp_path: Path) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    landing = intent(repo, candidate(repo, PHASE))
+    slow = tmp_path / "git"
+    slow.write_text(f"#!/bin/sh\nsleep 0.5\ngit checkout -q {landing.old} && git symbolic-ref HEAD {MAIN}\n")
+    slow.chmod(0o755)
+    switch = subprocess.Popen([slow, "switch", "main"], cwd=repo.path, env=repo.env)
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert switch.wait() != 0
     assert repo.git("symbolic-ref", "--short", "HEAD") == "elsewhere"
     assert repo.status() == ""
 
