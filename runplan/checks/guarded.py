@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks import testcode, testfiles
+from runplan.checks import testfiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,8 +155,11 @@ class _Collector:
         has_extension = "." in path.rpartition("/")[2]
         if text is None or (has_extension and not _SCRIPT.search(path)):
             return
-        if testfiles.is_test(path) and testcode.parse(text, path).cases:
-            return  # the rules for tests guard it
+        if testfiles.is_test(path):
+            from runplan.checks import testcode  # 10 ms to import
+
+            if testcode.parse(text, path).cases:
+                return  # the rules for tests guard it
         numbered = ((number, line.rstrip()) for number, line in enumerate(text.splitlines(), 1) if line.strip())
         self.parts[path, "file", ""] = Part("the script", tuple(numbered))
         is_shell = not has_extension or path.endswith("sh")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks import testcode, testfiles
+from runplan.checks import testfiles
 from runplan.checks.guarded import weakened
 from runplan.checks.secrets import named_like_secret, redacted, secrets_in
 from runplan.globs import covers, literal, matches
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
+    from runplan.checks import testcode
     from runplan.checks.guarded import Read
     from runplan.gitfacts import Untracked
 
@@ -225,6 +226,10 @@ def leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) 
 
 def _weaker_tests(changes: Sequence[FileChange], permit: Permit) -> Iterator[Tampering]:
     """The tests that are removed, weakened or skipped; one may move from one file to another."""
+    if not changes:
+        return
+    from runplan.checks import testcode  # 10 ms to import
+
     before = {change.path: testcode.parse(change.before or "", change.path) for change in changes}
     after = {change.path: testcode.parse(change.after or "", change.path) for change in changes}
     names_before = frozenset[str]().union(*(source.tests for source in before.values()))
