@@ -577,7 +577,7 @@ def environment(server: StandIn) -> dict[str, str]:
     return {
         "GITHUB_API_URL": server.api,
         "GH_ENTERPRISE_TOKEN": "t0ken",
-        "RUNPLAN_PULL_REQUEST_POLL": "0.05s",
+        "RUNPLAN_PULL_REQUEST_POLL": "0.5s",
         "RUNPLAN_PULL_REQUEST_CHECKS_WAIT": "0s",
     }
 
