@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from runplan.errors import Unreachable
 from runplan.forge.model import ForgeDenied, Merge, NotMerged, open_conflicts
 from runplan.git import remote as push
-from runplan.gitfacts import LANDING, PLAN, RUN, read_trailers
+from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, read_trailers
 from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import Declined, Failed, Landed, Landing, NeedsRepair, Refused, TargetMoved, Waiting, find
 from runplan.names import parked_under
@@ -220,13 +220,28 @@ class PullRequestLander(RemoteLander):
         return not self._git.is_ancestor(pull.head, tip)
 
     def _is_ours(self, head: Oid, progress: Progress) -> bool:
-        """Whether runplan pushed the commit for the whole plan; it does not merge what somebody else has added."""
+        """Whether runplan made every commit, for the whole plan; it does not merge what somebody else has changed."""
         if self._git.known(head) is None or not self._is_complete(head):
             return False
-        if progress.pushed:
-            return head in progress.pushed
-        trailers = read_trailers(self._git.commit(head).message)
-        return LANDING in trailers and trailers.get(PLAN) == self._plan.path
+        if progress.pushed and head not in progress.pushed:
+            return False
+        own = {self._trailers(oid).get(LANDING) for oid in progress.pushed if self._git.known(oid) is not None}
+        seen = set[str]()
+        # Commits of the target that were merged into the branch are no first parents.
+        listed = self._git.text("rev-list", "--first-parent", head, f"^{self.target_tip()}", "--")
+        for oid in listed.split():
+            trailers = self._trailers(oid)
+            landing = trailers.get(LANDING, "")
+            if trailers.get(PLAN) != self._plan.path or not landing:
+                if TAKEN_BY not in trailers:
+                    return False
+            elif landing not in seen and landing in own and oid not in progress.pushed:
+                return False  # the newest commit of a landing was amended
+            seen.add(landing)
+        return True
+
+    def _trailers(self, oid: Oid) -> dict[str, str]:
+        return read_trailers(self._git.commit(oid).message)
 
     def _checks(self, pull: PullRequest, now: float) -> tuple[Check, ...] | None:
         """The checks of the pushed commit; None while the first one is waited for."""
@@ -239,7 +254,7 @@ class PullRequestLander(RemoteLander):
 
     def _merge(self, pull: PullRequest, methods: Sequence[str]) -> Conclusion:
         """Merge by the first of the methods that the repository allows."""
-        forge, trailers = self._forge(), read_trailers(self._git.commit(pull.head).message)
+        forge, trailers = self._forge(), self._trailers(pull.head)
         # No phase: `undo` would take the merge for the landing of one.
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
         how = Merge(head=pull.head, method=methods[0], title=f"{pull.title} (#{pull.number})", message=message)

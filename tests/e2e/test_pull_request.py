@@ -217,6 +217,33 @@ def test_a_pull_request_that_a_person_ends_in_mid_run_ends_the_run(
             assert list(hub.pulls) == [1, 2]
 
 
+@pytest.mark.parametrize("act", ["added", "amended"])
+def test_a_change_of_a_person_below_a_later_phase_is_not_merged_by_runplan(
+    project: Project, hub: Hub, meanwhile: Meanwhile, act: str
+) -> None:
+    set_up(project, agent=work() + work(*meanwhile.pause("here"), phase="2"))
+    hub.mirror(project.path)
+    with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
+        meanwhile.reached("here")
+        if act == "added":
+            theirs = hub.commit(BRANCH, {"theirs.txt": "theirs\n"})
+        else:
+            tree, before = f"{BRANCH}^{{tree}}", hub.branches()
+            message = hub.git("log", "-1", "--format=%B", BRANCH)
+            theirs = hub.git("commit-tree", tree, "-p", f"{BRANCH}~1", "-m", message)
+            hub.git("update-ref", f"refs/heads/{BRANCH}", theirs)
+            hub.pushed(before)
+        meanwhile.let_on("here")
+        until(lambda: "commits that runplan did not push" in project.runplan("status", "X").out)
+        assert hub.git("merge-base", "--is-ancestor", theirs, BRANCH) == ""
+        assert hub.merges == 0
+        hub.do_merge(hub.pulls[1], "merge")
+        assert project.runplan("stop", "X").code == 0
+        ended(running)
+    assert project.start("finish", "auto", "pr").code == 0
+    assert hub.merges == 1
+
+
 def test_a_phase_that_is_built_on_a_squashed_branch_is_built_again(
     project: Project, hub: Hub, meanwhile: Meanwhile
 ) -> None:
