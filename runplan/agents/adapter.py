@@ -136,6 +136,10 @@ class Agent:
         """Whether the user chose a login or provider in the agent's own configuration; it may need no key then."""
         return False
 
+    def chosen(self, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
+        """The address and the model in the agent's own configuration, where runplan can read them."""
+        return "", ""
+
     def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The variable with the key it uses; "" when the user's configuration of the agent decides that."""
         return "" if self.is_configured(caller) else first_set(caller, *self.keys_for(table.model))
@@ -143,9 +147,11 @@ class Agent:
     def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The login, address and model it will use, and the account that is billed."""
         key, is_own = self.key(table, caller), self.is_configured(caller)
-        default, seen = ("of its own configuration", {}) if is_own else ("its default", caller)
-        address = seen.get(first_set(seen, *self.addresses)) or default
-        model = table.model or seen.get(first_set(seen, *self.models)) or default
+        default = "of its own configuration" if is_own else "its default"
+        seen = caller if key or not is_own else {}
+        address, model = self.chosen(caller)
+        address = address or seen.get(first_set(seen, *self.addresses)) or default
+        model = table.model or model or seen.get(first_set(seen, *self.models)) or default
         login, bill = (key, key) if key else ("of its own configuration", "that login")
         return f"login {login}; address {address}; model {model}; billed to the account of {bill}"
 

@@ -193,8 +193,7 @@ def test_a_configured_gateway_is_used_although_there_is_a_key(tmp_path: Path, cl
         shown = project.runplan("doctor").out
     assert how.outcome == "landed", how.output
     assert {json.loads(seen.body)["model"] for seen in server.seen if seen.part} == {"gw-model"}
-    own = "of its own configuration"
-    assert f"login {own}; address {own}; model {own}; billed to the account of that login" in shown
+    assert f"login of its own configuration; address {server.url}/v1; model gw-model; billed to the account" in shown
     assert running(tmp_path) == []
 
 

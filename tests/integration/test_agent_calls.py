@@ -69,6 +69,11 @@ def test_the_command_line_is_that_of_the_role(tmp_path: Path, name: str, role: R
     assert call.reader == name
 
 
+def test_arguments_of_the_settings_come_after_those_that_they_may_replace(tmp_path: Path) -> None:
+    call = Call(tmp_path, "codex", caller={"OPENAI_API_KEY": "k"}, args=["-c", 'model_provider="mine"'])
+    assert call.argv.index('model_provider="mine"') > call.argv.index('model_provider="runplan"')
+
+
 @pytest.mark.parametrize("name", FOLDERS)
 def test_model_and_further_arguments_come_from_the_table(tmp_path: Path, name: str) -> None:
     call = Call(tmp_path, name, caller={}, model="openai/x", args=["--extra", "1"], argv=["/opt/agent", "sub"])
@@ -182,9 +187,25 @@ OWN, DEFAULT, ADDRESS = "of its own configuration", "its default", {"OPENAI_BASE
     [
         ("claude", {}, {}, (OWN, DEFAULT, DEFAULT, "that login")),
         ("claude", {}, KEY, ("ANTHROPIC_API_KEY", DEFAULT, DEFAULT, "ANTHROPIC_API_KEY")),
-        ("claude", {".claude/settings.json": OWN_CLAUDE}, KEY, ("ANTHROPIC_API_KEY", OWN, OWN, "ANTHROPIC_API_KEY")),
+        (
+            "claude",
+            {".claude/settings.json": OWN_CLAUDE},
+            KEY | {"ANTHROPIC_BASE_URL": "https://unused"},
+            ("ANTHROPIC_API_KEY", "https://gw", "opus", "ANTHROPIC_API_KEY"),
+        ),
+        (
+            "claude",
+            {".claude/settings.json": "{}"},
+            KEY | {"ANTHROPIC_BASE_URL": "https://gw"},
+            ("ANTHROPIC_API_KEY", "https://gw", OWN, "ANTHROPIC_API_KEY"),
+        ),
         ("codex", {}, KEY | ADDRESS, ("OPENAI_API_KEY", "https://other", DEFAULT, "OPENAI_API_KEY")),
-        ("codex", {".codex/config.toml": GATEWAY}, KEY | ADDRESS, (OWN, OWN, OWN, "that login")),
+        (
+            "codex",
+            {".codex/config.toml": GATEWAY},
+            KEY | ADDRESS,
+            (OWN, "https://gw.example/v1", "gw-model", "that login"),
+        ),
         ("codex", {".codex/auth.json": "{}"}, KEY, (OWN, OWN, OWN, "that login")),
         ("aider", {}, KEY, ("OPENAI_API_KEY", DEFAULT, DEFAULT, "OPENAI_API_KEY")),
     ],

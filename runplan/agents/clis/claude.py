@@ -81,6 +81,13 @@ class Claude(Agent):
         files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(state)
 
+    def chosen(self, caller: Mapping[str, str]) -> tuple[str, str]:
+        """Variables in its settings override those of the caller."""
+        settings = read_json(_folder(caller) / "settings.json")
+        own = at(settings, "env")
+        seen = {**caller, **own} if isinstance(own, dict) else caller
+        return text(seen, "ANTHROPIC_BASE_URL"), text(seen, "ANTHROPIC_MODEL") or text(settings, "model")
+
     def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """It prefers a key in the environment to its login."""
         return first_set(caller, "ANTHROPIC_AUTH_TOKEN", *self.keys)

@@ -39,11 +39,12 @@ class Codex(Agent):
     passed = ("CODEX_HOME",)
 
     def arguments(self, task: Task) -> tuple[str, ...]:
-        return (*super().arguments(task), *self._provider(task), "-")
+        return (*super().arguments(task), "-")
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         # As root its own sandbox cannot be made inside another one, where it is not needed.
-        return self.writing if task.sandboxed else super().role_arguments(task)
+        role = self.writing if task.sandboxed else super().role_arguments(task)
+        return (*self._provider(task), *role)
 
     def _provider(self, task: Task) -> tuple[str, ...]:
         """It takes a key from the environment only through a provider that names the variable."""
@@ -59,6 +60,11 @@ class Codex(Agent):
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """A login or a provider; a model alone is neither."""
         return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
+
+    def chosen(self, caller: Mapping[str, str]) -> tuple[str, str]:
+        config = _config(caller)
+        address = _provider(config).get("base_url") or config.get("openai_base_url")
+        return str(address or ""), str(config.get("model") or "")
 
     def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         config = _config(caller)
