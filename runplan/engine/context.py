@@ -72,18 +72,18 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def with_landing(self, landing: str, *, target: str = "", remote: str = "") -> RepositoryContext:
         """The context with another landing mode, target or remote."""
         run = self.settings.run
-        asked = (landing, target or run.target, remote or run.remote)
-        if asked == (run.landing, run.target, run.remote):
-            return self
-        landing, target, remote = asked
-        there = replace(run, landing=landing, target=target, remote=remote)
-        return replace(self, settings=replace(self.settings, run=there))
+        run = replace(run, landing=landing, target=target or run.target, remote=remote or run.remote)
+        return replace(self, settings=replace(self.settings, run=run))
+
+    def landing_like(self, run: RunStarted | RunRow) -> RepositoryContext:
+        """The context with the landing mode, the target and the pull request of a run."""
+        at = replace(self, pull=run.slug) if run.concludes else self
+        return at.with_landing(run.landing, target=run.target, remote=run.remote)
 
     def for_run(self, started: RunStarted) -> RepositoryContext:
         """The context with the settings and landing of a run, which are fixed when it starts."""
         at = replace(self, settings=recorded(started.settings)) if started.settings else self
-        at = at.with_landing(started.landing, target=started.target, remote=started.remote)
-        return replace(at, pull=started.slug) if started.concludes else at
+        return at.landing_like(started)
 
     def record_settings(self, asked: RunStarted) -> RunStarted:
         """The request with the settings of this context, which its run keeps."""
@@ -146,10 +146,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def with_landing_of(self, run: RunRow) -> RepositoryContext:
         """The context with the landing of the run, if its target still exists."""
-        there = self.with_landing(run.landing, target=run.target, remote=run.remote)
-        if run.concludes:
-            there = replace(there, pull=run.slug)
-        return there if there is self or self.repository.git.tip(there.target) else self
+        there = self.landing_like(run)
+        return there if there.target == self.target or self.repository.git.tip(there.target) else self
 
     def tip(self) -> str:
         tip = self.repository.git.tip(self.target)
@@ -328,25 +326,8 @@ def slug_of(at: RepositoryContext, plan: str) -> str:
     return names.plan_key(plan, [*known_plans(at, store), *_spec_plans(at.repository.root)])
 
 
-def in_checkout(at: RepositoryContext, path: str, blob: bytes | None) -> str:
-    """Compare the plan in the checkout with the committed one: same, differs or absent."""
-    try:
-        content = (at.repository.root / path).read_bytes()
-    except FileNotFoundError:
-        return "absent"
-    except IsADirectoryError:
-        raise UsageError(f"{path} is a directory; name the plan file in it") from None
-    if blob is None or content == blob:
-        return "same" if blob is not None else "differs"
-    # Line-end conversion and other filters change the file.
-    git = at.repository.git
-    written = _stored_as(at, path, content)
-    # The checkout may be behind the remote, or on another branch.
-    stored = (git.object(f"{ref}:{path}") for ref in (at.target, at.local_target, "HEAD"))
-    return "same" if any(one is not None and one.oid == written for one in stored) else "differs"
-
-
-def _stored_as(at: RepositoryContext, path: str, content: bytes) -> str:
+def stored_as(at: RepositoryContext, path: str, content: bytes) -> str:
+    """The blob id of the file's content; line-end conversion and other filters change it."""
     return at.repository.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
 
 
@@ -359,7 +340,7 @@ def settings_note(at: RepositoryContext) -> str:
         used = f"the checkout's file is used. To commit it: {commit}"
         return f"{name} is not committed on {at.target_name}; {used}" if own is not None else ""
     committed, blob = file
-    if own is not None and name == committed and _stored_as(at, name, own.read_bytes()) == blob.oid:
+    if own is not None and name == committed and stored_as(at, name, own.read_bytes()) == blob.oid:
         return ""
     used = f"the version of {at.target_name} ({at.tip()[:12]}) is used"
     return f"{committed} in the checkout is not committed on {at.target_name}; {used}"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from runplan import names
 from runplan.agents.environment import describe_missing
 from runplan.engine.context import slug_of
-from runplan.engine.preflight import require_agents, require_landable, require_test_command
+from runplan.engine.preflight import require_agents, require_test_command
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.git.objects import Candidates, Entry, Signature
 from runplan.git.remote import Declined, Taken
@@ -185,7 +185,7 @@ def begin_next(
         repository.store.schedules.pause(watch, why)
         return Answer(declined=True, why=why)
     at = repository.context_for(asked)
-    require_landable(at)
+    modes.require_ready(at.repository, at.settings.run, at.env)
     label = watch.removeprefix(names.WATCH)
     for number in _free_issues(at, label, repository.store):
         try:

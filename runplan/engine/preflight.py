@@ -12,7 +12,8 @@ from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
 from runplan.checks import testcommand
-from runplan.errors import NotFound, RefusedEarly
+from runplan.engine.context import stored_as
+from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
 from runplan.git.objects import Candidates
 from runplan.git.repository import pull_command
@@ -67,16 +68,28 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
 # --- the plan -------------------------------------------------------------------------------------------
 
 
-def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *, target: str) -> bytes:
-    """The plan's bytes on the target; `in_checkout` is "same", "differs" or "absent"."""
+def committed_plan(at: RepositoryContext, path: str, *, is_compared: bool) -> bytes:
+    """The plan's bytes on the target; a plan that is edited in the checkout is refused if `is_compared`."""
+    tip, file = at.tip(), at.repository.root / path
+    if file.is_dir():
+        raise UsageError(f"{path} is a directory; name the plan file in it")
+    blob, is_there = at.repository.git.blob(tip, path), file.exists()
+    if blob is None and not is_there:
+        raise NotFound(f"{path}: no such plan on {at.target_name} ({tip[:12]})")
+    if blob is not None and not (is_compared and is_there and _is_edited(at, path, blob)):
+        return blob
+    problem = "is not committed on" if blob is None else "in the checkout differs from"
     commit = committing(path, f"Plan {names.slug(path)}")
-    if blob is None and in_checkout == "absent":
-        raise NotFound(f"{path}: no such plan on {target} ({tip[:12]})")
-    if blob is None:
-        raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} is not committed on {target}; run: {commit}")
-    if in_checkout == "differs":
-        raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} in the checkout differs from {target}; run: {commit}")
-    return blob
+    raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} {problem} {at.target_name}; run: {commit}")
+
+
+def _is_edited(at: RepositoryContext, path: str, blob: bytes) -> bool:
+    content = (at.repository.root / path).read_bytes()
+    if content == blob:
+        return False
+    # The checkout may be behind the remote, or on another branch.
+    stored = [at.repository.git.object(f"{ref}:{path}") for ref in (at.target, at.local_target, "HEAD")]
+    return stored_as(at, path, content) not in [one.oid for one in stored if one is not None]
 
 
 def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | str:
@@ -128,33 +141,23 @@ def phase_to_undo(at: RepositoryContext, plan: Plan, wanted: str, *, unfinished:
 # --- the repository -------------------------------------------------------------------------------------
 
 
-def _require_free_worktree(at: RepositoryContext, slug: str) -> None:
-    """Refuse a worktree in which an agent still works whose run is unknown, because the journal was deleted."""
+def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
+    """Refuse branches of the user's own where the phases would be worked on, and a worktree that is in use."""
     from runplan.processes import marked_inside
 
-    place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
-    agents = list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []
-    if agents:
+    git, root = at.repository.git, at.repository.root
+    place = worktree_root(root, at.settings, at.env) / names.worktree_name(str(root), slug)
+    # The run of such an agent is unknown when the journal was deleted.
+    if agents := list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []:
         raise RefusedEarly(
             f"an agent of an unknown run still works in {place}; wait for it, or end it: kill {' '.join(agents)}"
         )
-
-
-def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
-    """Refuse branches of the user's own where the phases would be worked on."""
-    _require_free_worktree(at, slug)
-    git = at.repository.git
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = at.store()
     for branch in (branch for branch in branches if git.tip(branch) is not None):
         known = store is not None and store.leases(plan, branch) > 0
         if refusal := refused(git, branch, tip, known=known):
             raise RefusedEarly(refusal)
-
-
-def require_landable(at: RepositoryContext) -> None:
-    """Refuse a repository or remote that the landing mode cannot use."""
-    modes.require_ready(at.repository, at.settings.run, at.env)
 
 
 def require_same_history(at: RepositoryContext, plan: str) -> None:
@@ -222,13 +225,9 @@ def require_agents(at: RepositoryContext) -> str:
     return warning
 
 
-def prompts_in_force(at: RepositoryContext) -> dict[str, Template]:
-    return {role: _prompt(role, at) for role in PLACEHOLDERS}
-
-
 def require_prompts(at: RepositoryContext) -> dict[str, Template]:
     """The prompts in force; one with unknown or missing placeholders is refused."""
-    found = prompts_in_force(at)
+    found = {role: _prompt(role, at) for role in PLACEHOLDERS}
     for template in found.values():
         template.check()
     return found

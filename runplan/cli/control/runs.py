@@ -114,7 +114,7 @@ def complete_landings(at: RepositoryContext) -> None:
     """Complete interrupted landings, and refuse a target that cannot be landed on."""
     for note in preflight.settle_lost_landings(at):
         progress.warn(note)
-    preflight.require_landable(at)
+    modes.require_ready(at.repository, at.settings.run, at.env)
 
 
 def with_target_settings(at: RepositoryContext, landing: str, *, like: RunStarted | None = None) -> RepositoryContext:
@@ -125,7 +125,7 @@ def with_target_settings(at: RepositoryContext, landing: str, *, like: RunStarte
             return there.with_landing(there.settings.run.landing, target=like.target, remote=like.remote)
         if there.target == at.target:
             return there
-        preflight.require_landable(there)
+        modes.require_ready(there.repository, there.settings.run, there.env)
         at = there
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
 
@@ -138,10 +138,8 @@ def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRe
         at = replace(at, pull=contexts.slug_of(at, path))
         modes.fetch_branch(at.repository, at.settings.run, at.pull, at.env)
     tip, store = at.tip(), at.store()
-    blob = at.repository.git.blob(tip, path)
     resuming = store is not None and store.interrupted(path) is not None
-    standing = "same" if resuming and blob is not None else contexts.in_checkout(at, path, blob)
-    text = preflight.committed_plan(path, tip, blob, standing, target=at.target_name)
+    text = preflight.committed_plan(at, path, is_compared=not resuming)
     plan = parse(text, path=path)
     asked = in_plan(asked, [phase.id for phase in plan.phases])
     phases = preflight.phases_to_work(plan, text, tip=tip, options=asked, resuming=resuming)

@@ -217,8 +217,7 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     """Revert the phase in this process, with the landing mode of the plan."""
     at = at.for_plan(path)
     runs.complete_landings(at)
-    blob = at.repository.git.blob(at.tip(), path)
-    plan = parse(preflight.committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
+    plan = parse(preflight.committed_plan(at, path, is_compared=False), path=path)
     found, store = runs.unfinished(at, path), at.store()
     if found is not None and store is not None and (owner := preflight.living_owner(store, path)):
         progress.say(runs.describe_owner(path, owner))

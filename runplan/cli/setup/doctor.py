@@ -136,7 +136,7 @@ def sandbox(mode: str, obstacle: str) -> str:
 
 
 def _prompts(at: RepositoryContext) -> str:
-    return "; ".join(f"{role}: {each.origin}" for role, each in preflight.prompts_in_force(at).items())
+    return "; ".join(f"{role}: {each.origin}" for role, each in preflight.require_prompts(at).items())
 
 
 def _tests(at: RepositoryContext) -> str:
@@ -200,7 +200,7 @@ def _rules(forge: GitHub, branch: str) -> str:
 
 def _start(at: RepositoryContext) -> str:
     """The refusals of `start` that no other check has found."""
-    preflight.require_landable(at)
+    modes.require_ready(at.repository, at.settings.run, at.env)
     require_workable(at.repository, target=at.target, prefix=at.settings.run.branch_prefix)
     preflight.require_agents(at)
     return "no further obstacle"
