@@ -14,6 +14,7 @@ from runplan import processes
 from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
 from runplan.engine.commands import BEGINNING, Environments, Executor
+from runplan.engine.runs import state_of
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Crashed, Fenced, RunplanError, Unreachable, refused_by_system
 from runplan.report.notices import of_ending, of_lost_keys, of_stopped_owner, of_waiting
@@ -201,7 +202,7 @@ class DaemonWorker(RepositoryWorker):
     def _adopt(self, plan: str) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
         row, waits = self.repository.store.interrupted(plan), self.repository.store.waits
-        started = self.repository.started(row) if row is not None else None
+        started = state_of(self.repository.store, row).options if row is not None else None
         declined = self.adopt(plan) if started is not None and started.daemon else None
         if row is None or declined is None:
             waits.drop(plan)

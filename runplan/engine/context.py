@@ -91,7 +91,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return replace(
             asked,
             max_fix_cycles=settings.run.max_fix_cycles,
-            test_command=settings.tests.command,
             setup=settings.run.setup,
             clean=settings.run.clean,
             parallel=settings.run.parallel,

@@ -17,6 +17,7 @@ from runplan import names
 from runplan.agents.environment import describe_missing
 from runplan.engine.context import slug_of
 from runplan.engine.preflight import require_agents, require_test_command
+from runplan.engine.runs import state_of
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.git.objects import Candidates, Entry, Signature
 from runplan.git.remote import Declined, Taken
@@ -177,7 +178,7 @@ def begin_next(
     """Take the next issue of the watch and begin its run; declined when there is none, or one is under way."""
     repository = worker.repository
     for row in repository.store.unfinished():
-        if repository.started(row).watch == watch:
+        if state_of(repository.store, row).options.watch == watch:
             see = command("runplan", "status", row.plan)
             return Answer(declined=True, why=f"the run of {row.plan} has not ended; see: {see}")
     if missing := repository.missing(asked):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import names
@@ -15,7 +13,6 @@ from runplan.agents.environment import missing
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.clock import SystemClock
 from runplan.engine.preflight import require_prompts, settle_lost_landings
-from runplan.engine.runs import state_of
 from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git import repository as repositories
 from runplan.git.objects import Candidates
@@ -27,7 +24,7 @@ from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace
 from runplan.plan.model import parse
 from runplan.settings.places import worktree_root
-from runplan.steps.context import RunContext
+from runplan.steps.context import OpenWorkspace, RunContext
 from runplan.store.claims import Claims
 from runplan.store.files import make_below
 from runplan.store.sqlite import Store
@@ -37,37 +34,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from runplan.engine.context import RepositoryContext
-    from runplan.gitfacts import Identity
     from runplan.run.events import RunStarted
-    from runplan.run.rows import RunRow
 
 
-class OpenRepository(Struct, frozen=True, kw_only=True):
+class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
     """A repository that is open for work in the thread that opened it."""
 
     context: RepositoryContext
-    user: Identity
-    sign: bool
-    clock: SystemClock
-    store: Store
-    claims: Claims
-    dispatches: Dispatches
-    workspace: Workspace
-    worktrees: Worktrees
     environment: Callable[[str], Mapping[str, str]]  #: by plan, of the caller that started its run
-    seen: dict[str, Mapping[str, str]]  #: by run, the environment of its context
 
     def context_for(self, asked: RunStarted) -> RepositoryContext:
         """The context of a new run: the environment of its caller, and the settings on its target."""
         env = {**self.environment(asked.plan), **dict(asked.given)}
         at = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
         return at.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
-
-    def started(self, row: RunRow) -> RunStarted:
-        """The options of a run; the daemon may have resumed a run that began in the foreground."""
-        state = state_of(self.store, row)
-        assert state.started is not None
-        return state.started
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The variables that the run needs and that a restart has lost."""
@@ -83,31 +63,23 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             return False
 
     def run_context(self, *, run: str, started: RunStarted) -> RunContext:
-        env = self.seen[run] = self.environment(started.plan)
-        at = replace(self.context, env=env).for_run(started)
+        at = replace(self.context, env=self.environment(started.plan)).for_run(started)
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
         report = names.report_path(at.settings.paths.reports, started.slug)
         plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
         return RunContext(
+            **{name: getattr(self, name) for name in OpenWorkspace.__struct_fields__},
             run=run,
             plan=started.plan,
             slug=started.slug,
             root=root,
+            env=at.env,
             settings=at.settings,
             prompts={role: template.text for role, template in require_prompts(at).items()},
-            user=self.user,
-            sign=self.sign,
-            clock=self.clock,
-            store=self.store,
-            workspace=self.workspace,
-            worktrees=self.worktrees,
             removal=Removal(self.worktrees, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
             lander=modes.open_lander(modes.Place(at.repository, self.workspace.path, at.env, plan), at.settings),
-            forge=functools.partial(modes.forge_of, git, at.settings.run, at.env),
-            common_dir=common,
             fingerprints=Fingerprints(common, git.env, at.settings.run.branch_prefix),
-            dispatches=self.dispatches,
             agents=Agents(
                 at.settings.agents,
                 root=root,
@@ -122,7 +94,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
                     env=at.env,
                 ),
             ),
-            claims=self.claims,
         )
 
 
@@ -165,7 +136,6 @@ def open_repository(
             workspace=workspace,
             worktrees=worktrees,
             environment=environment or (lambda _plan: at.env),
-            seen={},
         )
 
 

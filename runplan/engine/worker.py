@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from runplan.engine.runs import ActiveRun, crash, does_other_work, is_current, nothing_waits, state_of, succeeded
@@ -102,9 +103,8 @@ class RepositoryWorker:
         from runplan.engine.advance import advance  # slow to import; by now the spawner is starting
 
         active, repository = self.runs[plan], self.repository
-        assert active.state.started is not None
-        if repository.seen.get(active.id) != repository.environment(plan):  # a caller has sent another
-            context = repository.run_context(run=active.id, started=active.state.started)
+        if active.context.env != repository.environment(plan):  # a caller has sent another
+            context = repository.run_context(run=active.id, started=active.state.options)
             self.runs[plan] = active = replace(active, context=context)
         try:
             decision = advance(active.journal, active.context, self.may_begin)
@@ -223,7 +223,7 @@ class RepositoryWorker:
         """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
         repository, store, claims = self.repository, self.repository.store, self.repository.claims
         if row is not None:
-            run, started = row.id, repository.started(row)
+            run, started = row.id, state_of(store, row).options
         else:
             assert request is not None
             run, started = f"r{os.urandom(4).hex()}", request.started
@@ -272,15 +272,7 @@ def _resume(active: ActiveRun, asked: e.RunStarted) -> bool:
     if does_other_work(active.state, asked):
         active.journal.append(e.StopRequested(by="a new start"))
         return False
-    resumed = e.RunResumed(
-        mode=asked.mode,
-        wanted=asked.wanted,
-        auto=asked.auto,
-        daemon=asked.daemon,
-        needs=asked.needs,
-        review=asked.review,
-    )
-    active.journal.append(resumed)
+    active.journal.append(convert(asked, e.RunResumed, from_attributes=True))
     return True
 
 

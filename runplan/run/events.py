@@ -27,24 +27,29 @@ class Event(Struct, frozen=True, kw_only=True):
 # --- the run ------------------------------------------------------------------------------------------
 
 
-class RunStarted(Event, frozen=True, kw_only=True):
+class RunOptions(Event, frozen=True, kw_only=True):
+    """The options that a resumed run takes from its new request."""
+
+    mode: str  #: next, phase, finish, undo
+    wanted: str  #: phase id for the modes phase and undo, else ""
+    auto: bool
+    daemon: bool = False  #: in the daemon, which resumes it after a restart
+    needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
+    review: Rows = ()  #: ids and texts of review comments that a person wants handled
+
+
+class RunStarted(RunOptions, frozen=True, kw_only=True):
     """A run of a plan began, with every option resolved."""
 
     plan: str  #: repository-relative path
     title: str
-    mode: str  #: next, phase, finish, undo
-    wanted: str  #: phase id for the modes phase and undo, else ""
-    auto: bool
     landing: str
     target: str  #: branch name
     slug: str
-    max_fix_cycles: int
-    test_command: str
+    max_fix_cycles: int = 0
     setup: str = ""
     clean: str = "ignored"
     remote: str = ""  #: of the target, for landings that push
-    daemon: bool = False  #: in the daemon, which resumes it after a restart
-    needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
     parallel: int = 1  #: how many phases may run side by side
     gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
     verifiers: tuple[str, ...] = ()  #: all of them must pass a phase
@@ -55,7 +60,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     given: Rows = ()  #: the settings that the caller gave as variables
     command: int = 0  #: number of the command that asked for the run; 0 for none
     watch: str = ""  #: the watch of issues that began it
-    review: Rows = ()  #: ids and texts of review comments that a person wants handled
     claim: str = ""  #: how the issues are claimed on the forge: assignee, or the name of a label
 
 
@@ -83,15 +87,8 @@ class IssuesMarked(Event, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class RunResumed(Event, frozen=True, kw_only=True):
+class RunResumed(RunOptions, frozen=True, kw_only=True):
     """A person resumed the run: every wait ends, and these options hold from now on."""
-
-    mode: str
-    wanted: str
-    auto: bool
-    daemon: bool = False  #: the daemon was asked, and resumes it after a restart
-    needs: tuple[str, ...] = ()
-    review: Rows = ()  #: as in RunStarted
 
 
 class PlanRead(Event, frozen=True, kw_only=True):
@@ -434,7 +431,7 @@ class Concluded(Event, frozen=True, kw_only=True):
 # --- in the journal -----------------------------------------------------------------------------------
 
 
-_TYPES = {kind.__name__: kind for kind in Event.__subclasses__()}
+_TYPES = {kind.__name__: kind for kind in (*Event.__subclasses__(), *RunOptions.__subclasses__())}
 
 E = TypeVar("E", bound=Event)
 

@@ -249,6 +249,12 @@ class RunState(Struct, frozen=True, kw_only=True):
     looked: bool = False  #: the plan was searched for further phases that can start
     ended: e.RunEnded | None = None
 
+    @property
+    def options(self) -> e.RunStarted:
+        """The options of the run, for steps that are due only in one."""
+        assert self.started is not None
+        return self.started
+
 
 class Lane(Struct, frozen=True, kw_only=True):
     """One of several phases that run side by side, with the state of a run of that phase alone."""
@@ -357,10 +363,9 @@ def _without_budget_pause(lane: Lane) -> RunState:
 
 
 def _branched(state: RunState, event: e.LanesChosen) -> RunState:
-    assert state.started is not None
     begun = []
     for name, phase, touches in event.lanes:
-        started = replace(state.started, mode="phase", wanted=phase)
+        started = replace(state.options, mode="phase", wanted=phase)
         alone = RunState(started=started, warnings=state.warnings, is_lane=True)
         begun.append(Lane(name=name, phase=phase, touches=touches, state=alone))
     return replace(state, lanes=(*state.lanes, *begun), looked=True, plan=None, phase=None)
@@ -431,15 +436,11 @@ def _counted(state: RunState, event: e.Event) -> RunState:
 
 def _resumed(state: RunState, event: e.RunResumed) -> RunState:
     """The new options hold from now on; the settings stay."""
-    assert state.started is not None
-    started = replace(handed_over(state.started, event), mode=event.mode, wanted=event.wanted, auto=event.auto)
+    started = replace(state.options, mode=event.mode, wanted=event.wanted, auto=event.auto)
+    if event.daemon:  # a foreground run belongs to the daemon once the daemon was asked to resume it
+        started = replace(started, daemon=True, needs=event.needs)
     phase = replace(state.phase, held="", asked="") if state.phase else None
     state = replace(state, pause=None, waits=0, halted="", missing=())
     known = {id_ for landed in state.landed for id_ in landed.review}.union(phase.read.review if phase else ())
     review = tuple(row for row in event.review if row[0] not in known) or state.review
     return replace(state, started=started, phase=phase, tidy=False, review=review)
-
-
-def handed_over(started: e.RunStarted, event: e.RunResumed) -> e.RunStarted:
-    """A foreground run belongs to the daemon once the daemon was asked to resume it."""
-    return replace(started, daemon=True, needs=event.needs) if event.daemon else started

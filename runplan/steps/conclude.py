@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.forge.model import ForgeBusy
 from runplan.landing.lander import Failed, Landed, NeedsRepair, Progress, Waiting
+from runplan.landing.modes import forge_of
 from runplan.landing.pull_request import PullRequestLander
 from runplan.names import repository_id
 from runplan.run import events as e
@@ -44,11 +45,10 @@ def _lander(context: RunContext) -> PullRequestLander:
 
 
 def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    assert state.started is not None
     progress = Progress(
-        may_merge=state.started.auto,
+        may_merge=state.options.auto,
         repairs=state.repairs,
-        max_repairs=state.started.max_fix_cycles,
+        max_repairs=state.options.max_fix_cycles,
         updates=state.updates,
         pushed=tuple(one.event.new for one in context.store.facts(e.LandingStarted, plan=context.plan)),
     )
@@ -122,11 +122,10 @@ def release_issues(outcome: str, state: RunState, context: RunContext) -> tuple[
 
 
 def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed: bool) -> tuple[str, ...]:
-    assert state.started is not None
-    claim, own, notes = state.started.claim, repository_id(context.common_dir), list[str]()
-    for number in state.started.issues:
+    claim, own, notes = state.options.claim, repository_id(context.workspace.common_dir), list[str]()
+    for number in state.options.issues:
         try:
-            forge = context.forge()
+            forge = forge_of(context.workspace.user, context.settings.run, context.env)
             if is_claimed:
                 others = filter(None, (foreign_claim(comment, own) for comment in forge.comments(number)))
                 say = "issue #{} is claimed by another repository, for {}; both work on it".format

@@ -15,12 +15,11 @@ from runplan.text import command
 from runplan.times import git_date, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from runplan.agents.invocation import Agents
     from runplan.clock import SystemClock
-    from runplan.forge.github import GitHub
     from runplan.git.command import Git
     from runplan.git.objects import Candidates
     from runplan.git.removal import Removal
@@ -37,30 +36,34 @@ if TYPE_CHECKING:
     from runplan.supervise.dispatches import Dispatches
 
 
-class RunContext(Struct, frozen=True, kw_only=True):
+class OpenWorkspace(Struct, frozen=True, kw_only=True):
+    """The parts of a repository that is open for work, which its runs share."""
+
+    user: Identity
+    sign: bool  #: whether landed commits are signed
+    clock: SystemClock
+    store: Store
+    claims: Claims
+    dispatches: Dispatches
+    workspace: Workspace
+    worktrees: Worktrees
+
+
+class RunContext(OpenWorkspace, frozen=True, kw_only=True):
     """A run, its settings, and access to its repository, worktree, processes and journal."""
 
     run: str
     plan: str
     slug: str
     root: Path  #: the main checkout
+    env: Mapping[str, str]  #: of the caller
     settings: Settings
     prompts: Mapping[str, str]  #: templates by role
-    user: Identity
-    sign: bool  #: whether landed commits are signed
-    clock: SystemClock
-    store: Store
-    workspace: Workspace
-    worktrees: Worktrees
     removal: Removal
     candidates: Candidates
     lander: Lander
-    forge: Callable[[], GitHub]  #: of the remote; raises when it is none, or there is no token
-    common_dir: Path
     fingerprints: Fingerprints
-    dispatches: Dispatches
     agents: Agents
-    claims: Claims
     lane: str = ""  #: the lane of a phase that is worked in parallel with others
 
     @property

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    started, tip, lander = state.started, context.lander.tip() or "", context.lander
-    assert started is not None
+    started, tip, lander = state.options, context.lander.tip() or "", context.lander
     if isinstance(lander, PullRequestLander) and (closed := lander.closed) is not None:
         yield Concluded(reason=closed.reason, note=closed.why)
         return

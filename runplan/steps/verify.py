@@ -100,7 +100,7 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
         until = context.clock.now() + timedelta(minutes=verdict.parent_wait(state.waits))
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return Paused(kind="parent", until=iso(until), words=words)
-    is_finish = bool(context.lane) or (state.started is not None and state.started.mode == "finish")
+    is_finish = bool(context.lane) or state.options.mode == "finish"
     is_verified = phase.is_last or phase.read.choice == "repair"  # the phases were verified together before
     if not is_finish or is_verified or phase.candidate is None or plan_base(phase, context) == phase.built.onto:
         return None

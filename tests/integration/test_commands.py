@@ -112,8 +112,7 @@ class Bench:
 
 def arguments(verb: str, plan: str, needs: tuple[str, ...] = ()) -> Mapping[str, Any]:
     started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
-                         target="main", slug="a", max_fix_cycles=2, test_command="",
-                         daemon=True, needs=needs)  # fmt: skip
+                         target="main", slug="a", daemon=True, needs=needs)  # fmt: skip
     return {"started": to_builtins(started)} if verb == "start" else {}
 
 

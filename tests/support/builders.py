@@ -126,7 +126,6 @@ def started(
         target="main",
         slug="x",
         max_fix_cycles=2,
-        test_command=test_command,
         setup=setup,
         gates=(("tests",),) if test_command else (),
     )

@@ -120,7 +120,7 @@ class History:
 
     def start(self, plan: str, spec: str, misfire: str) -> None:
         started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
-                             target="main", slug="a", max_fix_cycles=2, test_command="", daemon=True)  # fmt: skip
+                             target="main", slug="a", daemon=True)  # fmt: skip
         if (before := self._row(plan)) is not None:
             give_up(before, cast("Schedules", self.disk), self.now, "changed")
         self.disk.put(

@@ -152,9 +152,8 @@ def run_diff(args: argparse.Namespace) -> Exit:
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
     """The change that waits, as data (docs/reference.md)."""
     run, state, phase, waiting = _waiting(at, plan, wanted, "diff")
-    candidate, started, verdict, texts = phase.candidate, state.started, phase.verdict, dict(phase.read.items)
+    candidate, started, verdict, texts = phase.candidate, state.options, phase.verdict, dict(phase.read.items)
     assert candidate is not None
-    assert started is not None
     checks = at.for_run(started).settings.checks
     gates = [
         {
@@ -226,12 +225,11 @@ def _answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
     with open_context() as at:
         path = plan_path(at, args.plan)
         _, state, phase, _ = _waiting(at, path, args.phase, verb)
-        assert state.started is not None
         if phase.candidate is not None:
             tree, commit = phase.candidate.tree, phase.candidate.commits[-1]
             answer = replace(answer, tree=tree)
             action = "approving" if verb == "approve" else "rejecting"
             progress.say(f"{action} phase {phase.read.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
-        at = at.for_run(state.started)
-        request = RunRequest(started=state.started, answer=answer)
-        return runs.submit_run(at, request) if state.started.daemon else runs.run_here(at, request)
+        at = at.for_run(state.options)
+        request = RunRequest(started=state.options, answer=answer)
+        return runs.submit_run(at, request) if state.options.daemon else runs.run_here(at, request)

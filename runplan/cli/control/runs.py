@@ -67,8 +67,7 @@ def prepared(
         return found
     request = replace(found[0], started=replace(found[0].started, review=review))
     if (left := unfinished(at, request.started.plan)) is not None:  # a resumed run keeps its settings
-        assert left[1].started is not None
-        return at.for_run(left[1].started), request
+        return at.for_run(left[1].options), request
     if note := contexts.settings_note(at):
         progress.say(note)
     return at, request
@@ -171,8 +170,6 @@ def run_started(
         landing=run.landing,
         target=run.target,
         slug="" if plan.startswith(WATCH) else contexts.slug_of(at, plan),
-        max_fix_cycles=run.max_fix_cycles,
-        test_command=at.settings.tests.command,
         issues=issues,
         remote=run.remote if modes.uses_remote(run.landing) else "",
         concludes=modes.concludes(run.landing),

@@ -117,7 +117,7 @@ def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
         f"target      {started.target}, landing by {started.landing}",
         f"pauses      {'none' if started.auto else 'before each landing'}",
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
-        f"tests       {started.test_command or 'none'}",
+        f"tests       {at.settings.tests.command or 'none'}",
         "",
         *(_describe(at, started, phase) for phase in found[1]),
         "",
@@ -128,8 +128,8 @@ def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
 
 def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
     branch = names.branch(at.settings.run.branch_prefix, started.slug, phase.id)
-    read = as_read(phase, tip="")
-    brief = prompts.Brief(plan=started.plan, read=read, worktree="", branch=branch, test_command=started.test_command)
+    read, tests = as_read(phase, tip=""), at.settings.tests.command
+    brief = prompts.Brief(plan=started.plan, read=read, worktree="", branch=branch, test_command=tests)
     size = len(prompts.implement_prompt(preflight.require_prompts(at)["implement"].text, brief).encode())
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 
@@ -155,8 +155,7 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
 def run_retry(args: argparse.Namespace) -> Exit:
     with open_context() as at:
         store, row = newest_run(at, args.plan)
-        last = state_of(store, row).started
-        assert last is not None
+        last = state_of(store, row).options
         at = at.for_run(last)
         review: Rows = ()
         if args.review:
@@ -178,8 +177,8 @@ def run_retry(args: argparse.Namespace) -> Exit:
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
     """The plan's last run that was no undo, which runs in this process and asks for no approval."""
-    found = (state_of(store, row).started for row in store.runs(last.plan))
-    worked = next((one for one in found if one is not None and one.mode != "undo"), None)
+    found = (state_of(store, row).options for row in store.runs(last.plan))
+    worked = next((one for one in found if one.mode != "undo"), None)
     return worked or replace(last, daemon=True, auto=False)
 
 
