@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 class Connection(socketserver.StreamRequestHandler):
     """Each request is answered before the next one is read."""
 
+    timeout = 60.0  #: a caller that is silent for longer is hung up on, so that its thread and descriptor are free
     server: ControlServer
     pid: int  #: of the caller
 
     def handle(self) -> None:
-        with contextlib.suppress(OSError):  # the caller hung up
+        with contextlib.suppress(OSError):  # the caller hung up, or was silent for too long
             self.pid, uid = peer_of(self.request)
             if uid != os.geteuid():
                 self.send(Reply(error=f"this daemon serves the user {os.geteuid()}, not {uid}"))

@@ -146,7 +146,13 @@ class DaemonWorker(RepositoryWorker):
             if self._thread is not None:
                 return
             self._thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
-            self._thread.start()
+            refusal = ""
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # no thread is left; else it would never be idle again
+                self._thread, refusal = None, refused_by_system(error)
+        if refusal:
+            self._closed(None, Unreachable(refusal))
 
     @property
     def is_idle(self) -> bool:

@@ -23,6 +23,7 @@ from runplan.daemon.protocol import (
     Wake,
     line_of,
 )
+from runplan.daemon.server import Connection
 from runplan.daemon.state import Known
 from runplan.errors import Exit, NotFound, Unreachable
 from runplan.settings.places import socket_path
@@ -157,6 +158,17 @@ def test_half_a_request_delays_no_other_caller(path: Path) -> None:
     with a_door(path), raw(path) as half, Client(path) as other:
         half.sendall(b'{"verb"')
         assert is_answered(other)
+
+
+def test_a_caller_that_is_silent_for_too_long_is_hung_up_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Connection.timeout
+    monkeypatch.setattr(Connection, "timeout", Connection.timeout / 600)
+    with a_door(path) as (_, echo), raw(path) as waits, raw(path) as half:
+        waits.sendall(line_of(wake("later")))  # its answer may take longer
+        half.sendall(b'{"verb"')
+        assert reply(half) is None
+        echo.may_answer.set()
+        assert reply(waits) == {"result": {}}
 
 
 def test_a_server_with_silent_callers_has_nothing_to_do(path: Path) -> None:

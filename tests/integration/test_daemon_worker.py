@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -160,6 +161,22 @@ def test_a_closed_repository_keeps_its_time_and_is_retried_less_often(project: P
     finally:
         worker.close()
         until(lambda: worker.is_idle)
+
+
+def test_a_worker_that_gets_no_thread_is_tried_again(project: Project) -> None:
+    timers, log = Timers(), Log()
+    worker = a_worker(project, timers, log)
+    threading.stack_size(1 << 46)  # larger than the system allows
+    try:
+        worker.wake()
+    finally:
+        threading.stack_size(0)
+    assert (worker.is_idle, closed(log)) == (True, 1)
+    assert worker.trouble is not None
+    assert worker.trouble.error.startswith("can't start new thread; end some processes")
+    timers.armed.pop(f"wake {project.path}")[1]()
+    until(lambda: worker.is_idle)
+    assert closed(log) == 1
 
 
 def closed(log: Log) -> int:
