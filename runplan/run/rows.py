@@ -77,9 +77,11 @@ class Wait(Struct, frozen=True):
         return self.helps[0][1]
 
     def help(self, plan: str, phase: str = "") -> str:
-        """The commands, in one line."""
-        where = (plan, phase) if phase else (plan,)
-        return "; ".join(f"{words}: {command('runplan', verb, *where)}" for words, verb in self.helps)
+        """The commands, in one line. A retry continues the run; that of a phase would work on nothing else."""
+        return "; ".join(
+            f"{words}: {command('runplan', verb, plan, *([phase] if phase and verb != 'retry' else []))}"
+            for words, verb in self.helps
+        )
 
 
 _ANSWERED = Wait((("See it", "diff"), ("land it", "approve"), ("reject it", "reject")), is_notified=True)

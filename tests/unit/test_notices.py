@@ -62,6 +62,14 @@ def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
     assert "runplan reject plans/x.md 2" in notice.text
 
 
+def test_a_run_that_waits_for_the_checkout_is_not_reduced_to_one_phase_by_the_command() -> None:
+    decision = Decision(actions=(), why="the landing waits", waiting="checkout", about="a.txt is edited")
+    notice = of_waiting(RunState(phase=PHASE), decision, **WHERE)
+    assert notice is not None
+    see = "See why: runplan explain plans/x.md 2"
+    assert notice.text == f"a.txt is edited. {see}; continue it: runplan retry plans/x.md."
+
+
 def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:
     notice = of_lost_keys(("A_KEY", "B_KEY"), **WHERE)
     assert (notice.kind, notice.reason, notice.command) == ("waiting", "key", "runplan resume plans/x.md")
