@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.store.sqlite import Store
 from runplan.times import iso
 from tests.support.cli import a_project, copied, end_processes_of, ended, set_up, until
 from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
@@ -220,6 +221,19 @@ def test_an_issue_that_another_repository_claims_is_passed_over(project: Project
     assert list(hub.branches()) == ["main"]
 
 
+def test_issues_that_were_worked_on_are_passed_over(project: Project, hub: Hub) -> None:
+    """The plan is on the target, or a person closed the pull request and deleted its branch."""
+    for title in ("Planned", "Refused", "New"):
+        hub.add_issue(title, "", "runplan")
+    hub.commit("main", {"plans/issue-1.md": "# Mine\n"})
+    hub.git("branch", "-q", "runplan/issue-2/pr", "main")
+    hub.commit("runplan/issue-2/pr", {"2.txt": "2"})
+    hub.create("runplan/issue-2/pr", "main", "Refused", "").state = "closed"
+    hub.git("branch", "-q", "-D", "runplan/issue-2/pr")
+    assert "runplan logs plans/issue-3.md -f" in watch(project, "now")
+    assert [implemented(project, number) for number in (1, 2)] == [0, 0]
+
+
 def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -> None:
     watch(project)
     assert project.runplan("next").out.startswith("issues:runplan  every 10m, next ")
@@ -233,6 +247,9 @@ def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -
     assert (unknown.code, unknown.last) == (3, "runplan: issues:bug: no such watch; there are: issues:runplan")
     assert project.runplan("stop", WATCH).last == "runplan: Cancelled the schedule of issues:runplan (every 10m)"
     assert project.runplan("next").out == "No schedules.\n"
+    with closing(Store(project.path / ".git/runplan")) as store:  # a late command makes no watch
+        store.commands.add(WATCH, "now", {}, by="a person", at=iso(datetime.now(UTC)))
+    assert WATCH not in project.runplan("status").out
     assert hub.pulls == {}
 
 

@@ -129,7 +129,8 @@ class Reader:
     def views(self) -> list[dict[str, Any]]:
         known = [self._plan] if self._plan else known_plans(self._at, self._store)
         ran = [path for path, facts in self._facts.items() if facts.run is not None]
-        watches = [path for path in ([self._plan] if self._plan else self._facts) if path.startswith(WATCH)]
+        scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
+        watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
         views = [self._view(path) for path in sorted({*known, *ran}.difference(watches))]
         views += [self._watch(path) for path in sorted(watches)]
         if self._new and self._store is not None:
