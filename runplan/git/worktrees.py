@@ -134,8 +134,7 @@ class Lane:
         if self._require_whole(tip) or self.is_disposable:
             self._put(tip, branch=branch, clean=clean, keep=keep)
         else:
-            if self.base != tip:
-                self._compare_with(tip)
+            self.stand_on(tip)
             self._sync_agent(tip, branch=branch)
         return self._give_to_agent()
 
@@ -271,8 +270,8 @@ class Lane:
                 self._compare_with(at_head)  # the agent left another commit checked out
                 self._park_uncommitted(under=branch)
                 self._put(tip, branch=branch, clean="")
-            elif self.base != tip:
-                self._compare_with(tip)
+            else:
+                self.stand_on(tip)
         if tip != before:
             self._move(branch, tip)
         self._workspace.merge_packs()
@@ -287,6 +286,11 @@ class Lane:
         if self._is_whole():
             self._sync_agent(tip, branch=branch)
         self._tool.update_refs(f"update {branch} {tip}")
+
+    def stand_on(self, tip: Oid) -> None:
+        """Compare the files with the branch: a failure may have come between a commit of leftovers and its ref."""
+        if self.base != tip:
+            self._compare_with(tip)
 
     def _compare_with(self, commit: Oid) -> None:
         """Compare the files with `commit` from now on; the files stay as they are. The next status looks at them."""

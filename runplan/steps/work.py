@@ -147,8 +147,10 @@ def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> 
     """Commit everything that the agent left; the newest commit. Nothing is committed if any file is refused."""
     assert phase.ended is not None
     branch, lane = phase.leased.branch, context.worktrees.lane(phase.leased.worktree)
+    tip = context.objects.tip(branch) or phase.base
     if not lane.exists:  # the agent deleted its worktree; its commits are on the branch
-        return context.objects.tip(branch) or phase.base
+        return tip
+    lane.stand_on(tip)
     left = context.left_in(lane)
     if nested := [file.path for file in left.untracked if file.path.endswith("/")]:
         return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")

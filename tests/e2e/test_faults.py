@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.settings.places import state_directory
-from tests.support.cli import Project, a_project, end_processes_of, killed_at, writes
+from tests.support.cli import Project, a_project, end_processes_of, killed_at, set_up, steps, verify, writes
 from tests.support.mounts import Inside, fill, inside, make_room, read_only, small_disk, writable
 
 if TYPE_CHECKING:
@@ -118,6 +118,18 @@ def test_a_read_only_directory_is_named_and_the_run_continues_when_it_is_writabl
         assert there.runplan("status").code == 0, "reading verbs write nothing"
         message = "Read-only file system; make it writable, then try again; the work is kept"
         refused_then_landed(there, code=5, message=message, settle=lambda: writable(there, directory))
+
+
+def test_leftovers_whose_branch_could_not_be_written_are_kept(project: Project) -> None:
+    lock = project.path / f".git/runplan/tool.git/{BRANCH}.lock"
+    leaves = steps('write = "1.txt"\ntext = "1\\n"', f'run = "touch {lock}"', phase="1")
+    set_up(project, agent=leaves + verify('return = "{}"'))
+    ran = project.start("1", "auto")
+    assert (ran.code, "the work is kept" in ran.last) == (5, True)
+    lock.unlink()
+    again = project.runplan("retry", "X")
+    assert (again.code, again.last) == (1, "runplan: failed: invalid-verdict")
+    assert project.show("runplan/x/1:1.txt") == "1"
 
 
 # --- clocks -------------------------------------------------------------------------------------------
