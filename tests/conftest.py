@@ -1,7 +1,5 @@
 """Settings of all tests: an environment of their own, fixed hypothesis examples, the number of workers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

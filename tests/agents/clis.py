@@ -1,24 +1,17 @@
 """The agent command lines under test: how each is pointed at the scripted model, and a project that uses it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.agents.scenario import KEY, Run, Say, Scenario, Write
+from tests.agents.modelserver import ModelServer
+from tests.agents.scenario import KEY, Fault, Run, Say, Scenario, Turn, Write
 from tests.support.cli import Project, a_plan
 from tests.support.repos import Repo, init_repo
 from tests.support.samples import FOLDERS, expected
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tests.agents.modelserver import ModelServer
-    from tests.agents.scenario import Fault, Turn
 
 HERE = Path(__file__).parents[2] / ".agents"
 BIN = HERE / "bin"

@@ -1,16 +1,11 @@
 """Real programs run only when this directory is named; a table at the end lists the result of each."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from tests.agents.clis import CLIS, HERE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

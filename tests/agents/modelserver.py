@@ -1,27 +1,21 @@
 """A scripted model on loopback: four providers' interfaces, as strict as theirs, over one scenario."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.agents.dialects.anthropic import Anthropic
 from tests.agents.dialects.chat import Chat
 from tests.agents.dialects.gemini import Gemini
 from tests.agents.dialects.responses import Responses
-from tests.agents.dialects.wire import Malformed, Reply
+from tests.agents.dialects.wire import Dialect, Malformed, Reply
 from tests.agents.scenario import KEY, Answer, Asked, FaultKind, Say, Scenario, Stop, answer, filled_form, prose
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.agents.dialects.wire import Dialect
 
 DIALECTS: tuple[Dialect, ...] = (Anthropic(), Responses(), Chat(), Gemini())
 LARGEST = 32 * 1024 * 1024

@@ -1,15 +1,11 @@
 """The script of a model as plain data, and its translation to the tools that a program offers."""
 
-from __future__ import annotations
-
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 KEY = "sk-scripted-0123456789abcdef"  #: the key the server asks for; no provider's
 
@@ -56,7 +52,7 @@ class Judge:
     found: str
     missed: str
 
-    def words(self, asked: Asked) -> Say:
+    def words(self, asked: "Asked") -> Say:
         return Say(self.found if any(self.fault in each.text for each in asked.heard) else self.missed)
 
 
@@ -201,7 +197,7 @@ def answer(turn: Turn, asked: Asked, known: Mapping[str, dict[str, Any]], *, id:
     return Answer(text="Working on it.", call=call, stop=Stop.TOOL)
 
 
-def prose(turns: tuple[Turn, ...], asked: Asked) -> Answer:
+def prose(turns: tuple[Turn, ...], asked: "Asked") -> Answer:
     """All turns in one answer, for a program that gives its model no tools and reads files out of its words."""
     said = []
     for turn in turns:

@@ -3,32 +3,25 @@
 Run by `make test-agents`. A program that is not installed is skipped, with the reason.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from runplan.names import DIFF_FILE
-from tests.agents.clis import CLIS, FOREIGN, FORGE, IMPLEMENT, VERIFY, a_project, verdict, work
+from tests.agents.clis import CLIS, FOREIGN, FORGE, IMPLEMENT, VERIFY, Cli, a_project, verdict, work
 from tests.agents.modelserver import ModelServer
-from tests.agents.scenario import Fault, FaultKind, Judge, Read, Run, Say, Write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.agents.clis import Cli
-    from tests.agents.scenario import Turn
-    from tests.support.cli import Project
-    from tests.support.forks import Process
+from tests.agents.scenario import Fault, FaultKind, Judge, Read, Run, Say, Turn, Write
+from tests.support.cli import Project
+from tests.support.forks import Process
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -2,8 +2,6 @@
 
 # ruff: noqa: T201 - a command for people
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

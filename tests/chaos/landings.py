@@ -1,7 +1,5 @@
 """Kills landings: before every single call that has an effect, and at random moments while a user works."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -12,23 +10,19 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 from msgspec import to_builtins
 
 from runplan.landing.lander import Landed, Landing, Pending
 from runplan.landing.swap import BOX
-from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
+from tests.support.landings import Snapshot, candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, make_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
-
-    from tests.support.landings import Snapshot
 
 # --- before every single call ---------------------------------------------------------------------------
 

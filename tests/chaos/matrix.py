@@ -4,25 +4,21 @@ A point is a journal transaction, a git child, a ref update, a rename of the lan
 and after it happens. Two points are of the same kind when the step and the call site are the same.
 """
 
-from __future__ import annotations
-
 import queue
 import random
 import shutil
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 from zlib import crc32
 
 from tests.chaos import proofs, scenes
 from tests.chaos.runners import BY_NAME as RUNNERS
 from tests.chaos.trial import Kill, Trial
 from tests.support.cli import end_processes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")

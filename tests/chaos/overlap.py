@@ -1,20 +1,15 @@
 """Never two live dispatches of a phase: agents hold a lock per phase during random commands, kills and stops."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.support.cli import SETTINGS, Project, a_plan, a_project, end_processes_of, until
 from tests.support.daemons import daemon_of, states
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PHASES = ("1", "2")
 START = ("start", "finish", "auto")

@@ -1,7 +1,5 @@
 """Checks of a repository after the last start; each returns the violations."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -9,19 +7,14 @@ import re
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tests.chaos.scenes import EDITED, ISSUE, MAIN, NOTES, pull_requests
+from tests.chaos.scenes import EDITED, ISSUE, MAIN, NOTES, Scene, Way, pull_requests
 from tests.support.cli import Project, processes_of
 from tests.support.repos import Repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from tests.chaos.scenes import Scene, Way
 
 LANDING = "%(trailers:key=Runplan-Landing,valueonly,separator=%x20)"
 PARKED = "refs/runplan/parked/"

@@ -1,18 +1,13 @@
 """The runners of a plan: the command in the foreground, or the daemon. Both are driven by the command line alone."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from tests.chaos.trial import Kill
+from tests.chaos.trial import Kill, Trial
 from tests.support.daemons import answering, daemon_of
-
-if TYPE_CHECKING:
-    from tests.chaos.trial import Trial
-    from tests.support.forks import Started
+from tests.support.forks import Started
 
 END_S = 60.0  #: what the daemon gets to end
 _PAUSE_S = 0.05  #: before a command that was refused is typed again

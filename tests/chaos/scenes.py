@@ -5,20 +5,15 @@ The agent is a shell script of the project. It does its work once, however often
 others; where it is to fail it makes a branch that is not its own.
 """
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.support.cli import Project, a_plan
 from tests.support.github.hub import Hub, Issue
 from tests.support.github.server import StandIn, environment
 from tests.support.repos import Repo, init_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 # --- ways of landing ------------------------------------------------------------------------------------
 

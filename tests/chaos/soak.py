@@ -1,7 +1,5 @@
 """The soak: processes are killed at random moments; the result is compared with an undisturbed run."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import shutil
@@ -9,15 +7,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.chaos import proofs, runners, scenes
 from tests.chaos.scenes import Scene
 from tests.chaos.trial import Kill, Trial, is_agent
 from tests.support.cli import end_processes_of, processes_of
-
-if TYPE_CHECKING:
-    from tests.support.forks import Started
+from tests.support.forks import Started
 
 
 @dataclass(frozen=True)

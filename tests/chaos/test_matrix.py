@@ -1,7 +1,5 @@
 """A sample of the kill matrix. `make chaos` runs all of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.chaos.matrix import Bench, Cell, Result, World, cells, sample, too_few

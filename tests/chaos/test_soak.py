@@ -3,15 +3,10 @@
 Long ones: `make chaos SOAK=200`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.chaos.overlap import overlap
 from tests.chaos.soak import soak
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEED = 11
 

@@ -1,25 +1,17 @@
 """One project on its way: what a person types next, and the kill that meets the runner."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.chaos import proofs
-from tests.chaos.scenes import MAIN, merge_open, pull_requests
+from tests.chaos.scenes import MAIN, Scene, Way, merge_open, pull_requests
 from tests.support import inject
-from tests.support.cli import processes_of
-from tests.support.forks import starter
-
-if TYPE_CHECKING:
-    from tests.chaos.scenes import Scene, Way
-    from tests.support.cli import Project
-    from tests.support.forks import Started
+from tests.support.cli import Project, processes_of
+from tests.support.forks import Started, starter
 
 WRITTEN, COMMITTED = "any.written", "any.committed"  #: where every agent waits until a person has done something
 RETURN = "return.json"  #: what an agent returns
@@ -41,7 +33,7 @@ class Kill:
     command: str = ""  #: what a person types at that instant
     again: int = 0  #: at which of its points the next process of the runner dies too; 0: it lives
 
-    def at(self, start: int, point: str, count: int, again: int) -> Kill:
+    def at(self, start: int, point: str, count: int, again: int) -> "Kill":
         return replace(self, start=start, point=point, count=count, again=again)
 
 

@@ -1,13 +1,11 @@
 """A plan has one owner, a process; a dead owner is replaced, a living one never."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +14,6 @@ from runplan.processes import identity
 from runplan.run.rows import Acquired, HeldByOther, Reentered, RunRow
 from runplan.store.claims import Claims
 from runplan.store.sqlite import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PLAN = "plans/X.md"
 OTHER = "plans/Y.md"

@@ -1,17 +1,12 @@
 """The project that most of these tests use; a module that needs another one makes its own."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Meanwhile, Project, a_project
 from tests.support.daemons import none_left
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,19 +1,14 @@
 """Bad input is refused in one line that names the place and the remedy, and changes nothing."""
 
-from __future__ import annotations
-
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, a_plan, a_project, set_up
 from tests.support.repos import init_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 START = ("start", "X", "auto", "--foreground")
 NARRATIVE = "# Plan: X\n\n## Goal\n\nFirst this, then that.\n"

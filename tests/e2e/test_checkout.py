@@ -1,19 +1,13 @@
 """A phase lands in every state of the user's checkout, and no edit of the user is changed or lost."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, a_project, copied
 from tests.support.landings import files_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.repos import Repo
+from tests.support.repos import Repo
 
 #: Changes, adds and deletes, next to what the landing itself writes: the plan's row and the report.
 AGENT = """\

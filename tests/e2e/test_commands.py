@@ -1,14 +1,14 @@
 """Every command takes effect once, in every state of the daemon, its socket and the disk."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import signal
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,7 @@ from runplan.daemon.client import reach
 from runplan.run.requests import Answer
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import Store
-from tests.support.cli import RUNPLAN, Meanwhile, a_plan, processes_of, until, with_remote, work
+from tests.support.cli import RUNPLAN, Meanwhile, Project, Ran, a_plan, processes_of, until, with_remote, work
 from tests.support.daemons import (
     answering,
     daemon_of,
@@ -32,13 +32,6 @@ from tests.support.daemons import (
     waits,
 )
 from tests.support.mounts import fill, inside, make_room, small_disk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.cli import Meanwhile, Project, Ran
-
 
 #: The remote lets the caller wait, and then takes nothing.
 HOOK = "#!/bin/sh\ntouch {place}/push.here\nuntil test -e {place}/push.on; do sleep 0.01; done\nexit 1\n"

@@ -1,17 +1,12 @@
 """A shell completes the words of runplan by the script that runplan prints."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import RUNPLAN, a_project
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPLETED = {
     "runplan st": "start stop status",

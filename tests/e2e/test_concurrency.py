@@ -1,24 +1,17 @@
 """One process at a time runs a plan, and every phase is dispatched once."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from runplan.processes import identity
 from runplan.store.sqlite import Store
-from tests.support.cli import a_plan, a_project, end_processes_of, ended, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Project
-    from tests.support.forks import Process
+from tests.support.cli import Project, a_plan, a_project, end_processes_of, ended, until
+from tests.support.forks import Process
 
 ROUNDS = 2
 

@@ -1,7 +1,5 @@
 """Runs of the daemon: started, followed, approved and stopped from any terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -10,11 +8,10 @@ import subprocess
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import RUNPLAN, Meanwhile, a_plan, ended, processes_of, steps, until, work
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, ended, processes_of, steps, until, work
 from tests.support.daemons import (
     approve,
     daemon_of,
@@ -29,9 +26,6 @@ from tests.support.daemons import (
     user_settings,
     waits,
 )
-
-if TYPE_CHECKING:
-    from tests.support.cli import Project
 
 
 def test_a_start_returns_when_accepted_and_the_daemon_lands_the_phase(project: Project, meanwhile: Meanwhile) -> None:

@@ -1,19 +1,18 @@
 """A daemon that is killed, or whose repository is away for a while, loses nothing and starts nothing twice."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from runplan.daemon.client import Client
 from runplan.daemon.protocol import Done, Wake
 from runplan.daemon.state import Known
 from runplan.settings.places import state_directory
 from runplan.times import iso, parse_iso
-from tests.support.cli import RUNPLAN, Meanwhile, a_plan, processes_of, steps, until
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, processes_of, steps, until
 from tests.support.daemons import (
     Wall,
     daemon_of,
@@ -30,13 +29,6 @@ from tests.support.daemons import (
     waits,
 )
 from tests.support.mounts import inside
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Meanwhile, Project
-
 
 NUMBERS = ("1", "2", "3")
 

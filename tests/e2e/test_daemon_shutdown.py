@@ -1,15 +1,25 @@
 """The daemon stops in two steps: the first signal lets agents finish, the second ends them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, a_plan, a_project, processes_of, steps, until, verify, with_remote, work
+from tests.support.cli import (
+    Meanwhile,
+    Project,
+    a_plan,
+    a_project,
+    processes_of,
+    steps,
+    until,
+    verify,
+    with_remote,
+    work,
+)
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
@@ -21,13 +31,6 @@ from tests.support.daemons import (
     user_settings,
     waits,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Project
-
 
 LONG = '[daemon]\ngrace = "10m"\n'
 

@@ -1,7 +1,5 @@
 """runplan demo works a whole plan for a newcomer, shows what came of it, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,20 +1,13 @@
 """Landing by a direct push: the remote's branch is the target, and the local one follows where that is safe."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, a_project, ended, set_up, with_remote, work
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.cli import Project
-    from tests.support.repos import Repo
+from tests.support.cli import Meanwhile, Project, a_project, ended, set_up, with_remote, work
+from tests.support.repos import Repo
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """The documents are right: commands run, links lead somewhere, examples are understood."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +17,6 @@ from tests.support.daemons import a_manager
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, rows, verbs_named
 from tests.support.github.hub import Issue
 from tests.support.github.server import on_github
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PHASES = ("1", "2", "4b")
 #: test_demo.py and test_daemon.py test these.

@@ -1,15 +1,10 @@
 """Numbers in a plan that do not fit: a small difference is corrected with the landing, a large one fails the phase."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, a_plan, a_project, verify, work
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TOKEN = "PLAN-TEXT-DRIFT: phase={phase} bullet={bullet} field=lines plan={plan} actual={actual}"
 CRITERIA = """

@@ -1,22 +1,15 @@
 """Full disks, wrong clocks, stale locks and users who interfere: each fault has a named outcome and loses nothing."""
 
-from __future__ import annotations
-
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from runplan.settings.places import state_directory
-from tests.support.cli import Project, a_project, end_processes_of, killed_at, set_up, steps, verify, writes
+from tests.support.cli import Project, Ran, a_project, end_processes_of, killed_at, set_up, steps, verify, writes
 from tests.support.mounts import Inside, fill, inside, make_room, read_only, small_disk, writable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.cli import Ran
 
 LANDING = "after LandingStarted"
 BRANCH = "refs/heads/runplan/x/1"

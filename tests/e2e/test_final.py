@@ -1,7 +1,5 @@
 """Several verifiers, the verification across all phases, sign-off, and the parent that holds the end of a plan."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,16 +1,12 @@
 """Gates: every one of them passes on the exact tree, its run is on record, and nothing known runs twice."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.cli import Project, a_project, fix, verify, work
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COUNTED = "echo $RUNPLAN_ROLE >>{place}/ran; test ! -e bad.txt"
 TWO = """\

@@ -1,19 +1,12 @@
 """An agent with a full context is replaced by a fresh one, which gets a note."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.cli import a_plan, a_project, fix, set_up, steps, verify, work
+from tests.support.cli import Project, a_plan, a_project, fix, set_up, steps, verify, work
 from tests.support.daemons import none_left
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Project
 
 HALF = "tell = {context = 104000, window = 200000}"
 FULL = "tell = {context = 130000, window = 200000}"

@@ -1,29 +1,21 @@
 """Issues of the forge are worked on as plans, asked for by a person or taken by a watch."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.store.sqlite import Store
 from runplan.times import iso
-from tests.support.cli import a_project, copied, end_processes_of, ended, set_up, until
+from tests.support.cli import Project, a_project, copied, end_processes_of, ended, set_up, until
 from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
-from tests.support.github.server import Fault, on_github
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Project
-    from tests.support.github.hub import Hub
-    from tests.support.github.server import StandIn
+from tests.support.github.hub import Hub
+from tests.support.github.server import Fault, StandIn, on_github
 
 WATCH = "issues:runplan"
 

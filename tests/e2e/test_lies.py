@@ -1,16 +1,11 @@
 """An agent that lies lands nothing: only the files, the checks that runplan runs and a bound verdict count."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, a_plan, a_project
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLAN = a_plan("1").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt\n- [ ] Add `test_one` to `tests/test_x.py`")
 MAKEFILE = "test:\n\t@sh tests/run.sh\n"

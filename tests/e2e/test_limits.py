@@ -1,21 +1,13 @@
 """Usage limits are waited out, and budgets stop agents while they run."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.times import iso
-from tests.support.cli import Meanwhile, a_project, end_processes_of, set_up, steps, until, verify, work
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Project
-
+from tests.support.cli import Meanwhile, Project, a_project, end_processes_of, set_up, steps, until, verify, work
 
 #: The clock stands still until a process sleeps, and then it is later. It is today's, since a limit that ended long
 #: before the agent did is none.

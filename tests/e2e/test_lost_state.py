@@ -1,7 +1,5 @@
 """A damaged or deleted journal, and a landing that was killed, lose no work: plan and git are enough to continue."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -9,19 +7,13 @@ import shlex
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, a_plan, a_project, killed_at, processes_of, until, work, writes
+from tests.support.cli import Meanwhile, Project, Ran, a_plan, a_project, killed_at, processes_of, until, work, writes
 from tests.support.landings import leftovers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.cli import Project, Ran
-
 
 PAGE = 4096
 

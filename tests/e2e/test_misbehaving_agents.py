@@ -1,19 +1,14 @@
 """Agents that misbehave: every run ends with a named outcome, and the user's repository stays as it was."""
 
-from __future__ import annotations
-
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, a_plan, copied, end_processes_of, processes_of, until, with_remote
 from tests.support.repos import init_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 WORK = "echo 1 >1.txt; git add 1.txt; git commit -qm 'Write 1'\n"
 SETTINGS = """\

@@ -1,18 +1,13 @@
 """A new agent is one module and one folder of samples: those of CONTRIBUTING.md and no other file."""
 
-from __future__ import annotations
-
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, a_project
 from tests.support.documents import ROOT, fences, read
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECTION = read("CONTRIBUTING.md").partition("\n## Add an agent\n")[2]
 

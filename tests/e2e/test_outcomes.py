@@ -1,10 +1,9 @@
 """Every way a run can fail: named, nothing landed, the work kept, and the command to continue."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,9 +21,6 @@ from tests.support.cli import (
     work,
     writes,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="session")

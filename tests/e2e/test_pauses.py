@@ -1,12 +1,9 @@
 """Runs that wait for a person, are rejected or are interrupted: nothing is lost, and the printed command continues."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal
 import subprocess
-from typing import TYPE_CHECKING
 
 from tests.support.cli import (
     RUNPLAN,
@@ -20,10 +17,7 @@ from tests.support.cli import (
     verify,
     work,
 )
-
-if TYPE_CHECKING:
-    from tests.support.forks import Process
-
+from tests.support.forks import Process
 
 # --- approval -----------------------------------------------------------------------------------------
 

@@ -1,8 +1,6 @@
 """Phases that land: what stands on the target afterwards, and how it got there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +17,6 @@ from tests.support.cli import (
     work,
     writes,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AGENT_NAME = "runplan agent"
 

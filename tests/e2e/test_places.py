@@ -1,23 +1,15 @@
 """Where a run lands, and under which names: fixed when the run starts."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.support.cli import a_plan, a_project, copied, with_remote, writes
+from tests.support.cli import Project, a_plan, a_project, copied, with_remote, writes
 from tests.support.repos import Repo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.cli import Project
-
 
 DEV = {"RUNPLAN_RUN_TARGET": "dev"}
 

@@ -1,7 +1,5 @@
 """One plan of every format is worked to its end, and its statuses are written in its own way."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

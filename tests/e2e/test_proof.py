@@ -1,10 +1,8 @@
 """Nothing lands unproven: what is checked is the exact tree, by the checks that are asked for, every time."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +19,6 @@ from tests.support.cli import (
     verify,
     work,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

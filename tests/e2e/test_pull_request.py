@@ -1,13 +1,12 @@
 """Landing by pull request: one branch and one pull request per plan, merged when its checks pass."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import sys
 from base64 import b64encode
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from github import Auth
@@ -15,17 +14,22 @@ from github import Auth
 from runplan.forge.address import Access, parse_remote
 from runplan.forge.github import git_settings
 from runplan.gitfacts import PLAN, RUN, read_trailers
-from tests.support.cli import a_project, end_processes_of, ended, fix, set_up, until, verify, work
+from tests.support.cli import (
+    Meanwhile,
+    Project,
+    Ran,
+    a_project,
+    end_processes_of,
+    ended,
+    fix,
+    set_up,
+    until,
+    verify,
+    work,
+)
 from tests.support.daemons import kill_daemon, schedules, until_runs_are
-from tests.support.github.server import Fault, an_app, on_github
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Meanwhile, Project, Ran
-    from tests.support.github.hub import Hub
-    from tests.support.github.server import StandIn
+from tests.support.github.hub import Hub
+from tests.support.github.server import Fault, StandIn, an_app, on_github
 
 BRANCH = "runplan/x/pr"
 

@@ -1,7 +1,5 @@
 """Reading verbs show the same facts to users and scripts, quickly, and change nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json
@@ -10,9 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -31,13 +30,6 @@ from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, en
 from tests.support.daemons import none_left, shell_agent, waits
 from tests.support.fake_daemon import a_door
 from tests.support.samples import SAMPLES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Project
-
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 

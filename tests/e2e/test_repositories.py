@@ -1,21 +1,15 @@
 """A plan lands in every kind of repository: worktrees, submodules, LFS, hooks, other places and names."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, Ran, a_project, writes
 from tests.support.mounts import obstacle
 from tests.support.repos import Repo, init_repo, make_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 LOCAL = ("-c", "protocol.file.allow=always")
 

@@ -1,7 +1,5 @@
 """Agents and checks under bubblewrap: they do their work, and the user's repository is out of their reach."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

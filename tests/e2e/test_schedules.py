@@ -1,19 +1,18 @@
 """Schedules fire, pause and end, and every slot is recorded once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import signal
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.daemon.client import Client
 from runplan.times import iso, parse_iso
-from tests.support.cli import Meanwhile, a_plan, processes_of, steps, until, work
+from tests.support.cli import Meanwhile, Project, a_plan, processes_of, steps, until, work
 from tests.support.daemons import (
     Wall,
     approve,
@@ -33,12 +32,6 @@ from tests.support.daemons import (
     user_settings,
     waits,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Meanwhile, Project
 
 
 def ago(**span: float) -> str:

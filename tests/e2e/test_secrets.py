@@ -1,14 +1,9 @@
 """A secret of an agent is in no log, no journal, no report and no prompt of another agent."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.support.cli import Project, a_project
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "hunter2-hunter2"
 TOKEN = "ghp_" + 36 * "a"

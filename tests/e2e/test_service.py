@@ -1,23 +1,18 @@
 """The service is installed, shown and taken away, with a service manager and without one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.daemon.service import systemd_unit
 from tests.support.cli import RUNPLAN, Ran
 from tests.support.daemons import a_manager
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass

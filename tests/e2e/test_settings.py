@@ -1,10 +1,9 @@
 """A run keeps the settings of its start; the daemon takes up changed settings without a restart."""
 
-from __future__ import annotations
-
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,12 +20,6 @@ from tests.support.daemons import (
     until_runs_are,
     user_settings,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Meanwhile, Project
 
 
 def hang_up(project: Project) -> None:

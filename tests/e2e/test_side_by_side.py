@@ -1,15 +1,10 @@
 """Phases of one plan side by side: where their paths do not overlap, and each lands once."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.support.cli import Meanwhile, assert_nothing_runs, ended, set_up, steps, until, verify, work
+from tests.support.cli import Meanwhile, Project, assert_nothing_runs, ended, set_up, steps, until, verify, work
 from tests.support.daemons import run_of, until_runs_are
-
-if TYPE_CHECKING:
-    from tests.support.cli import Project
 
 PARALLEL = "[run]\nparallel = 3\n"
 PLAN = """\

@@ -1,15 +1,10 @@
 """README and tutorial, played from the first command to the last (`make docs` captures their output again)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.transcripts import PAGES, play
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", PAGES)

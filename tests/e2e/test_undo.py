@@ -1,19 +1,12 @@
 """An undo reverts one landed phase with a new commit and nothing else."""
 
-from __future__ import annotations
-
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, a_plan, a_project, copied, ended, set_up, work
+from tests.support.cli import Meanwhile, Project, Ran, a_plan, a_project, copied, ended, set_up, work
 from tests.support.repos import Repo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.cli import Project, Ran
 
 
 def tracker(project: Project) -> list[str]:

@@ -1,18 +1,13 @@
 """A verifier gets the change as a file in its worktree, and has its own wall limit."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.agents.prompts import SMALL_DIFF
 from runplan.names import DIFF_FILE
 from tests.support.cli import SETTINGS, Project, a_project, steps, verify
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLANTED = "total = 0  # planted fault"
 

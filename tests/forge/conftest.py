@@ -1,14 +1,12 @@
 """A stand-in GitHub with one repository, and clients of it."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from github import Auth
@@ -19,9 +17,6 @@ from runplan.forge.retry import Calls
 from tests.support.builders import a_plan
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: The branch of a plan whose phases have landed.
 BRANCH = "runplan/x/pr"

@@ -1,9 +1,9 @@
 """From the landed phases to the merged pull request, against a stand-in of GitHub, without a run."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 from msgspec.structs import replace
@@ -19,14 +19,8 @@ from runplan.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.run.reasons import Reason
 from runplan.settings.schema import RunSettings, Settings
 from tests.forge.conftest import BRANCH, git
-from tests.support.github.server import an_app, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.github.hub import Hub
-    from tests.support.github.server import StandIn
+from tests.support.github.hub import Hub
+from tests.support.github.server import StandIn, an_app, environment
 
 LATE = 2_000_000_000.0  #: long after the push
 

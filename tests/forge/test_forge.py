@@ -1,27 +1,19 @@
 """The GitHub client through the real PyGithub, against a stand-in on a real repository."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from github import Auth, GithubIntegration
 from requests import ReadTimeout
 
 from runplan.errors import Unreachable
-from runplan.forge.github import TIMEOUT_S
+from runplan.forge.github import TIMEOUT_S, GitHub
 from runplan.forge.model import ForgeBusy, ForgeDenied, Merge, NotMerged, PullRequest
 from runplan.forge.retry import Calls
 from tests.support.github.described import EXCERPT, described, faults
-from tests.support.github.server import Fault, an_app
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from runplan.forge.github import GitHub
-    from tests.support.github.hub import Hub
-    from tests.support.github.server import StandIn
+from tests.support.github.hub import Hub
+from tests.support.github.server import Fault, StandIn, an_app
 
 
 def opened(forge: GitHub) -> PullRequest:

@@ -1,12 +1,11 @@
 """How each agent is called: argv by role, its own keys only, and the account that it will use."""
 
-from __future__ import annotations
-
 import json
 import os
 import tomllib
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +16,9 @@ from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
 from runplan.run.events import DispatchStarted
 from runplan.settings.load import Layer
+from runplan.settings.schema import AgentsSettings
 from tests.support.builders import settle
 from tests.support.samples import FOLDERS, expected
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from runplan.settings.schema import AgentsSettings
 
 #: Every key of every agent, and two that no agent may see.
 KEYS = {key: "k" for name in FOLDERS for key in expected(name)["calls"]["keys"]} | {

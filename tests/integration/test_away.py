@@ -1,9 +1,8 @@
 """While the journal or a dispatch directory is missing, its state is unknown and nothing is created in its place."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +13,6 @@ from runplan.store.files import Anchor, make_below
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
 from tests.support.dispatching import Stage, gone, pid_in, stage, until, with_killed_runner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 WAITS = "echo $$ >agent; while test ! -e go; do sleep 0.005; done; echo after; exit 7"
 

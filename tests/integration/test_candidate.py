@@ -1,23 +1,15 @@
 """The candidate: commits replayed on the target and bookkeeping on top, all without a checkout."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly
-from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft, Signature
-from runplan.gitfacts import Identity
+from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
+from runplan.gitfacts import Commit, Identity
 from tests.support.repos import Repo, make_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from runplan.git.objects import Replayed
-    from runplan.gitfacts import Commit
 
 USER = Identity(name="Uma User", email="uma@example.org")
 WHEN = "1700000000 +0000"

@@ -1,11 +1,9 @@
 """The verbs around a start: init, doctor and config, in real repositories."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from runplan.cli.main import run_verb
 from runplan.errors import Exit, RefusedEarly
 from runplan.settings.schema import KEYS
 from tests.support.repos import init_repo, make_repo
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -1,34 +1,25 @@
 """Commands are executed in order and answered once; a stop overrides earlier starts."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from msgspec import to_builtins
 
 from runplan.engine.commands import ENVIRONMENT, Environments, Executor
-from runplan.engine.worker import LocalWorker
+from runplan.engine.repository import OpenRepository
+from runplan.engine.runs import ActiveRun
+from runplan.engine.worker import LocalWorker, RepositoryWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
-from runplan.run.events import RunStarted
-from runplan.run.requests import Answer
+from runplan.run.events import Event, RunStarted
+from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.run.state import RunState
 from runplan.store.claims import Claims
 from runplan.store.sqlite import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from typing import Any
-
-    from runplan.engine.repository import OpenRepository
-    from runplan.engine.runs import ActiveRun
-    from runplan.engine.worker import RepositoryWorker
-    from runplan.run.events import Event
-    from runplan.run.requests import RunRequest
 
 A, B = "plans/A.md", "plans/B.md"
 NOW = "2026-03-01T12:00:00Z"
@@ -39,7 +30,7 @@ KEYS = {"KEY": "secret"}
 class Runs:
     """Runs in memory; those that are `ending` have to end before the plan's next one begins."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: "Repository") -> None:
         self.repository = repository
         self.ending: set[str] = set()
         self.done: list[str] = []

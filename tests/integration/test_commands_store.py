@@ -1,19 +1,14 @@
 """The queue of commands: executed in order, answered once, and the answer is kept for a caller who asks late."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.run.requests import Answer
 from runplan.store.sqlite import Store
 from runplan.store.tables import KEPT, Commands
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NOW = "2026-03-01T12:00:00Z"
 PLAN = "plans/X.md"

@@ -1,7 +1,5 @@
 """The daemon's socket answers its user and no other, and no caller delays another."""
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -10,7 +8,9 @@ import socket
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,18 +23,12 @@ from runplan.daemon.protocol import (
     Wake,
     line_of,
 )
-from runplan.daemon.server import Connection
+from runplan.daemon.server import Connection, ControlServer
 from runplan.daemon.state import Known
 from runplan.errors import Exit, NotFound, Unreachable
 from runplan.settings.places import socket_path
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT, SINCE, Echo, a_door
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from runplan.daemon.server import ControlServer
 
 Door = tuple["Path", Echo]
 NOBODY = 65534

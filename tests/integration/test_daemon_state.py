@@ -1,30 +1,23 @@
 """There is one daemon per user, a second one learns which process it is, and each finds its repositories again."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from runplan.daemon import state as daemon_state
 from runplan.daemon.client import Client, NotRunning
-from runplan.daemon.state import Known, holder, known, remember
+from runplan.daemon.state import Holder, Known, holder, known, remember
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import socket_path, state_directory
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT, SINCE
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from runplan.daemon.state import Holder
 
 
 def take(state: Path, *, wait_s: float = 0.0) -> AbstractContextManager[Holder]:

@@ -1,34 +1,26 @@
 """The worker of a repository: runs in other hands, and a repository in which nothing can be done."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3
 import threading
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from runplan.clock import SystemClock
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
+from runplan.engine.commands import Environments
 from runplan.engine.context import context_at
-from runplan.engine.repository import open_repository
+from runplan.engine.repository import OpenRepository, open_repository
 from runplan.settings.load import load
 from runplan.times import iso
-from tests.support.cli import Meanwhile, a_project, until
+from tests.support.cli import Meanwhile, Project, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-
-    from runplan.engine.commands import Environments
-    from runplan.engine.repository import OpenRepository
-    from tests.support.cli import Project
 
 
 class Timers:
@@ -50,7 +42,7 @@ class Log:
     def warning(self, event: str, **_: object) -> None:
         self.warnings.append(event)
 
-    def bind(self, **_: object) -> Log:
+    def bind(self, **_: object) -> "Log":
         return self
 
     def __getattr__(self, _name: str) -> Any:

@@ -1,11 +1,10 @@
 """Landing by a push: one answer for every way it can go, the remote never forced, the user's branch never lost."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +14,6 @@ from runplan.landing.lander import Declined, Landed, LandingAnswer, Refused, Tar
 from tests.support.cli import until
 from tests.support.landings import candidate, files_of, leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, direct, make_pair, make_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

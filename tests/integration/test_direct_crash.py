@@ -3,8 +3,6 @@
 The kill matrix covers the moments between the calls of a lander.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -13,20 +11,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import to_builtins
 
 from runplan.errors import Unreachable
 from runplan.git import remote
-from runplan.landing.lander import Landed
+from runplan.landing.lander import Landed, Landing
 from tests.support import landings
 from tests.support.landings import candidate, files_of, leftovers
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
-
-if TYPE_CHECKING:
-    from runplan.landing.lander import Landing
 
 _UP = "cut -d' ' -f4 /proc/$pid/stat"
 #: For a script that git runs at the other end: kill the git that the lander has started.

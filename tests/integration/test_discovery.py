@@ -1,24 +1,18 @@
 """Looking around real repositories."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from runplan.cli.setup import settings as init
-from runplan.cli.setup.settings import look_around
+from runplan.cli.setup.settings import Facts, look_around
 from runplan.errors import GitFailed
 from runplan.gitfacts import Identity
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
-
-if TYPE_CHECKING:
-    from runplan.cli.setup.settings import Facts
 
 
 def seen(path: Path, **env: str) -> Facts:

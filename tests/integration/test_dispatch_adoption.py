@@ -1,23 +1,18 @@
 """Dispatches outlive the runner that started them, and a later runner takes them up."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from runplan import processes
 from runplan.run.dispatch import Ending, NeverStarted, Outcome, Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until, with_killed_runner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WAITS = "echo $$ >agent; echo before; while test ! -e go; do sleep 0.005; done; echo after; exit 7"
 

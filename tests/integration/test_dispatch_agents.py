@@ -1,11 +1,10 @@
 """The output of real agents, through a shim: message, tools, tally, and the files that they leave."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,6 @@ from runplan.settings.load import Layer
 from tests.support import samples
 from tests.support.builders import settle
 from tests.support.dispatching import Stage, shared_stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,18 +1,13 @@
 """The limits of an agent hold until it ends, also after it reported success."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from runplan.run.dispatch import Ending
 from tests.support.dispatching import Stage, shared_stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

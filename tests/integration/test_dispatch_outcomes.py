@@ -1,13 +1,11 @@
 """The outcome of a dispatch: ending, message, logs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +16,6 @@ from runplan.steps.gates import own_logs, side_by_side
 from runplan.supervise.dispatches import Dispatches
 from runplan.supervise.output import LOG_TAIL
 from tests.support.dispatching import Stage, pid_in, stage, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

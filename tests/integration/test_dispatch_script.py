@@ -1,12 +1,11 @@
 """Every step of the `script` agent, played by the real player under a real shim."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec import convert
@@ -20,9 +19,6 @@ from runplan.run.dispatch import Outcome, Role, ToolUsed
 from runplan.settings.schema import AgentTable
 from tests.support.dispatching import Stage, shared_stage, until
 from tests.support.repos import isolated_env
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROMPT = """# Phase 1
 - not: an item

@@ -1,18 +1,13 @@
 """An agent is asked to end by the signal on which its kind ends cleanly, and killed after the grace."""
 
-from __future__ import annotations
-
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from runplan.run.dispatch import Ending, Outcome
 from tests.support.dispatching import Stage, gone, pid_in, shared_stage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: Notes every signal it gets, and stays.
 DEAF = """

@@ -1,18 +1,13 @@
 """The fingerprint of a real repository: what a process changed there is named."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from runplan.git.repository import MOST_LINES, Difference, Fingerprints, describe_differences
 from runplan.gitfacts import committing_as, signing
 from tests.support.repos import Repo, make_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 AGENT = signing("r1.1").email
 

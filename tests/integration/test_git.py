@@ -1,18 +1,13 @@
 """Git is run through one door, and what can be asked of a kept process costs no new one."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.errors import GitFailed
 from tests.support.repos import Repo, isolated_env, make_repo
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

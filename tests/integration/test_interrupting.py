@@ -1,7 +1,5 @@
 """Signals interrupt a run in the foreground."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

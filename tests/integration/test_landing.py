@@ -1,11 +1,9 @@
 """Landing by compare-and-swap: what is moved, what is answered, and what is seen afterwards."""
 
-from __future__ import annotations
-
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,9 @@ from runplan.git.command import Git
 from runplan.git.objects import Built, Candidates, Signature
 from runplan.gitfacts import Identity
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
+from runplan.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
 from tests.support.landings import candidate, files_of, intent, lander, leftovers
 from tests.support.repos import MAIN, Repo, make_repo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from runplan.landing.lander import LandingAnswer
 
 USER = Identity(name="Uma User", email="uma@example.org")
 WHEN = "1700000000 +0000"

@@ -1,24 +1,18 @@
 """A landing that is killed is completed or rolled back: landed once or not at all, the checkout whole."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.landing.lander import Landed, Pending
+from runplan.landing.lander import Landed, Landing, Pending
 from runplan.landing.swap import LOCK
 from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.mounts import way
 from tests.support.repos import MAIN, Repo, make_repo
-
-if TYPE_CHECKING:
-    from runplan.landing.lander import Landing
 
 ROOT = Path(__file__).parents[2]
 START = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n"}

@@ -1,23 +1,16 @@
 """The table of checkout states: in each the landing arrives or waits, and nothing of the user's is changed or lost."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
+from runplan.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
 from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import MAIN, Repo, init_repo, make_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from runplan.landing.lander import LandingAnswer
 
 START = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n", "dir/c.txt": "c\n", "dir/d.txt": "d\n"}
 #: The changes of the landing: one file changed, one removed, one added.

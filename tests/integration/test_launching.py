@@ -1,29 +1,22 @@
 """A daemon of this version is there when it is needed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from runplan import __version__, processes
 from runplan.daemon import client as launching
-from runplan.daemon.protocol import Metrics, MetricsText
+from runplan.daemon.protocol import Hello, Metrics, MetricsText
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import OUTPUT, state_directory
 from tests.support.daemons import a_manager
 from tests.support.dispatching import until
 from tests.support.fake_daemon import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from runplan.daemon.protocol import Hello
 
 Env = dict[str, str]
 

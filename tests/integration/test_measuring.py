@@ -1,18 +1,14 @@
 """Metrics are counted from the journal; the daemon measures itself."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from runplan.report.metrics import metrics_text, render, samples, this_process
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.store.sqlite import Store
 from runplan.times import iso
 from tests.support.builders import NOW, read, record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def ending(role: str, agent: str, **more: object) -> tuple[str, dict[str, Any]]:

@@ -1,9 +1,8 @@
 """The report over all repositories: landings, failures and waits since a moment."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import to_builtins
@@ -11,16 +10,12 @@ from msgspec import to_builtins
 from runplan.cli.show.report import since
 from runplan.errors import UsageError
 from runplan.report.summary import morning_report, news_of, of_morning
+from runplan.run.events import Event
 from runplan.run.rows import ScheduleRow
 from runplan.store.sqlite import Store
 from runplan.times import iso
 from tests.support.builders import NOW, record, started
 from tests.unit.test_summary import FAILED, LANDED, LEASED, ROBOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from runplan.run.events import Event
 
 TODAY = iso(NOW - timedelta(hours=8))
 

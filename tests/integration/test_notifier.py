@@ -1,27 +1,22 @@
 """The daemon's log is JSON lines without secrets, and notifications delay and fail no run."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.typing import FilteringBoundLogger
 
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.report.notices import Notice
 from runplan.settings.schema import NotifySettings
 from tests.support.cli import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from structlog.typing import FilteringBoundLogger
 
 ALL = ("done", "failed", "waiting")
 FAILED = Notice(
@@ -40,7 +35,7 @@ DONE = Notice(kind="done", plan="plans/x.md", run="r1a2b3c4", title="plans/x.md:
 class Sender:
     """A notifier with a real log."""
 
-    def __init__(self, log: Log, settings: NotifySettings, **limits: float) -> None:
+    def __init__(self, log: "Log", settings: NotifySettings, **limits: float) -> None:
         place, bound = log
         self._path = place / "daemon.log"
         env = {"PATH": f"{place}/bin:{os.environ['PATH']}", "HOME": str(place), "RUNPLAN_AGENT": "1", "GIT_DIR": "x"}

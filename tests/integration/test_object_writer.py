@@ -1,9 +1,7 @@
 """Objects written in this process are the objects git would have written."""
 
-from __future__ import annotations
-
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +9,6 @@ from runplan.errors import Unreachable
 from runplan.git.command import Stored
 from runplan.git.objects import Candidates, Entry, entries
 from tests.support.repos import Repo, init_repo, make_repo
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def write(repo: Repo, content: bytes) -> str:

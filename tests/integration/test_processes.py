@@ -1,13 +1,11 @@
 """A process is known by pid and start time; those of a dispatch are found and ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +13,6 @@ from runplan import processes
 from runplan.processes import MARK, Process
 from runplan.supervise.shim import Activity, activity
 from tests.support.dispatching import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """At the door of a direct landing: what could not end well is refused with the remedy, and no wait is without end."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +13,6 @@ from runplan.git.command import Git
 from tests.support.cli import until
 from tests.support.landings import leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @pytest.fixture

@@ -1,20 +1,15 @@
 """Removal of branches, candidates and logs: work on the target is removed, the rest is parked and named."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from runplan.git.removal import Kept, Removed, is_on_target
 from runplan.gitfacts import AGENT
 from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, make_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,17 +1,12 @@
 """Schedules survive, a plan has one, and a slot is answered once."""
 
-from __future__ import annotations
-
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from runplan.run.rows import FiringRow, RunRow, ScheduleRow
 from runplan.store.sqlite import Store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = "2026-03-01T12:00:00Z"
 ROW = ScheduleRow(plan="plans/X.md", spec="4h", zone="UTC", misfire="run-once", request="{}", anchor=NOW, made=NOW)

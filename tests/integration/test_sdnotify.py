@@ -1,18 +1,13 @@
 """The daemon notifies the service manager and never waits for it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import uuid
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.daemon.service import READY, STOPPING, WATCHDOG, extended, notify, watchdog_s
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("abstract", [False, True])

@@ -1,7 +1,5 @@
 """Settings from real files and the environment."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

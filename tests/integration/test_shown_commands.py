@@ -1,9 +1,8 @@
 """A command that a message shows can be pasted for any branch name."""
 
-from __future__ import annotations
-
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,6 @@ from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Landing
 from tests.support.repos import Pair, make_pair
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 #: Git forbids blanks and a few signs more; all of these it allows.
 NAME = """we're;$(x)&"y"|z"""

@@ -1,15 +1,14 @@
 """The journal is atomic, durable once acknowledged, and of one version."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec import to_builtins
@@ -19,10 +18,6 @@ from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.run.events import Admitted, Queued
 from runplan.run.rows import RunRow
 from runplan.store.sqlite import SCHEMA_VERSION, Store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from multiprocessing.synchronize import Barrier
 
 PLAN = "plans/X.md"
 NOW = "2026-03-01T12:00:00Z"

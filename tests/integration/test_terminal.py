@@ -1,20 +1,15 @@
 """Output on a terminal: colours, unless NO_COLOR is set, and a live line while a process runs."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import RUNPLAN, a_project
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 def on_terminal(command: list[str], *, cwd: Path, env: Mapping[str, str]) -> str:

@@ -1,7 +1,5 @@
 """Git reads from our messages the trailers we wrote."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,19 +1,19 @@
 """Every wait is in the store with its reason and its end; `status` shows it, and a person is notified once."""
 
-from __future__ import annotations
-
 import functools
 import os
+from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
 from runplan import processes
 from runplan.clock import SystemClock
 from runplan.daemon.worker import DaemonWorker
-from runplan.report.notices import of_stopped_owner
+from runplan.report.notices import Notice, of_stopped_owner
 from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.rows import WaitRow
@@ -21,12 +21,6 @@ from runplan.store.journal import Journal
 from runplan.store.sqlite import Store
 from tests.support.builders import started
 from tests.support.cli import a_project
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from runplan.report.notices import Notice
 
 PLAN, RUN = "plans/X.md", "r1"
 LATER = "2999-01-01T00:00:00Z"

@@ -1,10 +1,9 @@
 """The repositories that runplan makes for agents: what they see, what is taken from them, what is kept."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,6 @@ from runplan.git.worktrees import is_users_own
 from runplan.gitfacts import AGENT
 from tests.support.dispatching import gone, until
 from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 WHEN = "1700000000 +0000"
 

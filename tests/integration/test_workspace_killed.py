@@ -1,19 +1,14 @@
 """Leftovers of killed processes and moved directories in runplan's repositories are repaired; work stays."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.repos import BRANCH, PARKED, Place, a_place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 HOURS_AGO = 7200.0
 

@@ -1,27 +1,21 @@
 """Plans, settings, journals, metrics and random runs for unit tests."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
 from runplan.run.rows import RunRow
-from runplan.settings.load import merge
+from runplan.run.state import PhaseRun, RunState
+from runplan.settings.load import Layer, LoadedSettings, merge
+from runplan.store.sqlite import Store
 from runplan.times import iso
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from runplan.run.state import PhaseRun, RunState
-    from runplan.settings.load import Layer, LoadedSettings
-    from runplan.store.sqlite import Store
-
-    Choose = Callable[[Sequence[str]], str]
+Choose = Callable[[Sequence[str]], str]
 
 
 def tracker(*rows: str, header: str = "| Phase | Status | Commit | Notes |") -> str:

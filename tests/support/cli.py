@@ -1,7 +1,5 @@
 """A project with a plan and a scripted agent, run by the installed command."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json
@@ -14,17 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.support import forks, inject
 from tests.support.repos import Repo, init_repo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 #: So that the tests test the same on every machine; those of the sandbox set another value in `extra`.
 NO_SANDBOX = {"RUNPLAN_AGENTS_SANDBOX": "none"}

@@ -1,14 +1,14 @@
 """The daemon of a project under test, its clock and its service manager."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,17 +16,11 @@ from msgspec.structs import replace
 from runplan.daemon.client import Client
 from runplan.daemon.state import holder
 from runplan.errors import Unreachable
+from runplan.run.rows import ScheduleRow
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.sqlite import Store
-from tests.support.cli import SETTINGS, a_plan, end_processes_of, processes_of, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from runplan.run.rows import ScheduleRow
-    from tests.support.cli import Project
-    from tests.support.forks import Process
+from tests.support.cli import SETTINGS, Project, a_plan, end_processes_of, processes_of, until
+from tests.support.forks import Process
 
 
 def daemon_of(project: Project) -> int:

@@ -1,7 +1,5 @@
 """Real dispatches for tests: with unique ids, ended with the test."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os
@@ -11,17 +9,14 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan import processes
 from runplan.run.dispatch import Launch, Outcome, Running
 from runplan.supervise.dispatches import Dispatches
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PATIENCE_S = 30.0
 

@@ -1,7 +1,5 @@
 """The documents of the repository: their fences, links, headings and the commands they show."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,18 +3,13 @@
 Without it they would ask the user's daemon, write into the user's state, and go by the user's git configuration.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 #: All that is kept of the login: where programs are, where temporary files go, and variables of pytest for its workers.
 KEPT = frozenset(("PATH", "TMPDIR", "LD_LIBRARY_PATH", "USER", "LOGNAME"))

@@ -3,31 +3,23 @@
 Run as a program it is a whole daemon: VERSION, then words of how it behaves.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.daemon import protocol, state
-from runplan.daemon.protocol import Done, Hello, MetricsText
+from runplan.daemon.protocol import AnyRequest, Done, Hello, MetricsText
 from runplan.daemon.server import ControlServer
 from runplan.errors import NotFound, RefusedEarly
 from runplan.settings.places import socket_path, state_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from msgspec import Struct
-
-    from runplan.daemon.protocol import AnyRequest
 
 #: Where a child finds this package.
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,6 @@ the exit code, and those that the new process is to have. A command that was sta
 spawner in the same way: they need up to 0.4 s of imports.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import ctypes
@@ -23,16 +21,14 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
+from typing import IO, Any, NoReturn, Self, TypeAlias
 
 from tests.support.inject import VARIABLES, inject
 from tests.support.repos import isolated_env
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (

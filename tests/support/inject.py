@@ -7,8 +7,6 @@ product contains no test hook, and new code is watched like the rest.
 `python -c RUN ARGUMENTS…` is the installed command with what the environment asks for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -20,12 +18,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from types import FrameType
+from types import FrameType
+from typing import Any
 
 KILL = "TEST_KILL"  #: where to kill the process: `after Landed`, `before Landed#2`, `before rename index`
 NOW = "TEST_NOW"  #: the time at the start of the process; sleeping takes no time

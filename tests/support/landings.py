@@ -1,28 +1,21 @@
 """Builders for landings; as a program, a landing on a disk that becomes full."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan.errors import RunplanError
 from runplan.git.command import Git
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Landed, Landing, Pending
 from runplan.landing.swap import BOX
-from tests.support.repos import MAIN, direct, make_repo, watched
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tests.support.repos import Repo
+from tests.support.repos import MAIN, Repo, direct, make_repo, watched
 
 
 def candidate(

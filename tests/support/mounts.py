@@ -1,27 +1,19 @@
 """Full and read-only disks in a mount namespace; whether bubblewrap works."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from runplan.agents import invocation
 from tests.support import inject
-from tests.support.cli import RUNPLAN, Ran
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.cli import Project
-
+from tests.support.cli import RUNPLAN, Project, Ran
 
 #: As root a mount namespace is enough; others may be root of a user namespace, where the machine allows that.
 WAYS = (("unshare", "--mount"), ("unshare", "--mount", "--map-root-user"))

@@ -1,14 +1,14 @@
 """Git repositories, remotes and workspaces in an environment without git settings of the machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import FrameType
 
 from runplan.git.command import Git
 from runplan.git.remote import Remote
@@ -16,14 +16,7 @@ from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Lane, Worktrees
 from runplan.landing.direct import Direct
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-    from types import FrameType
-
-    from runplan.landing.lander import Landing
-
+from runplan.landing.lander import Landing
 
 MAIN = "refs/heads/main"
 USER_NAME = "Uma User"
@@ -99,7 +92,7 @@ class Repo:
     def status(self) -> str:
         return self.git("status", "--porcelain", "--untracked-files=all")
 
-    def at(self, path: Path) -> Repo:
+    def at(self, path: Path) -> "Repo":
         """The same repository, seen from another worktree."""
         return Repo(path=path, env=self.env)
 

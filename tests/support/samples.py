@@ -1,21 +1,16 @@
 """Streams of real agents, and what is made of them: the reading of the lines and the judgement of the end."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import AgentEnding, judge
-from runplan.run.dispatch import Ending, Outcome
+from runplan.run.dispatch import AgentEvent, Ending, Outcome
 from runplan.supervise.output import EventCollector
-
-if TYPE_CHECKING:
-    from runplan.run.dispatch import AgentEvent
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir())

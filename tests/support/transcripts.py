@@ -7,24 +7,19 @@ and `…` in a line for any text.
 `python -m tests.support.transcripts` (`make docs`) writes the output of this version into the pages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.support.cli import RUNPLAN, end_processes_of
 from tests.support.documents import ROOT, fences, read
 from tests.support.environment import own_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 LEFT_OUT = "…"
 FILE = re.compile(r"`([\w./-]+)`:\s*\Z")

@@ -1,7 +1,5 @@
 """The page on agents agrees with the code."""
 
-from __future__ import annotations
-
 import re
 import types
 from pathlib import Path

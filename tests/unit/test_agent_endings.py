@@ -1,7 +1,5 @@
 """Endings for which there is no captured stream: made by hand after what the programs are known to do."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

@@ -1,8 +1,6 @@
 """The keys that an agent gets, and the dollar limit that its program gets."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +8,6 @@ from runplan.agents.adapter import PROVIDERS, Task
 from runplan.agents.clis import agent_of
 from runplan.run.dispatch import Role
 from runplan.settings.schema import AgentTable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MANY = ("aider", "mini", "opencode")
 

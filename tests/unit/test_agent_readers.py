@@ -1,26 +1,31 @@
 """No bytes make a reader raise, and none make it slow."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.agents.clis import agent_of, qwen
 from runplan.agents.clis.mini import read_trajectory
-from runplan.run.dispatch import Context, EndingKind, Message, Retrying, Spent, Trouble, Unread, Usage
+from runplan.run.dispatch import (
+    AgentEvent,
+    Context,
+    EndingKind,
+    Message,
+    Outcome,
+    Retrying,
+    Spent,
+    Trouble,
+    Unread,
+    Usage,
+)
 from runplan.settings.load import kinds
 from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from runplan.run.dispatch import AgentEvent, Outcome
-
-    Reader = Callable[[bytes], tuple[AgentEvent, ...]]
+Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
 READERS: dict[str, Reader] = {kind: agent_of(kind).read for kind in kinds()}
 READERS["trajectory"] = read_trajectory

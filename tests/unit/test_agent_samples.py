@@ -1,7 +1,5 @@
 """Every captured stream of a real agent is understood: session, last words, usage, ending."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.agents.clis import agent_of

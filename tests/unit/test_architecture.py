@@ -1,7 +1,5 @@
 """The codebase keeps its shape: imports point down, git runs in one place, and broad catches are named."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

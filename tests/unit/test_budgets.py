@@ -1,9 +1,7 @@
 """Costs: the usage of an agent that reports tokens, dollars or neither, and what is left."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -15,9 +13,6 @@ from runplan.settings.load import Layer
 from runplan.settings.schema import AgentTable
 from tests.support.builders import settle
 from tests.support.samples import outcome_of
-
-if TYPE_CHECKING:
-    from typing import Any
 
 PRICE = {"usd_in": 2.0, "usd_out": 10.0}
 COMMAND = {"type": "item.completed", "item": {"type": "command_execution", "command": "x" * 40_000}}

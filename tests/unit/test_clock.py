@@ -1,7 +1,5 @@
 """A condition is asked at least once, and no longer than it may take."""
 
-from __future__ import annotations
-
 from runplan.clock import until
 
 

@@ -1,7 +1,5 @@
 """A command in a message can be copied into a shell."""
 
-from __future__ import annotations
-
 import shlex
 
 import pytest

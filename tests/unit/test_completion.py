@@ -1,7 +1,5 @@
 """The audit of a plan whose phases are done, and the wait for a parent's verification."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.checks.verdict import audit, parent_wait

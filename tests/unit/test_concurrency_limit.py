@@ -1,7 +1,5 @@
 """The concurrency limit: which runs may work at the same time."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

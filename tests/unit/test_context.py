@@ -1,7 +1,5 @@
 """The size of a context, and the note for the next agent."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages between the daemon and its callers are read as they were written, and invalid ones are refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.daemon.protocol import (

@@ -1,11 +1,10 @@
 """Tables in the documents that repeat the code are equal to it."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,6 @@ from runplan.run.reasons import Reason
 from tests.support import documents
 from tests.support.documents import links, prose, read, rows
 from tests.unit.test_architecture import ORDER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:

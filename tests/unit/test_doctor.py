@@ -1,17 +1,12 @@
 """The doctor's judgement of facts that a test cannot make: a sandbox, broken or not."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from runplan.cli.setup import doctor
 from runplan.cli.setup.doctor import Check
 from runplan.errors import RefusedEarly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OBSTACLE = "no; apt install it"
 

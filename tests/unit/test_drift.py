@@ -1,7 +1,5 @@
 """Numbers of a plan that agents measured differently: vectors H."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.checks.drift import (

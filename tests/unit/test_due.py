@@ -1,11 +1,9 @@
 """A scheduler that sleeps, is off, or whose clock jumps: no slot vanishes and none fires twice."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,9 +13,6 @@ from msgspec.structs import replace
 from runplan.run.rows import ScheduleRow
 from runplan.settings.schedule import GRACE, Due, Slot, outlook, parse, slots_after, what_is_due
 from runplan.times import iso, parse_iso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]
 SPECS = [

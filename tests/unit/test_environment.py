@@ -1,7 +1,5 @@
 """Variables: those an agent gets, those sent to the daemon, and those a run needs."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.agents.environment import (

@@ -1,7 +1,5 @@
 """Errors of the operating system come with a remedy."""
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -1,7 +1,5 @@
 """Remote URLs and tokens."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.forge.address import Address, find_token, parse_remote

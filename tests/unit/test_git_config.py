@@ -1,7 +1,5 @@
 """The part of the user's git configuration that runplan's own repositories take over."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.git.workspace import allowed, config_text, is_partial_clone, read_listing

@@ -1,7 +1,5 @@
 """Patterns cover paths from the root of the repository."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

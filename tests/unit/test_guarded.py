@@ -1,7 +1,5 @@
 """Changes to the files that the test command runs are found, without running or expanding anything."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

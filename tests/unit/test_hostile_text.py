@@ -1,9 +1,7 @@
 """Every reader of foreign text takes linear time: 40 kB of hostile lines in little processor time."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -24,9 +22,6 @@ from runplan.checks import (
 from runplan.errors import PlanUnreadable
 from runplan.plan import model as plan
 from runplan.report import text as markdown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LENGTH = 40_000
 MOST_S = 1.5  #: of processor time; a quadratic reader needs far more

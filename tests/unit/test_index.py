@@ -1,7 +1,5 @@
 """The index of the reports lists every plan that has landed something, and changes that wait for a person."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 
 import pytest

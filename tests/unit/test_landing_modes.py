@@ -1,21 +1,16 @@
 """The differences between landing modes are in one table."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from runplan.errors import RefusedEarly
 from runplan.landing import modes
 from runplan.settings.load import Layer
-from runplan.settings.schema import LANDINGS
+from runplan.settings.schema import LANDINGS, RunSettings
 from tests.support.builders import settle
-
-if TYPE_CHECKING:
-    from runplan.settings.schema import RunSettings
 
 PACKAGE = Path(__file__).parents[2] / "runplan"
 

@@ -1,8 +1,6 @@
 """Phases side by side: which may be, and what the machine makes of several at once."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -15,9 +13,6 @@ from runplan.run.decide import decide, overlap, startable
 from runplan.run.events import from_json, to_json
 from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
 from tests.support.builders import Chance, a_plan, started
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MANY = 600
 

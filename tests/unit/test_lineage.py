@@ -1,7 +1,5 @@
 """Only the commits that an attempt made may land, and a refusal names the others."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.checks.lineage import is_own, off_base

@@ -1,7 +1,5 @@
 """A word means one plan: by its path, its name, or a part of it that no other has."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.errors import NotFound

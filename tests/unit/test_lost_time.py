@@ -1,7 +1,5 @@
 """The time that a lost process can have run, by the journal."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

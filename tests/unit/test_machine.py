@@ -1,7 +1,5 @@
 """The machine always knows what is next, never asks for the same thing for ever, and lands a phase once."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """The metrics are text that Prometheus reads, the same for the same facts."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

@@ -1,7 +1,5 @@
 """Names of plans, branches, worktrees and reports: always valid, never shared by two plans."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Notices of endings and waits that need the user."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

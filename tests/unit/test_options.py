@@ -1,7 +1,5 @@
 """The words after PLAN: whole tokens, any case, any order."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pytest

@@ -1,9 +1,7 @@
 """Output is taken in by lines and in bounded memory."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -27,9 +25,6 @@ from runplan.supervise.output import (
     DispatchFiles,
     EventCollector,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def lines_of(*chunks: bytes) -> list[bytes]:

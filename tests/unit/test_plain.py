@@ -1,7 +1,5 @@
 """The words of agents reach journal and terminal without terminal sequences, and with a bounded length."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

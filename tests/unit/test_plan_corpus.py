@@ -3,8 +3,6 @@
 The plans are in `tests/plans/<format>/`, what they mean is in the `expected.json` beside them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

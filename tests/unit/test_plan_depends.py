@@ -1,7 +1,5 @@
 """Dependencies are read from prose with care: hard, soft, negative, ranges, other plans."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

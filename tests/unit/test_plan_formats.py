@@ -1,7 +1,5 @@
 """Plans as found in the wild: every format and every trap is understood, or refused with what is missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Front matter is read, and set without touching anything else."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.errors import PlanUnreadable

@@ -1,7 +1,5 @@
 """Work items, criteria, touched paths and execution of a phase."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.plan.model import Phase, parse

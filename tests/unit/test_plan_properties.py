@@ -1,7 +1,5 @@
 """For any plan: setting a status changes exactly that, in exactly one line; and nothing breaks the parser."""
 
-from __future__ import annotations
-
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """A plan that cannot be worked is refused with the file, the line and the remedy."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.errors import PlanUnreadable

@@ -1,7 +1,5 @@
 """The status vocabulary and the ids of tracker rows."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.plan.marks import Status, read_commit, read_mark, read_name

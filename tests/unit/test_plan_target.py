@@ -1,7 +1,5 @@
 """The next phase is chosen from what the plan says."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.plan.model import Plan, parse

@@ -1,7 +1,5 @@
 """Writing a status back changes the cell, line or box that is meant, and no other byte."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompts carry the phase word for word, and a template that does not fit is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

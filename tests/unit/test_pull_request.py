@@ -1,7 +1,5 @@
 """What hinders the merge of a pull request, and its description."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

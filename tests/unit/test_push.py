@@ -1,7 +1,5 @@
 """The answer to a push is read as accepted, declined or unknown."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.git.remote import Declined, Taken, Uncertain, read_push, words

@@ -1,7 +1,5 @@
 """Commits are read, also those with missing lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.gitfacts import Commit, Identity

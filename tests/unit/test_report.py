@@ -1,7 +1,5 @@
 """The report shows what happened, newest first, and nothing an agent writes can change its structure."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The HTML report shows the Markdown report; nothing in a report or a diff becomes markup."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import pytest

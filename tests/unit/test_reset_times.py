@@ -1,7 +1,5 @@
 """The end of a usage limit is read from the words of each program, in the right zone, and never believed blindly."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """Test output is believed by its closing summary alone, and judged against the run before the work."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

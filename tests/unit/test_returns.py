@@ -1,7 +1,5 @@
 """The return of an agent is read strictly; no content raises an error."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

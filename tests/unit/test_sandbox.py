@@ -1,7 +1,5 @@
 """The call of bubblewrap, and which setting holds for whom."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.agents.invocation import sandboxed

@@ -1,7 +1,5 @@
 """The meaning of `every …`, its written form, and the error for unknown words."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """A schedule rests after a run that failed at a phase or found no plan, and after no other."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,29 +1,24 @@
 """In every order of events a plan has at most one live run, and every due slot is recorded."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.engine.commands import Environments
 from runplan.engine.schedules import fire, fire_early, give_up
+from runplan.engine.worker import RepositoryWorker
 from runplan.run.events import RunStarted, to_json
-from runplan.run.requests import Answer
+from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import parse, slots_after
+from runplan.store.tables import Schedules
 from runplan.times import iso, parse_iso, zone
-
-if TYPE_CHECKING:
-    from runplan.engine.worker import RepositoryWorker
-    from runplan.run.requests import RunRequest
-    from runplan.store.tables import Schedules
 
 PLANS = ("plans/A.md", "plans/B.md")
 ZONE = "Europe/Berlin"

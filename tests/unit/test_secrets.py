@@ -1,7 +1,5 @@
 """Secrets are taken out of what is written down, wherever the stream that brings them is cut."""
 
-from __future__ import annotations
-
 import json
 import time
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Service files are valid for their service manager."""
 
-from __future__ import annotations
-
 import configparser
 import plistlib
 

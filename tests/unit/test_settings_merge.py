@@ -1,7 +1,5 @@
 """Settings: layers over defaults. Every error names its place and the valid value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings as text: what is written can be read back, and the shipped file equals the code."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The activity of silent processes that counts as work."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.supervise.shim import Activity

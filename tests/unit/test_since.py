@@ -1,7 +1,5 @@
 """Since when: moved by what is shown, and by nothing else that is recorded."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

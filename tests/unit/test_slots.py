@@ -1,20 +1,14 @@
 """When schedules fire: elapsed time, wall clocks over changes of the clock, cron days, and jitter."""
 
-from __future__ import annotations
-
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.settings.schedule import JITTER_FROM_S, JITTER_TO_S, Slot, delay_of, parse, slots_after
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import tzinfo
 
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 

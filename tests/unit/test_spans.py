@@ -1,7 +1,5 @@
 """Time spans and moments as people say them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """The text of `status` about runs and schedules."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The answer to "is it stuck?" states known facts, and never says fine without evidence."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The summary of a plan: the state of each phase, its figures, and the command for what did not happen."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Agent events are folded in bounded memory."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """Forbidden changes of an agent are found; naming a file permits adding to it, and only Allows: the rest."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

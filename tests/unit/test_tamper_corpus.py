@@ -1,7 +1,5 @@
 """Every guilty change of the corpus is caught, with its file and line, and no innocent one is."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

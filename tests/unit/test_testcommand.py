@@ -1,7 +1,5 @@
 """The test command: the one that fits a project, and its needs."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.checks.testcommand import Infrastructure, find, missing_file, needed_setup, program_of

@@ -1,7 +1,5 @@
 """Delays before something is tried again."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

@@ -1,7 +1,5 @@
 """Trailers follow git's rules, and only runplan writes its own."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

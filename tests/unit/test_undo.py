@@ -1,7 +1,5 @@
 """Which landing an undo takes back is read from what the commits say, and nothing is guessed."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.gitfacts import (

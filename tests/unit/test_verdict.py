@@ -1,7 +1,5 @@
 """A verdict passes a phase only when every item is proven; anything less is a fail, or no verdict at all."""
 
-from __future__ import annotations
-
 import pytest
 
 from runplan.checks.returns import Unusable

@@ -1,19 +1,13 @@
 """The current work of a run, from its state."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
 from runplan.run import events as e
 from runplan.run.projection import project
+from runplan.run.rows import RunRow
 from runplan.run.state import fold
 from tests.support.builders import started
-
-if TYPE_CHECKING:
-    from runplan.run.rows import RunRow
 
 READ = e.PlanRead(tip="c", choice="next", phase="1")
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)

@@ -1,15 +1,11 @@
 """Anthropic's Messages, streamed and plain, with the counting of tokens and the list of models."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tests.agents.dialects.wire import Reply, bearer, document, event, need, words_of
 from tests.agents.scenario import Answer, Asked, FaultKind, Heard, Stop
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MODEL = "claude-sonnet-5"
 _STOPS = {Stop.END: "end_turn", Stop.TOOL: "tool_use", Stop.LENGTH: "max_tokens", Stop.REFUSAL: "refusal"}

@@ -1,15 +1,11 @@
 """OpenAI's Chat Completions, streamed and plain, and the list of models."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tests.agents.dialects.wire import Reply, bearer, document, event, need, words_of
 from tests.agents.scenario import Answer, Asked, FaultKind, Heard, Stop
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "model", "tool": "tool"}
 _STOPS = {Stop.END: "stop", Stop.TOOL: "tool_calls", Stop.LENGTH: "length", Stop.REFUSAL: "content_filter"}

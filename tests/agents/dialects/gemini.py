@@ -1,16 +1,12 @@
 """Gemini's generateContent and streamGenerateContent, with the counting of tokens and the list of models."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tests.agents.dialects.wire import Reply, document, event, need
 from tests.agents.scenario import Answer, Asked, FaultKind, Heard, Stop
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PATH = re.compile(r"/v1(?:beta)?/models/([\w.-]+):(generateContent|streamGenerateContent|countTokens)")
 _STOPS = {Stop.END: "STOP", Stop.TOOL: "STOP", Stop.LENGTH: "MAX_TOKENS", Stop.REFUSAL: "SAFETY"}

@@ -1,15 +1,11 @@
 """OpenAI's Responses, streamed and plain."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tests.agents.dialects.wire import Reply, bearer, document, event, need, words_of
 from tests.agents.scenario import Answer, Asked, FaultKind, Heard, Stop
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "model"}
 _CALLS = ("function_call", "custom_tool_call")

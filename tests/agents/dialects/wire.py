@@ -1,15 +1,11 @@
 """The parts that all dialects of the scripted model server share."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.agents.scenario import Answer, Asked, FaultKind
+from tests.agents.scenario import Answer, Asked, FaultKind
 
 
 class Malformed(Exception):

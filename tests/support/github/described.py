@@ -4,8 +4,6 @@ The excerpt holds the fields that the stand-in uses. It is made by:
 python -m tests.support.github.described api.github.com.json
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """GitHub's state and rules for one repository: pull requests, checks, protection and issues over a bare repository."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess
@@ -9,12 +7,10 @@ import threading
 from base64 import b64decode
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jwt
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ZERO = "0" * 40
 

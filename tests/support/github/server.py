@@ -1,7 +1,5 @@
 """Serves a Hub by HTTP: the REST API under /api/v3, GraphQL, and git by `git http-backend`."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -10,23 +8,20 @@ import subprocess
 import threading
 import zlib
 from base64 import b64encode
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from tests.support.cli import Project
 from tests.support.github.hub import Answer, Hub, Issue, Pull
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from types import TracebackType
-
-    from tests.support.cli import Project
 
 Route = "Callable[[Request], tuple[int, Any]]"
 
@@ -398,7 +393,7 @@ APPS = ("/installation", "/access_tokens")  #: where an app signs in instead of 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = 65536  # one packet per answer; else each costs 40 ms on loopback
-    stand_in: ClassVar[StandIn]
+    stand_in: ClassVar["StandIn"]
 
     def log_message(self, *args: object) -> None:
         pass
@@ -490,7 +485,7 @@ class StandIn:
         self.api = f"{self.address}/api/v3"
         self.remote = f"{self.address}/{hub.owner}/{hub.name}.git"
 
-    def __enter__(self) -> StandIn:
+    def __enter__(self) -> "StandIn":
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
         return self
