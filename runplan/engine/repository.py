@@ -78,7 +78,7 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
             prompts={role: template.text for role, template in require_prompts(at).items()},
             removal=Removal(self.worktrees, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
-            lander=modes.open_lander(modes.Place(at.repository, self.workspace.path, at.env, plan), at.settings),
+            lander=modes.open_lander(at.repository, at.settings, at.env, tool=self.workspace.path, plan=plan),
             fingerprints=Fingerprints(common, git.env, at.settings.run.branch_prefix),
             agents=Agents(
                 at.settings.agents,

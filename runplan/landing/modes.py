@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from runplan import names
 from runplan.errors import RefusedEarly
 
@@ -26,25 +24,17 @@ if TYPE_CHECKING:
     from runplan.settings.schema import RunSettings, Settings
 
 
-class Place(Struct, frozen=True):
-    """The repository that a lander works in."""
-
-    repository: Repository
-    tool: Path  #: the repository that holds candidates
-    env: Mapping[str, str]  #: of the user, for reaching a remote
-    plan: PlanPlace
-
-
-def open_lander(at: Place, settings: Settings) -> Lander:
-    run, git, root = settings.run, at.repository.git, at.repository.root
+def open_lander(here: Repository, settings: Settings, env: Mapping[str, str], *, tool: Path, plan: PlanPlace) -> Lander:
+    """The lander of a plan; `env` is for reaching a remote, `tool` is the repository that holds candidates."""
+    run, git, root = settings.run, here.git, here.root
     if not uses_remote(run.landing):
         from runplan.landing.cherry_pick import CherryPick
 
-        return CherryPick(git, ref=f"refs/heads/{run.target}", root=root, common_dir=at.repository.common_dir)
+        return CherryPick(git, ref=f"refs/heads/{run.target}", root=root, common_dir=here.common_dir)
     from runplan.landing.direct import Direct
 
-    access = _access(git, run, at.env) if concludes(run.landing) else None
-    target = Direct(git, _remote(at.repository, run, run.target, at.env, access), root=root, tool=at.tool)
+    access = _access(git, run, env) if concludes(run.landing) else None
+    target = Direct(git, _remote(here, run, run.target, env, access), root=root, tool=tool)
     if access is None:
         return target
     from runplan.forge.github import open_forge
@@ -52,12 +42,12 @@ def open_lander(at: Place, settings: Settings) -> Lander:
 
     return PullRequestLander(
         git,
-        _remote(at.repository, run, names.pull_branch(run.branch_prefix, at.plan.slug), at.env, access),
+        _remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, access),
         target=target,
-        tool=at.tool,
-        plan=at.plan,
+        tool=tool,
+        plan=plan,
         settings=settings.pull_request,
-        forge=functools.cache(lambda: open_forge(access(), at.env)),
+        forge=functools.cache(lambda: open_forge(access(), env)),
     )
 
 

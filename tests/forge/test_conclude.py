@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly
 from runplan.forge.github import find_access
@@ -14,7 +13,7 @@ from runplan.git.command import Git
 from runplan.git.repository import Repository
 from runplan.gitfacts import PLAN, RUN, read_trailers
 from runplan.landing.lander import Conclusion, Declined, Failed, Landed, Progress, Refused, Waiting
-from runplan.landing.modes import Place, open_lander
+from runplan.landing.modes import open_lander
 from runplan.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.run.reasons import Reason
 from runplan.settings.schema import RunSettings, Settings
@@ -44,29 +43,29 @@ def issues() -> list[int]:
 
 
 @pytest.fixture
-def at(clone: Path, stand_in: StandIn) -> Iterator[Place]:
-    plan = PlanPlace(path="plans/X.md", slug="x", report="reports/plan-x.md", issues=())
+def a_lander(clone: Path, stand_in: StandIn, issues: list[int]) -> Iterator[Callable[[], PullRequestLander]]:
+    env, settings = dict(os.environ) | environment(stand_in), Settings(run=RunSettings(landing="pr"))
     with Git(clone, env=dict(os.environ)) as user:
         here = Repository(root=clone, common_dir=clone / ".git", git=user)
-        yield Place(here, clone / ".git", dict(os.environ) | environment(stand_in), plan)
 
+        def make() -> PullRequestLander:
+            plan = PlanPlace(path="plans/X.md", slug="x", report="reports/plan-x.md", issues=tuple(issues))
+            lander = open_lander(here, settings, env, tool=clone / ".git", plan=plan)
+            assert isinstance(lander, PullRequestLander)
+            return lander
 
-def a_lander(at: Place) -> PullRequestLander:
-    lander = open_lander(at, Settings(run=RunSettings(landing="pr")))
-    assert isinstance(lander, PullRequestLander)
-    return lander
+        yield make
 
 
 @pytest.fixture
-def conclude(at: Place, hub: Hub, issues: list[int]) -> Conclude:
+def conclude(a_lander: Callable[[], PullRequestLander], hub: Hub) -> Conclude:
     tip = hub.tip(BRANCH)
 
     def call(looks: int = 6, *, now: float = LATE, auto: bool = True, pushed: tuple[str, ...] = (tip,)) -> Conclusion:
         # A new lander each time, as after a restart.
         progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=pushed)
         for _ in range(looks):
-            there = replace(at, plan=replace(at.plan, issues=tuple(issues)))
-            found = a_lander(there).conclude(progress, now=now)
+            found = a_lander().conclude(progress, now=now)
             if not isinstance(found, Waiting):
                 break
         return found
@@ -260,8 +259,10 @@ def test_a_local_target_with_commits_of_its_own_stays(conclude: Conclude, clone:
     assert git("rev-parse", "main", cwd=clone) == before
 
 
-def test_a_push_that_the_server_refuses_is_named(at: Place, clone: Path, hub: Hub) -> None:
-    lander = a_lander(at)
+def test_a_push_that_the_server_refuses_is_named(
+    a_lander: Callable[[], PullRequestLander], clone: Path, hub: Hub
+) -> None:
+    lander = a_lander()
     hook = hub.bare / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho 'error: GH006: Protected branch update failed' >&2\nexit 1\n")
     hook.chmod(0o755)
