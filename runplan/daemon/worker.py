@@ -19,7 +19,7 @@ from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Crashed, Fenced, RunplanError, Unreachable, refused_by_system
 from runplan.report.notices import of_ending, of_lost_keys, of_stopped_owner, of_waiting
 from runplan.run.decide import decide, pause_reason
-from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Halted, Paused, Queued, name_of
+from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Halted, Paused, Queued
 from runplan.run.requests import refused
 from runplan.run.rows import WaitRow
 from runplan.run.state import awaiting, open_lanes, open_states, running
@@ -399,7 +399,7 @@ class DaemonWorker(RepositoryWorker):
 
     def recorded(self, plan: str, run: str, event: Event, phase: str) -> None:
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
-        self._log.info(name_of(event), plan=plan, run=run, phase=phase, dispatch=dispatch)
+        self._log.info(type(event).__name__, plan=plan, run=run, phase=phase, dispatch=dispatch)
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
             self._daemon.notifier.send(of_lost_keys(event.missing, repository=self.root, plan=plan, run=run))
 

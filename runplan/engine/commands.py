@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from runplan.agents.environment import describe_missing
@@ -12,7 +13,7 @@ from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreach
 from runplan.names import WATCH
 from runplan.run import events as e
 from runplan.run.events import to_json
-from runplan.run.requests import Answer, read_request, refused, unexpected
+from runplan.run.requests import Answer, RunRequest, refused, unexpected
 from runplan.run.rows import ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import what_is_due
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.engine.worker import RepositoryWorker
-    from runplan.run.requests import RunRequest, Timing
+    from runplan.run.requests import Timing
     from runplan.run.rows import Command
 
 LOCK_S = 5.0  #: for another process that executes commands
@@ -128,7 +129,7 @@ class Executor:
     # --- runs -------------------------------------------------------------------------------------------
 
     def _start(self, command: Command) -> Answer | None:
-        request = read_request(command.arguments)
+        request = convert(command.arguments, RunRequest)
         timing = request.timing
         if timing is None:
             return self._begin(request, command)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from msgspec import convert
 from msgspec.structs import replace
 
 from runplan import names
 from runplan.engine import issues
 from runplan.errors import RunplanError
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
-from runplan.run.requests import Answer, read_request
+from runplan.run.events import RunStarted
+from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import FiringRow
 from runplan.settings.schedule import parse, what_is_due
 from runplan.times import iso
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from runplan.engine.commands import Environments
     from runplan.engine.worker import RepositoryWorker
-    from runplan.run.requests import RunRequest
     from runplan.run.rows import ScheduleRow
     from runplan.settings.schedule import Slot
     from runplan.store.tables import Schedules
@@ -108,7 +109,7 @@ def _firing_answer(answer: Answer | None) -> tuple[str, str]:
 
 def request_of(row: ScheduleRow) -> RunRequest:
     """The run that the schedule begins, with the options it was made with."""
-    return replace(read_request({"started": json.loads(row.request)}), fired=True)
+    return RunRequest(started=convert(json.loads(row.request), RunStarted), fired=True)
 
 
 def _key(slot: Slot) -> str:

@@ -445,10 +445,6 @@ class Recorded(Struct, Generic[E], frozen=True, kw_only=True):
     event: E
 
 
-def name_of(event: Event) -> str:
-    return type(event).__name__
-
-
 def to_json(event: Event) -> str:
     # json escapes the surrogates of file names that are not UTF-8; msgspec.json rejects them.
     return json.dumps(to_builtins(event), separators=(",", ":"))

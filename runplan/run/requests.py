@@ -1,18 +1,15 @@
-"""Run requests, and the answers to commands, with their JSON."""
+"""Run requests, and the answers to commands."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct
 
 from runplan.errors import Exit
 from runplan.run.events import Answered, RunStarted  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from runplan.errors import RunplanError
 
 BY_PERSON = "a person"
@@ -62,15 +59,3 @@ def unexpected(error: BaseException) -> Answer:
     """The answer after an internal error."""
     text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
     return Answer(error=text, exit=int(Exit.UNREACHABLE))
-
-
-def answer_json(answer: Answer) -> str:
-    return json.dumps(to_builtins(answer))
-
-
-def read_answer(text: str) -> Answer:
-    return convert(json.loads(text), Answer)
-
-
-def read_request(arguments: Mapping[str, Any]) -> RunRequest:
-    return convert(arguments, RunRequest)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.run.decide import pause_reason
-from runplan.run.events import may_wait, name_of, read_row, sanitized, to_json
+from runplan.run.events import may_wait, read_row, sanitized, to_json
 from runplan.run.projection import Since, moved, project
 from runplan.run.state import RunState, apply
 from runplan.times import iso
@@ -57,7 +57,7 @@ class Journal:
             since = moved(since, state, at)
         self._started = self._started or at
         row = project(state, run=self._run, plan=self._plan, started=self._started, since=since.at)
-        rows = [(at, name_of(fact), to_json(fact)) for fact in facts]
+        rows = [(at, type(fact).__name__, to_json(fact)) for fact in facts]
         waits = all(map(may_wait, facts))
         self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
         self.state, self._since = state, since

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from msgspec import convert, to_builtins
 from msgspec.structs import astuple, replace
 
 from runplan.run.rows import Command, FiringRow, ScheduleRow, WaitRow
@@ -51,16 +52,15 @@ class Commands(_Table):
 
     def finish(self, seq: int, answer: Answer) -> None:
         """Record the answer once."""
-        from runplan.run.requests import answer_json  # slow to import
-
-        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", answer_json(answer), seq)
+        text = json.dumps(to_builtins(answer))
+        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
 
     def answer(self, seq: int) -> Answer | None:
         """None while the command is queued."""
-        from runplan.run.requests import read_answer
+        from runplan.run.requests import Answer  # slow to import
 
         found = self._store.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
-        return read_answer(found[0][0]) if found else None
+        return convert(json.loads(found[0][0]), Answer) if found else None
 
 
 class Schedules(_Table):

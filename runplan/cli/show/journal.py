@@ -203,7 +203,6 @@ def run_explain(args: argparse.Namespace) -> Exit:
 def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
     """After each recorded fact, the decision that followed."""
     from runplan.run.decide import decide
-    from runplan.run.events import name_of
     from runplan.run.state import RunState, apply
 
     state = RunState()
@@ -212,7 +211,7 @@ def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
         state = apply(state, one.event)
         lanes = {lane.name: lane.phase for lane in state.lanes}
         phase = lanes.get(one.event.lane, "") or (state.phase.read.phase if state.phase else "")
-        steps.append({"at": one.at, "event": name_of(one.event), "phase": phase, "why": decide(state).why})
+        steps.append({"at": one.at, "event": type(one.event).__name__, "phase": phase, "why": decide(state).why})
     return steps
 
 
