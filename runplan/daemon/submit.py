@@ -144,8 +144,7 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
 
 
 def newest_event(at: RepositoryContext) -> int:
-    store = at.store()
-    return int(store.query("SELECT coalesce(max(seq), 0) FROM events")[0][0]) if store is not None else 0
+    return int(at.store().query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
 
 def follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Iterator[Event]:

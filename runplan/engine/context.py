@@ -22,7 +22,7 @@ from runplan.settings.schema import FILES
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from runplan.git.command import Stored
     from runplan.git.repository import Repository
@@ -139,8 +139,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def for_plan(self, plan: str) -> RepositoryContext:
         """The context with the landing of the plan's newest run, if its target still exists."""
-        store = self.store()
-        newest = store.newest(plan) if store else None
+        newest = self.store().newest(plan)
         return self.with_landing_of(newest) if newest is not None else self
 
     def with_landing_of(self, run: RunRow) -> RepositoryContext:
@@ -155,11 +154,11 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             raise Unreachable(f"{self.target} cannot be read; see: git fsck")
         return tip
 
-    def store(self) -> Store | None:
-        """The journal for reading; None when no plan was ever run here."""
+    def store(self) -> Store:
+        """The journal for reading; an empty one when no plan was ever run here."""
         from runplan.store.sqlite import Store
 
-        return Store(self.state, writable=False) if Store.exists(self.state) else None
+        return Store(self.state, writable=False, missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -205,8 +204,8 @@ def newest_run(at: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
     """The newest run of the plan, or of all plans without a word, and the journal it is in."""
     path = plan_path(at, word) if word is not None else None
     store = at.store()
-    found = store.runs(path, limit=1) if store is not None else []
-    if store is None or not found:
+    found = store.runs(path, limit=1)
+    if not found:
         start = command("runplan", "start", path or "PLAN")
         raise NotFound(f"no run of {path or 'any plan'} is recorded here; start one: {start}")
     return store, found[0]
@@ -226,14 +225,15 @@ def plan_path(at: RepositoryContext, word: str) -> str:
                 names.require_plain(path)
                 return path
         raise UsageError(f"{word} is not in this repository ({root})")
-    store = None
+    ran, active = list[str](), list[str]()
     with contextlib.suppress(Unreachable):  # a damaged journal does not matter for finding a plan
         store = at.store()
-    plans = known_plans(at, store)
+        ran, active = store.plans(), store.active_plans()
+    plans = known_plans(at, active)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
     plans = list(dict.fromkeys([*plans, *_spec_plans(root)]))
-    gone = [plan for plan in (store.plans() if store else []) if plan not in plans]
+    gone = [plan for plan in ran if plan not in plans]
     if (path := _on_own_branch(at, word)) and path not in (*plans, *gone):
         return path
     return names.find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
@@ -259,7 +259,7 @@ def plan_or_watch(at: RepositoryContext, word: str) -> str:
     return word
 
 
-def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
+def known_plans(at: RepositoryContext, active: Iterable[str]) -> list[str]:
     """The Markdown files of the plans directory in the checkout and on the target, and plans with a run or schedule.
 
     The file of a plan may be deleted during its run, which must still be found to be stopped.
@@ -267,7 +267,7 @@ def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     place = at.settings.paths.plans
     directory = at.repository.root / place
     found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
-    found = found.union(plans_on_target(at), store.active_plans() if store else ())
+    found = found.union(plans_on_target(at), active)
     return sorted(path for path in found if names.is_plain(path) and not path.startswith(names.WATCH))
 
 
@@ -278,15 +278,14 @@ def _spec_plans(root: Path) -> list[str]:
 
 def scheduled(at: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
-    store = at.store()
-    return [row.plan for row in store.schedules.all()] if store else []
+    return [row.plan for row in at.store().schedules.all()]
 
 
 def is_kept(at: RepositoryContext, plan: str) -> bool:
     """Whether the daemon has a schedule or an unfinished run of the plan."""
     store = at.store()
-    has_run = store is not None and store.interrupted(plan) is not None and store.is_daemons(plan)
-    return has_run or plan in scheduled(at)
+    has_run = store.interrupted(plan) is not None and store.is_daemons(plan)
+    return has_run or store.schedules.get(plan) is not None
 
 
 def uses_forge(at: RepositoryContext, plan: str) -> bool:
@@ -294,7 +293,7 @@ def uses_forge(at: RepositoryContext, plan: str) -> bool:
     import json
 
     store = at.store()
-    newest, row = (store.newest(plan), store.schedules.get(plan)) if store else (None, None)
+    newest, row = store.newest(plan), store.schedules.get(plan)
     return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
 
 
@@ -319,10 +318,10 @@ def plans_on_target(at: RepositoryContext) -> dict[str, str]:
 def slug_of(at: RepositoryContext, plan: str) -> str:
     """The name of the plan in branch, worktree and report, fixed by its first run."""
     store = at.store()
-    newest = store.newest(plan) if store else None
+    newest = store.newest(plan)
     if newest is not None and newest.slug:
         return newest.slug
-    return names.plan_key(plan, [*known_plans(at, store), *_spec_plans(at.repository.root)])
+    return names.plan_key(plan, [*known_plans(at, store.active_plans()), *_spec_plans(at.repository.root)])
 
 
 def stored_as(at: RepositoryContext, path: str, content: bytes) -> str:

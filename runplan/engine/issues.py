@@ -121,7 +121,7 @@ def take(at: RepositoryContext, number: int, *, now: datetime) -> RepositoryCont
         tip = made
     if tip is None:
         return at  # the plan is on the target: the work is merged
-    has_run = store is not None and store.newest(path) is not None
+    has_run = store.newest(path) is not None
     if not has_run and _taken_by(at, tip) != names.repository_id(at.repository.common_dir):
         here = command("runplan", "start", f"issue-{number}", "auto", "pr")
         return TakenElsewhere(

@@ -39,8 +39,8 @@ def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kep
     workspace.prepare()
     try:
         removal = Removal(Worktrees(workspace), targets=at.targets)
-        active = set(_in_use(store, str(at.repository.root))) if store else set()
-        known = {one.event.branch for one in store.facts(e.Leased)} if store else set()
+        active = set(_in_use(store, str(at.repository.root)))
+        known = {one.event.branch for one in store.facts(e.Leased)}
         found = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
         if not dry_run:
             removal.sweep()
@@ -55,7 +55,7 @@ def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator
     directories = sorted(one for one in home.iterdir() if one.is_dir()) if home.is_dir() else []
     store = at.store()
     runs = {names.run_of(one.name.rpartition(".")[0]) for one in directories}
-    dispatched = dict(_dispatched(store, runs)) if store and runs else {}
+    dispatched = dict(_dispatched(store, runs)) if runs else {}
     for one in directories:
         used_by, landed = dispatched.get(one.name, ("", False))
         yield removal.log(one, used_by=used_by, landed=landed, dry_run=dry_run)

@@ -49,13 +49,12 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
 
     store = at.store()
     with at.repository.git.at(at.repository.root) as git, contextlib.ExitStack() as closing:
-        if store is not None:
-            closing.callback(store.close)
+        closing.callback(store.close)
         try:
             closing.enter_context(landing_lock(at.state / "locks").acquire(timeout=PATIENCE_S))
         except TimeoutError:
             return []  # another landing runs, and completes these as well
-        known = {row.id for row in store.unfinished()} if store else set()
+        known = {row.id for row in store.unfinished()}
         lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common)
         settled = lander.settle()
     is_known = names.run_of(settled.id.rpartition(".")[0]) in known
@@ -155,7 +154,7 @@ def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases:
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = at.store()
     for branch in (branch for branch in branches if git.tip(branch) is not None):
-        known = store is not None and store.leases(plan, branch) > 0
+        known = store.leases(plan, branch) > 0
         if refusal := refused(git, branch, tip, known=known):
             raise RefusedEarly(refusal)
 

@@ -101,10 +101,15 @@ class _Append(Struct, frozen=True):
 class Store:
     """One open connection; use it in one thread."""
 
-    def __init__(self, directory: Path, *, writable: bool = True) -> None:
+    def __init__(self, directory: Path, *, writable: bool = True, missing_ok: bool = False) -> None:
+        """Open the journal. With `missing_ok` an absent one reads as empty: no plan was ever run."""
         self.path = directory / "journal.db"
         self._waiting: list[_Append] = []
         with self._translated_errors():
+            if missing_ok and not self.exists(directory):
+                self._db = sqlite3.connect(":memory:")
+                self._db.executescript(SCHEMA)
+                return
             if writable and not self.exists(directory):
                 make_below(directory.parent, directory)
                 self._create()
@@ -393,7 +398,9 @@ class Store:
 
 
 def keep_outlines(directory: Path, outlines: Sequence[tuple[str, str, str]]) -> None:
-    """Store (plan, stamp, outline) for the next reader; a plan that cannot be stored is parsed again."""
+    """Store (plan, stamp, outline) for the next reader, where there is a journal; others are parsed again."""
+    if not Store.exists(directory):
+        return
     with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(directory)) as store, store.transaction():
         for one in outlines:
             store.run("INSERT OR REPLACE INTO outlines VALUES (?,?,?)", *one)

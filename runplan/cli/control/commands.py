@@ -74,8 +74,8 @@ def run_now(args: argparse.Namespace) -> Exit:
 
 def run_stop(args: argparse.Namespace) -> Exit:
     with open_context(warn=progress.warn) as at:
-        plan, store = plan_or_watch(at, args.plan) if args.plan else "", at.store()
-        if store is None or not _stop(at, store, plan, force=args.force):
+        plan = plan_or_watch(at, args.plan) if args.plan else ""
+        if not _stop(at, at.store(), plan, force=args.force):
             progress.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
     return Exit.DONE
 

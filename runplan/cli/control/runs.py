@@ -79,7 +79,7 @@ def _already_running(at: RepositoryContext, word: str) -> str:
     A run that is being stopped ends first.
     """
     store = at.store()
-    if store is None:
+    if not store.active_plans():
         return ""
     plan = contexts.plan_path(at, word)
     row, owner = store.interrupted(plan), preflight.living_owner(store, plan)
@@ -137,7 +137,7 @@ def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRe
         at = replace(at, pull=contexts.slug_of(at, path))
         modes.fetch_branch(at.repository, at.settings.run, at.pull, at.env)
     tip, store = at.tip(), at.store()
-    resuming = store is not None and store.interrupted(path) is not None
+    resuming = store.interrupted(path) is not None
     text = preflight.committed_plan(at, path, is_compared=not resuming)
     plan = parse(text, path=path)
     asked = in_plan(asked, [phase.id for phase in plan.phases])
@@ -183,8 +183,8 @@ def run_started(
 def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
     """The plan's unfinished run with its state."""
     store = at.store()
-    row = store.interrupted(plan) if store is not None else None
-    return (row, state_of(store, row)) if store is not None and row is not None else None
+    row = store.interrupted(plan)
+    return (row, state_of(store, row)) if row is not None else None
 
 
 # --- execution --------------------------------------------------------------------------------------------
@@ -235,8 +235,8 @@ def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = No
 
 def _show_end(at: RepositoryContext, plan: str, run: str) -> Exit:
     store = at.store()
-    row = store.row(run) if store is not None else None
-    if store is None or row is None:
+    row = store.row(run)
+    if row is None:
         raise NotFound(f"no run of {plan} is recorded here")
     return progress.show_end(plan, state_of(store, row), at.state)
 

@@ -90,7 +90,7 @@ def _start(
     if isinstance(found, str):
         progress.say(found)
         plan, store = plan_path(at, word), at.store()
-        row = store.interrupted(plan) if store is not None and store.is_daemons(plan) else None
+        row = store.interrupted(plan) if store.is_daemons(plan) else None
         return runs.follow(at, plan, row.id) if wait and row is not None else Exit.DONE
     at, request = found[0], replace(found[1], again=again)
     if foreground:
@@ -217,8 +217,8 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     at = at.for_plan(path)
     runs.complete_landings(at)
     plan = parse(preflight.committed_plan(at, path, is_compared=False), path=path)
-    found, store = runs.unfinished(at, path), at.store()
-    if found is not None and store is not None and (owner := preflight.living_owner(store, path)):
+    found = runs.unfinished(at, path)
+    if found is not None and (owner := preflight.living_owner(at.store(), path)):
         progress.say(runs.describe_owner(path, owner))
         return Exit.DONE
     undone = preflight.phase_to_undo(at, plan, phase, unfinished=found[1].started if found else None)

@@ -231,7 +231,6 @@ def run_metrics(_args: argparse.Namespace) -> Exit:
             text = client.call(Metrics(), MetricsText).text
     except NotRunning:
         with open_context(warn=warn) as at:
-            store, now = at.store(), datetime.now(UTC)
-            text = render(samples(store, repository=str(at.repository.root), now=now)) if store else ""
+            text = render(samples(at.store(), repository=str(at.repository.root), now=datetime.now(UTC)))
     print(text, end="")
     return Exit.DONE

@@ -50,14 +50,14 @@ def _one_plan(args: argparse.Namespace) -> str:
         at = at.for_plan(path)
         tip = at.tip()
         landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
-        failures = failure_sections(store, path) if store else []
+        failures = failure_sections(store, path)
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
         plan, text = None, at.repository.git.blob(tip, path)
         with suppress(PlanUnreadable):
             plan = parse(text, path=path) if text is not None else None
-        attempts = summary.attempted(summary.recorded(store, path)) if store else {}
-        facts = summary.summary_of(path, plan, store.newest(path) if store else None, attempts)
+        attempts = summary.attempted(summary.recorded(store, path))
+        facts = summary.summary_of(path, plan, store.newest(path), attempts)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
         whole = report.prepend(old, plan_title=facts.title, sections=failures)
         whole = report.insert(whole, summary.summary_section(facts))

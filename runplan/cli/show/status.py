@@ -122,18 +122,18 @@ class Reader:
         self._now = now
         self._plan = plan  #: the only one to read; "" for all
         self._store = at.store()
-        self._facts = self._store.plan_facts(plan) if self._store is not None else {}
+        self._facts = self._store.plan_facts(plan)
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
         self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
 
     def views(self) -> list[dict[str, Any]]:
-        known = [self._plan] if self._plan else known_plans(self._at, self._store)
+        known = [self._plan] if self._plan else known_plans(self._at, self._store.active_plans())
         ran = [path for path, facts in self._facts.items() if facts.run is not None]
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
         watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
         views = [self._view(path) for path in sorted({*known, *ran}.difference(watches))]
         views += [self._watch(path) for path in sorted(watches)]
-        if self._new and self._store is not None:
+        if self._new:
             keep_outlines(self._at.state, self._new)
         return views
 
@@ -141,7 +141,7 @@ class Reader:
         """A watch of issues in the form of a plan, with the answer to its last slot."""
         watch = PlanOutline(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
         facts = PlanFacts(schedule=self._facts[name].schedule)
-        last = self._store.schedules.firings(name, limit=1) if self._store else []
+        last = self._store.schedules.firings(name, limit=1)
         answered = {"at": last[0].at, "answer": last[0].answer, "why": last[0].why} if last else None
         return {**status_view(name, watch, facts, landing="pr", now=self._now), "answered": answered}
 
@@ -362,8 +362,7 @@ def run_next(args: argparse.Namespace) -> Exit:
 
     now = datetime.now(UTC)
     with open_context(warn=warn) as at:
-        store = at.store()
-        rows = store.schedules.all() if store is not None else []
+        rows = at.store().schedules.all()
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
     if args.json:
         print(as_json(views))
