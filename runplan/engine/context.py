@@ -281,13 +281,6 @@ def scheduled(at: RepositoryContext) -> list[str]:
     return [row.plan for row in at.store().schedules.all()]
 
 
-def is_kept(at: RepositoryContext, plan: str) -> bool:
-    """Whether the daemon has a schedule or an unfinished run of the plan."""
-    store = at.store()
-    has_run = store.interrupted(plan) is not None and store.is_daemons(plan)
-    return has_run or store.schedules.get(plan) is not None
-
-
 def uses_forge(at: RepositoryContext, plan: str) -> bool:
     """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
     import json

@@ -255,6 +255,12 @@ class RunState(Struct, frozen=True, kw_only=True):
         assert self.started is not None
         return self.started
 
+    @property
+    def current(self) -> PhaseRun:
+        """The current phase, for steps that are due only in one."""
+        assert self.phase is not None
+        return self.phase
+
 
 class Lane(Struct, frozen=True, kw_only=True):
     """One of several phases that run side by side, with the state of a run of that phase alone."""

@@ -15,7 +15,6 @@ from runplan.landing.modes import forge_of
 from runplan.landing.pull_request import PullRequestLander
 from runplan.names import repository_id
 from runplan.run import events as e
-from runplan.steps.context import phase_of
 from runplan.times import delay_s, iso
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def _repair(needed: NeedsRepair, context: RunContext) -> e.PlanRead:
 
 
 def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     tip = phase.read.tip
     tree, conflicts = context.candidates.merge(tip, phase.read.merge)
     made = context.candidates.commit(tree, onto=tip, message=f"{phase.read.title}\n", by=context.signature())

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.plan.model import Plan
-    from runplan.run.state import PhaseRun, RunState
     from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
     from runplan.store.sqlite import Store
@@ -135,9 +134,3 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
 
     def git_date(self) -> str:
         return git_date(self.clock.now())
-
-
-def phase_of(state: RunState) -> PhaseRun:
-    """The current phase; actions on a phase are decided only while there is one."""
-    assert state.phase is not None
-    return state.phase

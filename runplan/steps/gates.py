@@ -16,7 +16,6 @@ from runplan.report.sections import NO_TESTS
 from runplan.run.dispatch import LOGS
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
 from runplan.run.reasons import Reason
-from runplan.steps.context import phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +73,7 @@ def own_logs(gates: Sequence[str]) -> dict[str, str]:
 
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that passed before on the same code, with the same command and environment: they do not run again."""
-    phase, tree = phase_of(state), action.dispatch.tree
+    phase, tree = state.current, action.dispatch.tree
     known: list[Event] = []
     for name in action.dispatch.gates:
         key = check_key(context, name, tree)
@@ -106,7 +105,7 @@ def _remember(context: RunContext, key: str, found: results.Results) -> None:
 
 
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
     for name, found, _, evidence in _ran(phase, context):
         fault = results.baseline_fault(found)
@@ -121,7 +120,7 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
 
 
 def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     tree = phase.built.tree
     if phase.ended is None:
         yield GateJudged(tree=tree, answer="skipped", code=None, line=NO_TESTS, time=1)

@@ -21,7 +21,6 @@ from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
 from runplan.run.reasons import Reason
-from runplan.steps.context import phase_of
 from runplan.steps.verify import audited, before_the_end, corrected, is_complete_with
 from runplan.text import bounded, command
 from runplan.times import iso
@@ -41,7 +40,7 @@ Files: TypeAlias = dict[str, bytes]
 
 
 def build_candidate(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     assert phase.work is not None
     if context.objects.tip(phase.work.head) is None:
         yield e.WorkRefused(reason=Reason.NO_COMMITS, detail=f"the commits of {phase.work.head[:12]} are gone from git")
@@ -86,7 +85,7 @@ def landing_id(context: RunContext, state: RunState) -> str:
 
 
 def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], ...]:
-    phase = phase_of(state)
+    phase = state.current
     undoes = phase.candidate.undoes if phase.candidate else ""
     return (
         (PLAN, context.plan),
@@ -99,7 +98,7 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
 
 def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Event:
     """Plan, report and index as they land, made from the target's texts; or what prevents the landing."""
-    phase = phase_of(state)
+    phase = state.current
     plan, text = context.plan_at(onto)
     row = plan.phase(phase.read.phase) if phase.read.phase else None
     sections = failure_sections(context.store, context.plan)
@@ -221,7 +220,7 @@ def _by_hand(why: str, oid: Oid) -> RefusedEarly:
 
 
 def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    read, onto, target = phase_of(state).read, context.tip(), context.settings.run.target
+    read, onto, target = state.current.read, context.tip(), context.settings.run.target
     plan, _ = context.plan_at(onto)
     row = plan.phase(read.phase)
     if row is None or row.status is not Status.DONE:
@@ -254,12 +253,12 @@ RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved tar
 
 
 def ask(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    yield e.ApprovalAsked(tree=phase_of(state).built.tree)
+    yield e.ApprovalAsked(tree=state.current.built.tree)
 
 
 def already_done(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
     """A recorded landing has happened when its id is between the old tip and the target."""
-    phase = phase_of(state)
+    phase = state.current
     if phase.landing is None:
         return ()
     landing = _landing(phase.landing)
@@ -270,7 +269,7 @@ def already_done(action: Action, state: RunState, context: RunContext) -> tuple[
 
 
 def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     with context.claims.landing_lock():
         started: e.Event = phase.landing or _intend(state, context)
         if not isinstance(started, e.LandingStarted):
@@ -302,7 +301,7 @@ def _moved(context: RunContext, tip: str) -> e.LandingMoved:
 
 def _intend(state: RunState, context: RunContext) -> e.Event:
     """The landing that starts now, or what prevents it."""
-    phase, tip = phase_of(state), context.tip()
+    phase, tip = state.current, context.tip()
     onto, code = (phase.candidate.onto, phase.candidate.commits[-1]) if phase.candidate else (phase.read.tip,) * 2
     if tip != onto or context.objects.tip(code) is None:
         return _moved(context, tip)

@@ -21,7 +21,6 @@ from runplan.plan.specs import context_files
 from runplan.run import dispatch as d, events as e
 from runplan.run.dispatch import WRITERS, Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Role, Running
 from runplan.run.reasons import Reason
-from runplan.steps.context import phase_of
 from runplan.steps.gates import command_line, own_logs
 from runplan.steps.verify import final_brief, plan_base, reply_of
 from runplan.text import in_words
@@ -46,7 +45,7 @@ LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time li
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    phase, name = phase_of(state), f"{context.mark}.{state.dispatches + 1}"
+    phase, name = state.current, f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
     wanted = replace(action.dispatch, id=name, phase=phase.read.phase, at=context.iso())
     started = _choose(wanted, phase, context) if wanted.role in AGENT_ROLES else wanted
@@ -324,7 +323,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
     elif ending.kind != "success":
         detail = ending.words or detail
     yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
-    yield from _pause_after(ending, phase_of(state), context, started)
+    yield from _pause_after(ending, state.current, context, started)
 
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -342,7 +341,7 @@ def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Even
 
 
 def _running(state: RunState) -> e.DispatchStarted:
-    started = phase_of(state).dispatch
+    started = state.current.dispatch
     assert started is not None
     return started
 
@@ -391,7 +390,7 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
 
 def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
-    phase, role = phase_of(state), started.role
+    phase, role = state.current, started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
         tips = [one.event.tip for one in context.store.facts(e.Landed, since=started.at)]
         found = context.fingerprints.compare(before, agent=signing(started.id).email, landed=tips)

@@ -23,7 +23,6 @@ from runplan.run.events import (
     WorkRefused,
 )
 from runplan.run.reasons import Reason
-from runplan.steps.context import phase_of
 from runplan.text import command
 from runplan.times import iso
 
@@ -52,7 +51,7 @@ def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
 
 
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     assert phase.ended is not None
     lane = context.worktrees.lane(phase.leased.worktree)
     (lane.path / DIFF_FILE).unlink(missing_ok=True)
@@ -92,7 +91,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
 
 def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | None:
     """What has to happen before the landing that completes the plan; None when it may land."""
-    phase = phase_of(state)
+    phase = state.current
     if phase.read.choice == "undo" or not is_complete_with(plan, phase.read.phase):
         return None
     ref = requires_ref(context.slug)

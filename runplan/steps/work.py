@@ -22,7 +22,6 @@ from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason, conflicting, describe_ending, unsolved
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import release_issues
-from runplan.steps.context import phase_of
 from runplan.steps.gates import content, log_files
 from runplan.steps.verify import reply_of
 from runplan.text import command, plain
@@ -49,7 +48,7 @@ LONGEST_LINE = 300
 
 
 def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     if phase.read.drift:
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.read.drift)
         return
@@ -99,7 +98,7 @@ def _park(context: RunContext, branch: str, base: str) -> str:
 
 def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Restart the branch on the target's tip; its former commits stay under a parked ref."""
-    phase = phase_of(state)
+    phase = state.current
     parked = _park(context, phase.leased.branch, action.start)
     context.lease(phase.leased.branch, action.start, onto=action.onto)
     conflict = (
@@ -116,7 +115,7 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
 
 
 def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     head = _commit_leftovers(phase, context, message=f"{phase.read.title or f'Phase {phase.read.phase}'}\n")
     if isinstance(head, WorkRefused):
         yield head
@@ -275,7 +274,7 @@ def _file_text(context: RunContext, commit: str, path: str) -> str | None:
 
 
 def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     assert phase.ended is not None
     number = len(phase.handovers) + 1
     message = f"wip: {context.slug} phase {phase.read.phase} hand-over {number}\n"
@@ -303,7 +302,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    phase = phase_of(state)
+    phase = state.current
     branch = context.workspace.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
     yield e.PhaseFailed(
         phase=phase.read.phase,
@@ -339,7 +338,7 @@ def _evidence(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
 
 
 def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = phase_of(state)
+    phase = state.current
     branch = phase.lease.branch if phase.lease else ""
     tip = context.objects.tip(branch) if branch else None
     if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:

@@ -294,3 +294,9 @@ def test_every_query_uses_an_index(many: Store, name: str) -> None:
     whole = [step for step in plans if step.startswith("SCAN") and " INDEX " not in step and "claims" not in step]
     assert plans
     assert whole == [], "claims are few; everything else goes by an index"
+
+
+def test_an_absent_journal_reads_as_an_empty_one_and_is_not_created(tmp_path: Path) -> None:
+    with closing(Store(tmp_path, writable=False, missing_ok=True)) as store:
+        assert (store.newest(PLAN), store.unfinished(), store.plan_facts()) == (None, [], {})
+    assert not Store.exists(tmp_path)

@@ -14,7 +14,7 @@ from runplan.cli.show import progress
 from runplan.cli.terminal import as_json
 from runplan.daemon import submit
 from runplan.daemon.state import holder
-from runplan.engine.context import is_kept, open_context, plan_or_watch, plan_path, scheduled
+from runplan.engine.context import open_context, plan_or_watch, plan_path, scheduled
 from runplan.engine.runs import end_recorded_agents
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.run.decide import ANSWERED, decide
@@ -47,8 +47,10 @@ def run_resume(args: argparse.Namespace) -> Exit:
 def _control(word: str, verb: str, then: str) -> Exit:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     with open_context(warn=progress.warn if verb == "pause" else None) as at:
-        plan = plan_or_watch(at, word)
-        answer = runs.submit(at, plan, verb, wait=verb == "resume") if is_kept(at, plan) else Answer()
+        plan, store = plan_or_watch(at, word), at.store()
+        has_run = store.interrupted(plan) is not None and store.is_daemons(plan)
+        is_kept = has_run or store.schedules.get(plan) is not None
+        answer = runs.submit(at, plan, verb, wait=verb == "resume") if is_kept else Answer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
