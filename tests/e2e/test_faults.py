@@ -47,8 +47,8 @@ def interrupted(there: Inside, point: str) -> None:
         end_processes_of(there.project.home)
 
 
-def refused_then_landed(there: Inside, *, code: int, message: str, settle: Callable[[], None]) -> None:
-    """The run stops with the message; after `settle` the next start lands the phase once."""
+def refused_then_landed(there: Inside, *, code: int, message: str, settle: Callable[[], None]) -> Ran:
+    """The run stops with the message, here; after `settle` the next start lands the phase once."""
     ran = there.start("finish", "auto")
     assert ran.code == code, ran.err
     assert message in ran.err
@@ -57,6 +57,7 @@ def refused_then_landed(there: Inside, *, code: int, message: str, settle: Calla
     assert again.code == 0, again.err
     subjects = there.sh("git log --format=%s main && git status --porcelain").splitlines()
     assert subjects == ["x: record phase 1 as done", "Write 1", "Begin"]
+    return ran
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,8 @@ def test_a_run_stops_on_a_full_disk_and_continues_when_there_is_space(
             small_disk(there, directory / ".git")
         interrupted(there, point)
         fill(there, directory)
-        refused_then_landed(there, code=code, message=message, settle=lambda: make_room(there, directory))
+        ran = refused_then_landed(there, code=code, message=message, settle=lambda: make_room(there, directory))
+        assert ("runplan retry plans/X.md" in ran.last) == bool(point)  # else there is no run to continue
 
 
 def test_a_start_names_the_full_disk_of_the_daemon(project: Project) -> None:

@@ -256,20 +256,22 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
         admit_agents(at)
     plan = request.started.plan
     retry = command("runplan", "retry", plan)
-    try:
-        with (
-            progress.live(),
-            Interruption(load_user(at.env).daemon.grace_s) as interruption,
-            open_repository(at, wakeup=interruption.wakeup) as repository,
-        ):
-            worker = ForegroundWorker(interruption, show=progress.show, warn=progress.warn)
+    with (
+        progress.live(),
+        Interruption(load_user(at.env).daemon.grace_s) as interruption,
+        open_repository(at, wakeup=interruption.wakeup) as repository,
+    ):
+        worker = ForegroundWorker(interruption, show=progress.show, warn=progress.warn)
+        try:
             answer = worker.run(request, repository)
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
-    except (Fenced, JournalDamaged):
-        raise  # this journal cannot be continued
-    except Unreachable as error:
-        raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
+        except (Fenced, JournalDamaged):
+            raise  # this journal cannot be continued
+        except Unreachable as error:
+            if plan not in worker.runs:  # it has not begun
+                raise
+            raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if answer.declined or (request.answer is not None and not request.answer.approved):
         return print_answer(plan, answer, request)
     return _show_end(at, plan, answer.run)
