@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from runplan.errors import RefusedEarly
+from runplan.errors import RefusedEarly, Unreachable
 from runplan.forge.github import find_access
 from runplan.git.command import Git
 from runplan.git.repository import Repository
@@ -210,6 +210,16 @@ def test_a_pull_request_that_leads_elsewhere_is_neither_merged_nor_opened_again(
     assert "#1 leads to release instead of main; change it back" in waits(conclude(2), "review")
     assert (hub.merges, list(hub.pulls)) == (0, [1])
     hub.pulls[1].base = "main"
+    merged(conclude(), hub)
+
+
+def test_a_target_that_is_gone_is_named(conclude: Conclude, hub: Hub) -> None:
+    conclude(1, auto=False)
+    main = hub.tip("main")
+    hub.git("update-ref", "-d", "refs/heads/main")
+    with pytest.raises(Unreachable, match="origin has no branch main any more; create it again"):
+        conclude()
+    hub.git("update-ref", "refs/heads/main", main)
     merged(conclude(), hub)
 
 
