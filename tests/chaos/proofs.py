@@ -21,7 +21,7 @@ PARKED = "refs/runplan/parked/"
 GONE_S = 5.0  #: what a process gets to end after the one that is waited for
 #: Commits without work, by author and subject: the base of a merge in memory (candidate.py), and a branch as one
 #: commit, made to be compared with the target (git/removal.py).
-THROW_AWAY = (("runplan@runplan.invalid", "temporary"), ("runplan@runplan.invalid", "-"))
+THROW_AWAY = (("runplan@localhost", "temporary"), ("runplan@runplan.invalid", "-"))
 
 
 @dataclass(frozen=True)
