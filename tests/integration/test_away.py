@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import Unreachable
-from runplan.run.dispatch import Ending, NeverStarted, Outcome, Running
+from runplan.run.dispatch import Ending, Outcome, Running
 from runplan.store.claims import landing_lock
-from runplan.store.files import Anchor, make_below
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
 from tests.support.dispatching import Stage, gone, pid_in, stage, until, with_killed_runner
@@ -48,13 +47,6 @@ def test_an_adopted_dispatch_is_unknown_while_its_directory_is_missing(on: Stage
             with pytest.raises(Unreachable, match="is not where it was"):
                 later.wait([dispatch], timeout_s=0)
         assert later.standing(dispatch) == Running()
-
-
-def test_a_missing_directory_does_not_mean_never_started(on: Stage) -> None:
-    dispatch = on.launch("true").id
-    with away(on.path), pytest.raises(Unreachable, match="is not where it was"):
-        on.dispatches.standing(dispatch)
-    assert on.dispatches.standing(dispatch) == NeverStarted()
 
 
 def test_another_directory_in_its_place_is_unknown_too(on: Stage) -> None:
@@ -138,19 +130,3 @@ def test_nothing_is_created_below_a_missing_repository(tmp_path: Path, make: Cal
     with pytest.raises(Unreachable, match="is not where it was"):
         make(tmp_path / "gone/.git")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_missing_parent_directories_are_created(tmp_path: Path) -> None:
-    make_below(tmp_path, tmp_path / "a/b/c")
-    make_below(tmp_path, tmp_path / "a/b/c")
-    assert (tmp_path / "a/b/c").is_dir()
-
-
-def test_a_new_directory_is_known_from_its_first_check(tmp_path: Path) -> None:
-    anchor = Anchor(tmp_path / "later")
-    (tmp_path / "later").mkdir()
-    anchor.require()
-    (tmp_path / "later").rename(tmp_path / "elsewhere")
-    (tmp_path / "later").mkdir()
-    with pytest.raises(Unreachable, match="is not where it was"):
-        anchor.require()

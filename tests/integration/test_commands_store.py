@@ -24,16 +24,6 @@ def add(commands: Commands, verb: str = "stop", plan: str = PLAN) -> int:
     return commands.add(plan, verb, {"n": [1, "\udcff"]}, by="a person", at=NOW)
 
 
-def test_commands_come_in_the_order_in_which_they_were_queued(commands: Commands) -> None:
-    numbers = [add(commands, verb, plan) for verb, plan in (("stop", "b.md"), ("pause", "a.md"), ("start", "b.md"))]
-    assert numbers == sorted(numbers)
-    assert [(one.seq, one.verb, one.plan) for one in commands.queued()] == [
-        (numbers[0], "stop", "b.md"),
-        (numbers[1], "pause", "a.md"),
-        (numbers[2], "start", "b.md"),
-    ]
-
-
 def test_a_command_is_read_as_it_was_queued_also_by_another_process(commands: Commands, tmp_path: Path) -> None:
     number = add(commands, "start")
     with closing(Store(tmp_path)) as other:
@@ -49,18 +39,6 @@ def test_a_command_is_answered_once_and_leaves_the_queue(commands: Commands) -> 
     commands.finish(first, Answer(error="too late", exit=2))
     assert commands.answer(first) == Answer(lines=("it ends",))
     assert [one.seq for one in commands.queued()] == [second]
-
-
-def test_an_answer_can_be_had_late_with_all_its_fields(commands: Commands) -> None:
-    number = add(commands)
-    answer = Answer(
-        run="r1", fresh=True, declined=True, owner="1:2:x", why="w", lines=("a", "b"),
-        warnings=("c",), scheduled=NOW, instead="4h", error="e", exit=5,
-    )  # fmt: skip
-    commands.finish(number, answer)
-    for _ in range(3):
-        add(commands)
-    assert commands.answer(number) == answer
 
 
 def test_old_answers_are_forgotten_and_a_queued_command_never_is(commands: Commands) -> None:

@@ -1,14 +1,12 @@
 """Looking around real repositories."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from runplan.cli.setup import settings as init
 from runplan.cli.setup.settings import Facts, look_around
 from runplan.errors import GitFailed
 from runplan.gitfacts import Identity
@@ -126,11 +124,3 @@ def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -
     assert not seen(repo.path).tests.found
     repo.write("tests/new.py", "")
     assert seen(repo.path).tests.found == "tests/new.py"
-
-
-def test_nothing_else_uses_gitpython() -> None:
-    """Where it ends is written down in docs/adr/0004."""
-    imports = re.compile(r"^\s*(?:import git\b|from git[. ])", re.MULTILINE)
-    package = Path(init.__file__).parents[2]
-    users = [path for path in package.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))]
-    assert users == [Path(init.__file__)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from runplan.run.rows import FiringRow, RunRow, ScheduleRow
+from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.store.sqlite import Store
 
 NOW = "2026-03-01T12:00:00Z"
@@ -73,20 +73,3 @@ def test_the_next_slot_is_recorded_until_the_schedule_changes_or_fires(tmp_path:
             assert recorded() == NOW
             change()
             assert recorded() is None
-
-
-def test_a_failed_run_pauses_its_schedule_in_the_same_transaction(tmp_path: Path) -> None:
-    with closing(Store(tmp_path)) as store:
-        store.schedules.put(ROW)
-        store.schedules.put(replace(ROW, plan="plans/Y.md"))
-        with store.transaction():
-            fence = store.set_claim("plan", ROW.plan, run="r1", owner="me")
-        run = RunRow(
-            id="r1", plan=ROW.plan, started=NOW, state="failed", phase="1", step=None, since=NOW, attempt=1,
-            outcome="failed", reason="timeout", waiting_for=None, landing="cherry-pick",
-        )  # fmt: skip
-        store.append([(NOW, "RunEnded", "{}")], run, fence=fence, pauses="phase 1 failed")
-        assert [(row.plan, row.paused) for row in store.schedules.all()] == [
-            (ROW.plan, "phase 1 failed"),
-            ("plans/Y.md", None),
-        ]

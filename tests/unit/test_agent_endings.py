@@ -8,7 +8,7 @@ import pytest
 
 from runplan.agents.clis.mini import read_trajectory
 from runplan.agents.endings import AgentEnding, trouble
-from runplan.run.dispatch import Ending, EndingKind, Finished, Outcome, Tally, ToolUsed, Trouble, Usage
+from runplan.run.dispatch import Ending, EndingKind, Finished, Outcome, Tally, Trouble, Usage
 from tests.support.samples import THEN, ending, outcome_of
 
 
@@ -385,10 +385,3 @@ def test_the_last_known_trouble_decides_the_ending() -> None:
     reported = (trouble("Invalid API key"), trouble("529 overloaded"), trouble("oops"))
     said = Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=Tally(troubles=reported))
     assert ending("command", said).kind == "overloaded"
-
-
-def test_a_denied_tool_matters_only_to_an_agent_that_writes() -> None:
-    tally = Tally(finished=Finished(ok=True), denied=(ToolUsed(tool="Write", denied=True),))
-    said = Outcome(ending=Ending.EXITED, code=0, signal=None, message="done", tally=tally)
-    assert ending("command", said).kind == "denied"
-    assert ending("command", said, writes=False).kind == "success"

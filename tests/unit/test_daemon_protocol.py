@@ -3,38 +3,10 @@
 import pytest
 
 from runplan.daemon.protocol import (
-    Environment,
-    Ping,
-    Reply,
-    Request,
-    Wake,
-    line_of,
     read_reply,
     read_request,
 )
-from runplan.daemon.state import Known
 from runplan.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError, error_with
-
-REPOSITORY = Known(root="/r", common="/r/.git")
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        Ping(),
-        Environment(repository=REPOSITORY, name="n", env={"ODD": "a\nb\udc80"}),
-        Wake(repository=REPOSITORY),
-    ],
-    ids=lambda one: type(one).__name__,
-)
-def test_a_request_is_one_line_and_read_as_it_was_written(request_: Request) -> None:
-    line = line_of(request_)
-    assert line.count(b"\n") == 1
-    assert read_request(line) == request_
-
-
-def test_unknown_fields_of_a_request_are_ignored() -> None:
-    assert read_request(b'{"verb": "ping", "new": 1}') == Ping()
 
 
 @pytest.mark.parametrize(
@@ -43,11 +15,6 @@ def test_unknown_fields_of_a_request_are_ignored() -> None:
 def test_an_invalid_request_is_a_usage_error(line: bytes) -> None:
     with pytest.raises(UsageError, match="invalid request: "):
         read_request(line)
-
-
-@pytest.mark.parametrize("reply", [Reply(result={"a": 1}), Reply(error="no plan Y", exit=3)])
-def test_a_reply_is_read_as_it_was_written(reply: Reply) -> None:
-    assert read_reply(line_of(reply)) == reply
 
 
 @pytest.mark.parametrize("line", [b"", b"hello", b"3", b'{"exit": "x"}', b'{"result": 3}'])

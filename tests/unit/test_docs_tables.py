@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
-from runplan.checks.returns import blockers
 from runplan.errors import Exit
 from runplan.run.dispatch import Role
 from runplan.run.reasons import Reason
 from tests.support import documents
-from tests.support.documents import links, prose, read, rows
-from tests.unit.test_architecture import ORDER
+from tests.support.documents import prose, read, rows
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:
@@ -85,21 +83,10 @@ def waited_for(module: ast.Module) -> Iterator[str]:
                 yield str(word.value.value)
 
 
-def test_the_packages_are_listed_in_the_order_of_imports() -> None:
-    listed = [cells[0].strip("`/") for cells in rows(read("docs/architecture.md"), "## Packages")]
-    assert listed == list(ORDER)
-
-
 def test_every_dependency_is_listed_with_its_purpose() -> None:
     listed = {cells[0].strip("`") for cells in rows("\n" + read("docs/dependencies.md"), "# Dependencies")}
     declared = tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]
     assert listed == {re.split("[<>=]", dependency)[0] for dependency in declared}
-
-
-def test_the_decisions_are_listed_in_their_order() -> None:
-    page = read("docs/architecture.md").partition("## Decisions")[2]
-    listed = [target for target in links(page) if target.startswith("adr/")]
-    assert listed == [f"adr/{file.name}" for file in sorted((documents.ROOT / "docs/adr").glob("*.md"))]
 
 
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
@@ -113,24 +100,6 @@ def test_the_environment_an_agent_keeps_is_the_one_the_page_lists() -> None:
         read("docs/agents.md").partition("Of your environment the agent sees")[2].partition("and the names under")[0]
     )
     assert set(re.findall(r"`([A-Z_]+)`", sentence)) == {*ALLOWED, *ALLOWED_PREFIXES}
-
-
-def test_the_blocker_line_of_the_page_is_one() -> None:
-    assert "`BLOCKER:`" in read("docs/agents.md")
-    assert blockers("BLOCKER: a key") == ("a key",)
-
-
-def test_every_term_of_the_glossary_is_a_word_of_the_code() -> None:
-    terms = re.findall(r"\*\*([a-z-]+)\*\*", read("docs/glossary.md"))
-    words = {part for file in sources() for part in file.stem.split("_")}
-    texts = (
-        re.sub(r'""".*?"""|"[^"\n]*"|#[^\n]*', "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for file in sources()
-    )
-    for name in {name for text in texts for name in re.findall(r"[A-Za-z_]+", text)}:
-        words |= {part.lower() for part in [*re.findall(r"[A-Z]?[a-z]+", name), name.replace("_", "")]}
-    assert terms
-    assert [term for term in terms if not {(plain := term.replace("-", "")), f"{plain}s"} & words] == []
 
 
 #: Pages about the code, and the modules that their examples add.

@@ -63,11 +63,6 @@ def test_a_malformed_line_is_kept_apart_from_the_good_ones(fields: str) -> None:
     assert tokens == Tokens((Drift("1", 1, "f", "5", 6),), (fields[:200],))
 
 
-def test_a_message_without_tokens_has_none() -> None:
-    """H8"""
-    assert read_tokens("") == Tokens(())
-
-
 SHARES = """
 340-380×277→24 · 340–380×360→0 · 100-200×150→0 · ≤50×40→0 · <=50×60→20 · at most 50×60→20 · ≥35×50→0 · >=35×20→43 ·
 at least 35×20→43 · ~357×277→23 · approximately 100×90→10 · expected 100×110→10 · 100×90→10 · exactly 5×5→0 ·

@@ -4,10 +4,8 @@ import pytest
 
 from runplan.agents.environment import (
     agent_environment,
-    describe_missing,
     for_a_run,
     for_the_daemon,
-    missing,
     needed_by_a_run,
     own_environment,
 )
@@ -47,9 +45,10 @@ def test_a_name_is_passed_on_only_when_it_is_on_the_list(name: str, kept: bool) 
 
 
 def test_names_to_keep_are_added_but_never_the_keys_to_the_forge() -> None:
-    caller = {"ANTHROPIC_API_KEY": "k", "GH_TOKEN": "t", "SSH_AUTH_SOCK": "s", "OTHER": "o"}
+    caller = {"ANTHROPIC_API_KEY": "k", "GH_TOKEN": "t", "SSH_AUTH_SOCK": "s", "SSH_ASKPASS": "a", "OTHER": "o"}
 
-    made = agent_environment(caller, keep=("ANTHROPIC_API_KEY", "GH_TOKEN", "SSH_AUTH_SOCK", "ABSENT"), settings={})
+    keep = ("ANTHROPIC_API_KEY", "GH_TOKEN", "SSH_AUTH_SOCK", "SSH_ASKPASS", "ABSENT")
+    made = agent_environment(caller, keep=keep, settings={})
 
     assert made == GIT | {"ANTHROPIC_API_KEY": "k"}
 
@@ -126,16 +125,6 @@ def test_every_agent_of_the_run_gets_its_own_names() -> None:
     assert sent == {"GEMINI_API_KEY": "g", "LOCAL_KEY": "l"}
 
 
-def test_credentials_for_pushing_reach_no_agent() -> None:
-    caller = dict.fromkeys(("SSH_AUTH_SOCK", "GIT_ASKPASS", "SSH_ASKPASS", "PATH"), "x")
-    sent = for_a_run(caller, agents())
-
-    seen = agent_environment(sent, keep=tuple(sent), settings={})
-
-    assert sent == caller
-    assert set(seen) & set(caller) == {"PATH"}
-
-
 @pytest.mark.parametrize(
     ("name", "given"),
     [
@@ -165,21 +154,6 @@ def test_variables_named_by_a_table_are_needed() -> None:
     local = AgentTable(name="local", kind="command", argv=("x",), env=("LOCAL_KEY", "OTHER"))
 
     assert needed_by_a_run({"LOCAL_KEY": "l"}, agents("local", "local", local), pushes=False) == ("LOCAL_KEY",)
-
-
-def test_missing_variables_are_named_in_order_after_a_restart() -> None:
-    names = ("A_KEY", "B_KEY", "C_KEY")
-
-    assert missing(names, at_hand={"B_KEY": "b", "C_KEY": ""}) == ("A_KEY", "C_KEY")
-    assert missing(names, at_hand=dict.fromkeys(names, "x")) == ()
-
-
-def test_the_wait_names_the_missing_variables_and_the_command() -> None:
-    reported = describe_missing(("A_KEY",), plan="plans/x.md")
-
-    assert reported.startswith("the daemon restarted and lost $A_KEY")
-    assert reported.endswith(": runplan resume plans/x.md")
-    assert describe_missing(("A_KEY", "B_KEY"), plan="x").startswith("the daemon restarted and lost $A_KEY, $B_KEY")
 
 
 def test_variables_of_the_checks_are_sent_and_needed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from runplan.errors import RefusedEarly
 from runplan.landing import modes
 from runplan.settings.load import Layer
-from runplan.settings.schema import LANDINGS, RunSettings
+from runplan.settings.schema import RunSettings
 from tests.support.builders import settle
 
 PACKAGE = Path(__file__).parents[2] / "runplan"
@@ -48,14 +48,3 @@ def test_an_unusable_landing_mode_is_refused_before_any_work(mode: str, protecte
     with pytest.raises(RefusedEarly, match=re.escape(said)):
         modes.require_allowed(mode, run)
     return None
-
-
-def test_no_other_package_compares_the_name_of_a_mode() -> None:
-    names = "|".join(LANDINGS)
-    compares = re.compile(rf"""[=!]= *["'](?:{names})["']|["'](?:{names})["'] *[=!]=|case ["'](?:{names})["']""")
-    found = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if path.parent.name != "landing" and compares.search(path.read_text(encoding="utf-8"))
-    }
-    assert found == set()

@@ -10,7 +10,6 @@ from runplan.names import mark, run_of
 from runplan.plan.model import parse
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, overlap, startable
-from runplan.run.events import from_json, to_json
 from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
 from tests.support.builders import Chance, a_plan, started
 
@@ -86,10 +85,6 @@ def test_neither_done_nor_blocked_phases_are_begun() -> None:
     plan = parse(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚"}, bodies), path="plans/x.md")
 
     assert [phase.id for phase in startable(plan, {}, limit=3)] == ["3"]
-
-
-def test_an_event_of_a_lane_keeps_its_lane_in_the_journal() -> None:
-    assert from_json("Queued", to_json(e.Queued(lane="2"))) == e.Queued(lane="2")
 
 
 def test_the_name_of_a_lane_gives_its_run() -> None:

@@ -10,10 +10,8 @@ from runplan.checks.results import (
     Results,
     baseline_fault,
     compare,
-    from_text,
     read_results,
     rerun_command,
-    to_text,
 )
 from runplan.errors import SettingsError
 
@@ -452,10 +450,6 @@ def test_a_suite_that_stops_at_a_new_failure_has_regressed() -> None:
 )
 def test_only_the_failed_tests_run_again_where_that_is_possible(command: str, name: str, expected: str) -> None:
     assert rerun_command(command, sample(name)) == expected
-
-
-def test_results_survive_as_text() -> None:
-    assert from_text(to_text(BEFORE)) == BEFORE
 
 
 def test_the_judgement_names_what_regressed_and_what_failed_before() -> None:

@@ -64,12 +64,6 @@ def test_an_interval_keeps_its_grid_however_late_it_is_asked() -> None:
     assert late == Slot(at("2026-04-20 14:09:30"), "2026-04-20T14:09:30Z")
 
 
-def test_an_interval_starts_anew_from_a_later_anchor() -> None:
-    """Fired early at 11:00, four hours are counted from there."""
-    moved = first("4h", after=at("2026-04-19 11:00"), anchor=at("2026-04-19 11:00"))
-    assert moved.at == at("2026-04-19 15:00")
-
-
 @pytest.mark.parametrize(
     ("after", "fires"),
     [

@@ -20,7 +20,6 @@ from runplan.run.dispatch import (
     Retrying,
     Spent,
     Started,
-    Tally,
     ToolUsed,
     Trouble,
     Unread,
@@ -102,28 +101,6 @@ def test_the_tally_is_bounded() -> None:
     assert [each.words.split()[0] for each in tally.troubles] == ["0", *map(str, range(993, 1_000))]
     assert len(tally.troubles) == MOST_TROUBLES
     assert len(msgspec.json.encode(tally)) < 20 * WORDS
-
-
-@pytest.mark.parametrize(
-    "tally",
-    [
-        Tally(),
-        Tally(
-            model="m",
-            usage=Usage(input_tokens=1, output_tokens=2, usd=0.5, cached_tokens=1),
-            context=3,
-            window=4,
-            estimated=True,
-            troubles=(BUSY, Trouble(kind=EndingKind.LIMIT, words="l", resets=1.5)),
-            finished=Finished(ok=False, words="w", so_far=True),
-            denied=(ToolUsed(tool="t", path="p", denied=True),),
-            waiting="busy",
-            unread=7,
-        ),
-    ],
-)
-def test_a_tally_survives_a_round_trip(tally: Tally) -> None:
-    assert msgspec.json.decode(msgspec.json.encode(tally), type=Tally) == tally
 
 
 # --- the gauge -----------------------------------------------------------------------------------------
