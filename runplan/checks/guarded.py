@@ -225,6 +225,7 @@ class _Collector:
                 current = [entries.setdefault(name, _Entry(path, kind, [])) for name in names]
                 for entry in current:
                     entry.lines.append((number, plain))
+                    entry.kind = kind if rule else entry.kind  # a variable may have the name of a target
                 is_definition = definition is not None
                 if included := re.match(r"[-s]?include (.+)", plain):
                     for name in included[1].split() if depth < _DEEPEST else ():

@@ -255,3 +255,8 @@ def test_no_text_raises_and_an_unchanged_tree_is_fine(command: str, before: str,
     was, now = {"Makefile": before, "package.json": before}, {"Makefile": after, "package.json": after}
     weakened(command, was.get, now.get)
     assert weakened(command, was.get, was.get) == []
+
+
+def test_a_target_is_found_although_a_variable_has_its_name() -> None:
+    before, after = ({"Makefile": f"test = tests\ntest:\n\t{run}\n"} for run in ("pytest $(test)", "true"))
+    assert [path for path, _, _ in weakened("make test", before.get, after.get)] == ["Makefile"]
