@@ -150,9 +150,9 @@ class CherryPick:
         import psutil  # 33 ms
 
         roots = [one.root for one in self.checkouts.all()]
-        for process in psutil.process_iter(["name"]):
-            with suppress(psutil.Error):
-                if process.info["name"] == "git" and not {"switch", "checkout"}.isdisjoint(process.cmdline()):
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):  # psutil lets FileNotFoundError through while a process exits
+                if process.name() == "git" and not {"switch", "checkout"}.isdisjoint(process.cmdline()):
                     place = Path(process.cwd())
                     if any(place.is_relative_to(root) for root in roots):
                         return True

@@ -5,6 +5,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from runplan.errors import GitFailed
@@ -69,6 +70,19 @@ def test_a_branch_without_a_checkout_is_only_swapped(repo: Repo) -> None:
     assert repo.head(MAIN) == new
     assert files_of(repo.path) == before
     assert repo.status() == ""
+
+
+def test_a_process_that_exits_while_it_is_looked_at_does_not_disturb(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    new = candidate(repo, {"a.txt": "a2\n"})
+
+    def gone(_: psutil.Process) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(psutil.Process, "name", gone)
+    assert land(repo, new) == Landed(tip=new)
 
 
 def test_a_branch_out_in_another_worktree_is_followed_there(repo: Repo, tmp_path: Path) -> None:
