@@ -38,16 +38,6 @@ def test_a_plan_lands_on_the_remote_and_the_local_branch_follows(project: Projec
     assert project.leftovers() == []
 
 
-def test_a_phase_is_built_on_the_tip_of_the_remote(project: Project, remote: Repo, tmp_path: Path) -> None:
-    """The local branch is behind; the base is the remote's tip all the same, and nothing of it is lost."""
-    pushed = push_elsewhere(remote, tmp_path, "theirs.txt")
-    ran = project.start("1", "auto", "direct")
-    assert ran.code == 0, ran.err
-    assert remote.git("merge-base", "--is-ancestor", pushed, "main") == ""
-    assert (project.path / "theirs.txt").exists()
-    assert project.repo.head("main") == remote.head("main")
-
-
 def test_a_commit_pushed_during_a_phase_is_built_upon(project: Project, remote: Repo, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(*meanwhile.pause("working")))
@@ -60,15 +50,6 @@ def test_a_commit_pushed_during_a_phase_is_built_upon(project: Project, remote: 
     assert running.returncode == 0, err
     assert remote.git("merge-base", "--is-ancestor", pushed, "main") == ""
     assert remote.git("show", "main:1.txt") == "1"
-
-
-def test_local_commits_are_never_pushed(project: Project, remote: Repo) -> None:
-    before = remote.head("main")
-    project.commit_file("mine.txt", "not yet\n")
-    ran = project.start("1", "auto", "direct")
-    assert ran.code == 2
-    assert "git push origin main" in ran.err
-    assert remote.head("main") == before
 
 
 def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, remote: Repo) -> None:

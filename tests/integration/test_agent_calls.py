@@ -100,12 +100,6 @@ def test_an_agent_sees_its_own_keys_only(tmp_path: Path, name: str) -> None:
     assert {key for key in call.env if key in KEYS} == set(calls(name)["keys"])
 
 
-def test_the_model_decides_which_keys_are_passed(tmp_path: Path) -> None:
-    for name in ("opencode", "aider", "mini"):
-        call = Call(tmp_path / name, name, caller=KEYS, model="anthropic/claude-sonnet-5")
-        assert {key for key in call.env if key in KEYS} == {"ANTHROPIC_API_KEY"}
-
-
 def test_further_variables_are_passed_by_name_except_those_of_a_forge(tmp_path: Path) -> None:
     call = Call(tmp_path, "claude", caller=KEYS, env=["AWS_SECRET_ACCESS_KEY", "GH_TOKEN"])
     assert call.env["AWS_SECRET_ACCESS_KEY"] == "cloud"

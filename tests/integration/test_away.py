@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import Unreachable
-from runplan.run.dispatch import Ending, Outcome, Running
+from runplan.run.dispatch import Ending, Outcome
 from runplan.store.claims import landing_lock
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
-from tests.support.dispatching import Stage, gone, pid_in, stage, until, with_killed_runner
+from tests.support.dispatching import Stage, gone, pid_in, stage
 
 WAITS = "echo $$ >agent; while test ! -e go; do sleep 0.005; done; echo after; exit 7"
 
@@ -37,18 +37,6 @@ def away(place: Path) -> Iterator[Path]:
 # --- dispatches ------------------------------------------------------------------------------------------
 
 
-def test_an_adopted_dispatch_is_unknown_while_its_directory_is_missing(on: Stage) -> None:
-    dispatch = with_killed_runner(on, WAITS)
-    pid_in(on.path / "agent")
-    with Dispatches(on.path / "dispatch") as later:
-        with away(on.path):
-            with pytest.raises(Unreachable, match="is not where it was"):
-                later.standing(dispatch)
-            with pytest.raises(Unreachable, match="is not where it was"):
-                later.wait([dispatch], timeout_s=0)
-        assert later.standing(dispatch) == Running()
-
-
 def test_another_directory_in_its_place_is_unknown_too(on: Stage) -> None:
     dispatch = on.sh("true")
     assert on.outcome(dispatch).code == 0
@@ -58,21 +46,6 @@ def test_another_directory_in_its_place_is_unknown_too(on: Stage) -> None:
             on.dispatches.standing(dispatch)
         (on.path / "dispatch").rmdir()
         on.path.rmdir()
-
-
-def test_a_known_shim_reports_its_end_after_the_directory_moved(on: Stage) -> None:
-    dispatch = on.sh(WAITS)
-    pid_in(on.path / "agent")
-    shim = on.shim(dispatch)
-    with away(on.path) as elsewhere:
-        assert on.dispatches.standing(dispatch) == Running()
-        (elsewhere / "go").touch()
-        until(lambda: gone(shim))
-        assert list(elsewhere.glob("dispatch/*/exit.json"))
-        with pytest.raises(Unreachable, match="is not where it was"):
-            on.dispatches.wait([dispatch], timeout_s=None)
-    outcome = on.outcome(dispatch)
-    assert (outcome.ending, outcome.code, outcome.message) == (Ending.EXITED, 7, "after\n")
 
 
 def test_a_dispatch_can_be_ended_while_its_place_is_away(on: Stage) -> None:

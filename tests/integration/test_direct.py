@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import GitFailed, Unreachable
-from runplan.git.command import Git
 from runplan.landing.lander import Declined, Landed, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
 from tests.support.landings import candidate, files_of, leftovers, snapshot
-from tests.support.repos import MAIN, TRACKED, Pair, direct, make_pair, make_repo
+from tests.support.repos import MAIN, TRACKED, Pair, make_pair
 
 
 @pytest.fixture
@@ -94,28 +93,6 @@ def test_a_landing_starts_at_the_remote_tip_and_updates_a_branch_behind_it(pair:
     assert (pair.here.path / "c.txt").read_text() == "c\n"
 
 
-def test_a_landing_costs_a_fetch_and_a_push_more_than_a_local_one(pair: Pair, tmp_path: Path) -> None:
-    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
-    traces = tmp_path / "traces"
-    traces.mkdir()
-    wrapper = tmp_path / "bin/git"
-    wrapper.parent.mkdir()
-    real = pair.here.git("--exec-path") + "/git"
-    wrapper.write_text(f'#!/bin/sh\necho "$@" >>{traces}/ours\nexec {real} "$@"\n')
-    wrapper.chmod(0o755)
-    env = pair.here.env | {"PATH": f"{wrapper.parent}:{pair.here.env['PATH']}"}
-    with Git(pair.here.path, env=env) as git:
-        lander = direct(git, pair.here.path, pair.tool.path, env=env)
-        lander.tip()
-        (traces / "ours").unlink()
-        lander.land(landing)
-    words = (traces / "ours").read_text().split()
-    verbs = ("config", "fetch", "push", "cat-file", "status", "update-index", "update-ref", "read-tree")
-    assert sorted(word for word in words if word in (*verbs, "checkout-index", "merge-base")) == [
-        *("checkout-index", "fetch", "merge-base", "push", "read-tree", "update-index", "update-ref", "update-ref")
-    ]
-
-
 def test_the_tracking_ref_is_updated_under_any_fetch_settings(pair: Pair) -> None:
     pair.here.git("config", "remote.origin.fetch", "+refs/heads/none/*:refs/remotes/origin/none/*")
     new = candidate(pair.here, {"a.txt": "a2\n"})
@@ -191,16 +168,6 @@ def test_commits_of_the_users_own_are_neither_merged_nor_touched_nor_pushed(pair
     assert "has commits of its own" in answer.note
     assert (pair.there.head(MAIN), pair.here.head(MAIN)) == (new, own)
     assert pair.here.status() == ""
-
-
-def test_a_local_branch_that_moved_since_the_intent_stays(pair: Pair) -> None:
-    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
-    own = pair.here.commit("Mine", **{"mine.txt": "m\n"})
-    with pair.lander() as direct:
-        answer = direct.land(landing)
-    assert isinstance(answer, Landed)
-    assert "it has moved meanwhile" in answer.note
-    assert pair.here.head(MAIN) == own
 
 
 def test_a_local_branch_that_was_pulled_already_needs_nothing(pair: Pair) -> None:
@@ -303,19 +270,6 @@ def test_a_server_that_declines_is_quoted(pair: Pair) -> None:
     assert "hook declined" in answer.reason.why
     assert snapshot(pair.here) == before
     assert pair.landed() == 0
-
-
-def test_a_remote_that_has_the_branch_checked_out_refuses(pair: Pair, tmp_path: Path) -> None:
-    there = make_repo(tmp_path / "plain")
-    pair.here.git("remote", "set-url", "origin", str(there.path))
-    with pair.lander() as direct:
-        old = direct.tip()
-        assert old == there.head()
-        answer = direct.land(direct.prepare(id="L1", old=old, new=candidate(pair.here, {"a.txt": "x\n"}, onto=old)))
-    assert isinstance(answer, Refused)
-    assert isinstance(answer.reason, Declined)
-    assert "refusing to update checked out branch" in answer.reason.why
-    assert there.head() == old
 
 
 def test_a_locked_branch_on_the_server_is_trouble_and_no_refusal(pair: Pair) -> None:

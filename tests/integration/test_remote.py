@@ -84,12 +84,6 @@ def test_a_remote_that_is_not_configured_is_refused_with_those_that_are(pair: Pa
     )
 
 
-def test_a_repository_without_remotes_is_refused(pair: Pair) -> None:
-    pair.here.git("remote", "remove", "origin")
-    with pytest.raises(RefusedEarly, match="there is no remote origin here; run: git remote add origin URL"):
-        require(pair)
-
-
 def test_a_branch_the_remote_lacks_is_refused(pair: Pair) -> None:
     with pytest.raises(RefusedEarly, match="origin has no branch dev; create it: git push origin dev"):
         require(pair, branch="dev")

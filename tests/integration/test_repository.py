@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,49 +64,6 @@ def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
     repo = init_repo(tmp_path / "b.git", "--bare")
     with pytest.raises(RefusedEarly, match="bare repository"):
         open_repository(repo.path, env=repo.env)
-
-
-def _empty(repo: Repo) -> None:
-    repo.git("update-ref", "-d", "refs/heads/main")
-
-
-def _anonymous(repo: Repo) -> None:
-    repo.git("config", "--remove-section", "user")
-
-
-def _renamed(repo: Repo) -> None:
-    repo.git("branch", "-m", "main", "trunk")
-    repo.git("branch", "old")
-
-
-def _blocked(repo: Repo) -> None:
-    repo.git("branch", "runplan")
-
-
-def _in_tables(repo: Repo) -> None:
-    (repo.path / ".git/reftable").mkdir()
-
-
-@pytest.mark.parametrize(
-    ("prepare", "said"),
-    [
-        pytest.param(_empty, "has no commit yet; make one: git commit --allow-empty", id="empty"),
-        pytest.param(_anonymous, 'git config user.name "Your Name" && git config user.email', id="no identity"),
-        pytest.param(_renamed, "target branch main does not exist; set run.target to one of: old, trunk", id="target"),
-        pytest.param(_in_tables, "keep refs as files: git refs migrate --ref-format=files", id="reftables"),
-        pytest.param(_blocked, "the branch runplan blocks .* run.branch_prefix", id="prefix"),
-    ],
-)
-def test_an_unusable_repository_is_refused_with_the_remedy(
-    tmp_path: Path, prepare: Callable[[Repo], None], said: str
-) -> None:
-    repo = make_repo(tmp_path / "r")
-    prepare(repo)
-    found = open_repository(repo.path, env={k: v for k, v in repo.env.items() if k != "EMAIL"})
-    before = repo.refs()
-    with pytest.raises(RefusedEarly, match=said):
-        require_workable(found, target="refs/heads/main", prefix="runplan/")
-    assert repo.refs() == before
 
 
 @pytest.mark.parametrize("prefix", ["", "rp-", "other/deep/"])

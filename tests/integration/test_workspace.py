@@ -424,26 +424,6 @@ def test_a_branch_that_is_gone_cannot_be_attached(place: Place) -> None:
         place.lane.attach(branch=BRANCH)
 
 
-def _without_directory(tree: Repo, _lane: Path) -> None:
-    shutil.rmtree(tree.path)
-
-
-def _without_link(tree: Repo, _lane: Path) -> None:
-    (tree.path / ".git").unlink()
-
-
-def _another_link(tree: Repo, _lane: Path) -> None:
-    (tree.path / ".git").write_text("gitdir: /nowhere\n")
-
-
-def _without_repository(_tree: Repo, lane: Path) -> None:
-    shutil.rmtree(lane)
-
-
-def _pruned(tree: Repo, _lane: Path) -> None:
-    tree.git("worktree", "remove", "-f", "-f", str(tree.path))
-
-
 def _locked(tree: Repo, lane: Path) -> None:
     for name in ("index.lock", "HEAD.lock"):
         (lane / "worktrees/run" / name).touch()
@@ -451,11 +431,18 @@ def _locked(tree: Repo, lane: Path) -> None:
     tree.write("MERGE_HEAD", "")
 
 
-BREAKS = [_without_directory, _without_link, _another_link, _without_repository, _pruned, _locked]
+BREAKS: dict[str, Callable[[Repo, Path], object]] = {
+    "without directory": lambda tree, _lane: shutil.rmtree(tree.path),
+    "without link": lambda tree, _lane: (tree.path / ".git").unlink(),
+    "another link": lambda tree, _lane: tree.write(".git", "gitdir: /nowhere\n"),
+    "without repository": lambda _tree, lane: shutil.rmtree(lane),
+    "pruned": lambda tree, _lane: tree.git("worktree", "remove", "-f", "-f", str(tree.path)),
+    "locked": _locked,
+}
 
 
-@pytest.mark.parametrize("breaks", BREAKS)
-def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, Path], None]) -> None:
+@pytest.mark.parametrize("breaks", BREAKS.values(), ids=list(BREAKS))
+def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, Path], object]) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()

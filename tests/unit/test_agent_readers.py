@@ -43,32 +43,10 @@ VOCABULARY = sorted(
     | {"responseHeaders", "statusCode", "input_tokens", "resetsAt", "modelUsage", "permission_denials", "errors"}
 )
 TYPES = [
-    "assistant",
-    "user",
-    "system",
-    "result",
-    "rate_limit_event",
-    "init",
-    "api_retry",
-    "compact_boundary",
-    "text",
-    "tool_use",
-    "thread.started",
-    "turn.completed",
-    "turn.failed",
-    "error",
-    "item.completed",
-    "agent_message",
-    "command_execution",
-    "file_change",
-    "message",
-    "tool_result",
-    "step_start",
-    "step_finish",
-    "stop",
-    "success",
-    "Submitted",
-    "rejected",
+    *("assistant", "user", "system", "result", "rate_limit_event", "init", "api_retry", "compact_boundary"),
+    *("text", "tool_use", "thread.started", "turn.completed", "turn.failed", "error", "item.completed"),
+    *("agent_message", "command_execution", "file_change", "message", "tool_result", "step_start"),
+    *("step_finish", "stop", "success", "Submitted", "rejected"),
 ]
 
 VALUES = st.recursive(

@@ -27,17 +27,7 @@ PURE_MODULES = (
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )
 PURE = {
-    "os",
-    "subprocess",
-    "time",
-    "random",
-    "secrets",
-    "socket",
-    "logging",
-    "sqlite3",
-    "threading",
-    "signal",
-    "shutil",
+    *["os", "subprocess", "time", "random", "secrets", "socket", "logging", "sqlite3", "threading", "signal", "shutil"]
 }
 
 
@@ -150,12 +140,8 @@ def test_broad_catches_stand_only_at_named_boundaries() -> None:
     # The edges of a command line, of a run, of a worker's thread, of a request to the daemon, and of a task of its
     # main thread.
     assert broad - undo_and_raise <= {
-        "runplan.cli.main",
-        "runplan.engine.worker",
-        "runplan.engine.commands",
-        "runplan.daemon.worker",
-        "runplan.daemon.server",
-        "runplan.daemon.process",
+        *("runplan.cli.main", "runplan.engine.worker", "runplan.engine.commands", "runplan.daemon.worker"),
+        *("runplan.daemon.server", "runplan.daemon.process"),
     }
 
 

@@ -9,9 +9,7 @@ from hypothesis import given, strategies as st
 from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left, metered
 from runplan.agents.invocation import unwatched
 from runplan.run.dispatch import Tally, Usage
-from runplan.settings.load import Layer
 from runplan.settings.schema import AgentTable
-from tests.support.builders import settle
 from tests.support.samples import outcome_of
 
 PRICE = {"usd_in": 2.0, "usd_out": 10.0}
@@ -63,12 +61,6 @@ def test_reported_usage_overrides_an_estimate() -> None:
 )
 def test_agents_without_price_and_reported_dollars_are_unwatched(table: AgentTable, is_unwatched: bool) -> None:
     assert unwatched(table) is is_unwatched
-
-
-def test_a_table_sets_window_and_price() -> None:
-    values = {"codex": {"context": 400_000, "usd_per_mtok_in": 1.25, "usd_per_mtok_out": 10}}
-    table = settle([Layer(origin="runplan.toml", values={"agents": values})]).settings.agents.agent("codex")
-    assert (table.context, table.usd_per_mtok_in, table.usd_per_mtok_out) == (400_000, 1.25, 10.0)
 
 
 # --- what is left ---------------------------------------------------------------------------------------

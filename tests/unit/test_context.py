@@ -108,12 +108,6 @@ def test_a_threshold_of_zero_is_never_reached() -> None:
     assert not reached(0, Tally(context=900_000), launch())
 
 
-def test_the_prompt_the_window_and_the_model_of_the_launch_count() -> None:
-    assert not reached(50, Tally(context=110_000), launch(window=1_000_000))
-    assert reached(50, Tally(context=136_000), launch(model="gpt-5"))
-    assert reached(50, Tally(context=30_000, estimated=True), launch(prompt=400_000))
-
-
 def test_an_estimate_counts_the_prompt() -> None:
     assert percent(Tally(context=0, estimated=True), launch(prompt=400_000)) == 50
     assert percent(Tally(context=0), launch(prompt=400_000)) == 0

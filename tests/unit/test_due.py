@@ -16,20 +16,8 @@ from runplan.times import iso, parse_iso
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]
 SPECS = [
-    "30m",
-    "4h",
-    "2d",
-    "hour",
-    "day at 9am",
-    "day at 2:30",
-    "day at 1:30",
-    "day at 0:00",
-    "weekday at 9:30",
-    "monday at 8",
-    "17 2 * * *",
-    "*/20 * * * *",
-    "*/15 1-3 * * sun",
-    "0 9 13 * 5",
+    *("30m", "4h", "2d", "hour", "day at 9am", "day at 2:30", "day at 1:30", "day at 0:00", "weekday at 9:30"),
+    *("monday at 8", "17 2 * * *", "*/20 * * * *", "*/15 1-3 * * sun", "0 9 13 * 5"),
 ]
 #: Shortly before clocks change in one of the zones, and an ordinary day.
 STARTS = [

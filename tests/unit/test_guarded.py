@@ -232,17 +232,8 @@ def test_a_package_that_is_nested_too_deep_to_read_has_no_scripts() -> None:
 LINES = st.lists(
     st.sampled_from(
         [
-            "test: a",
-            "a:",
-            "\ttrue",
-            "include Makefile",
-            "X = $(X)",
-            "define X",
-            "endef",
-            "ifdef X",
-            "else",
-            "endif",
-            "a:b:c",
+            *("test: a", "a:", "\ttrue", "include Makefile", "X = $(X)", "define X", "endef", "ifdef X"),
+            *("else", "endif", "a:b:c"),
         ]
     )
     | st.text(max_size=8)

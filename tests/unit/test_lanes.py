@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.names import mark, run_of
 from runplan.plan.model import parse
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, overlap, startable
@@ -85,11 +84,6 @@ def test_neither_done_nor_blocked_phases_are_begun() -> None:
     plan = parse(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚"}, bodies), path="plans/x.md")
 
     assert [phase.id for phase in startable(plan, {}, limit=3)] == ["3"]
-
-
-def test_the_name_of_a_lane_gives_its_run() -> None:
-    assert mark("r12", "3") != "r12"
-    assert run_of(mark("r12", "3")) == "r12" == run_of("r12")
 
 
 # --- the machine --------------------------------------------------------------------------------------------

@@ -145,23 +145,13 @@ def test_a_begun_landing_is_recovered_before_anything_else() -> None:
     assert decide(landing(begun, e.StopRequested(by="me"))).actions == (a.LAND,)
 
 
-def test_a_verdict_carries_over_when_only_the_target_moved() -> None:
-    moved = landing(
-        e.LandingMoved(tip="c9"),
-        e.CandidateBuilt(onto="c9", onto_tree="t9b", commits=("c10",), tree="t9", patch="p"),
-    )
+@pytest.mark.parametrize(("patch", "carries"), [("p", True), ("other", False)])
+def test_a_verdict_carries_over_to_a_moved_target_with_the_same_patch_only(patch: str, carries: bool) -> None:
+    built = e.CandidateBuilt(onto="c9", onto_tree="t9b", commits=("c10",), tree="t9", patch=patch)
+    moved = landing(e.LandingMoved(tip="c9"), built)
     assert moved.phase is not None
-    assert moved.phase.verdict is not None
+    assert (moved.phase.verdict is not None) is carries
     assert decide(moved).actions == (a.JUDGE_GATE,)
-
-
-def test_a_verdict_does_not_carry_over_when_the_change_is_another() -> None:
-    moved = landing(
-        e.LandingMoved(tip="c9"),
-        e.CandidateBuilt(onto="c9", onto_tree="t9b", commits=("c10",), tree="t9", patch="other"),
-    )
-    assert moved.phase is not None
-    assert moved.phase.verdict is None
 
 
 def test_a_target_that_keeps_moving_ends_the_phase() -> None:

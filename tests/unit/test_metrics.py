@@ -1,6 +1,5 @@
 """The metrics are text that Prometheus reads, the same for the same facts."""
 
-import pytest
 from hypothesis import given, strategies as st
 
 from runplan.report.metrics import Sample, render
@@ -20,23 +19,6 @@ def test_a_name_has_its_help_and_kind_once_above_all_its_numbers() -> None:
         == '# HELP a_total A\n# TYPE a_total counter\na_total 0.5\n# HELP b B\n# TYPE b gauge\nb{x="1"} 1\nb{x="2"} 2\n'
     )
     assert render([]) == ""
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [
-        (0, "0"),
-        (3.0, "3"),
-        (1 / 3, "0.3333333333333333"),
-        (float("inf"), "inf"),
-        (float("-inf"), "-inf"),
-        (float("nan"), "nan"),
-        (1e300, "1e+300"),
-        (-2, "-2"),
-    ],
-)
-def test_numbers_have_the_prometheus_format(value: float, written: str) -> None:
-    assert render([Sample("a", "A", (), value)]).splitlines()[-1] == f"a {written}"
 
 
 def test_file_names_that_are_not_utf8_are_written() -> None:

@@ -90,22 +90,7 @@ def test_any_phase_id_gives_a_valid_branch_of_its_own(phase: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            "",
-            "a b",
-            "a..b",
-            ".a",
-            "a/.b",
-            "a.",
-            "a.lock",
-            "a.lock/b",
-            "a//b",
-            "/a",
-            "a/",
-            "a~1",
-            "a^",
-            "a:b",
-        ),
+        *("", "a b", "a..b", ".a", "a/.b", "a.", "a.lock", "a.lock/b", "a//b", "/a", "a/", "a~1", "a^", "a:b"),
         *("a?", "a*", "a[", "a\\b", "@", "HEAD", "-a", "a@{b", "a\x7f", "a\n"),
     ],
 )

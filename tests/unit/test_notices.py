@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.errors import SettingsError
-from runplan.report.notices import Notice, as_json, facts, of_ending, of_lost_keys, of_waiting
+from runplan.report.notices import Notice, of_ending, of_lost_keys, of_waiting
 from runplan.run import events as e
 from runplan.run.decide import Decision
 from runplan.run.state import PhaseRun, RunState
@@ -78,14 +78,6 @@ def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:
 @pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable", ""])
 def test_a_wait_that_ends_by_itself_sends_no_notice(waiting: str) -> None:
     assert of_waiting(RunState(phase=PHASE), Decision(actions=(), why="", waiting=waiting), **WHERE) is None
-
-
-def test_programs_get_every_fact_by_name_and_in_plain_bytes() -> None:
-    notice = Notice(kind="done", title="ä\udcff", text="", **WHERE)
-    assert set(facts(notice)) == {
-        *("notice", "repository", "plan", "run", "phase", "reason", "title", "text", "command"),
-    }
-    assert as_json(notice).isascii()
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,8 @@ quick = settings(
 
 IDS = ["1", "2", "3", "4a", "4b", "1A", "3b-i", "3b-ii", "P1.A", "A", "B", "10", "1.5"]
 CELLS = [
-    "⬚",
-    "⬜",
-    "⬜ Ready",
-    "",
-    "✅",
-    "✅ Done",
-    "✅ Done (`4a6075d`)",
-    "🟡",
-    "🔴 Blocked",
-    "In Progress",
-    "what?",
-    "[x]",
+    *("⬚", "⬜", "⬜ Ready", "", "✅", "✅ Done", "✅ Done (`4a6075d`)", "🟡", "🔴 Blocked", "In Progress", "what?"),
+    *("[x]",),
 ]
 COMMITS = ["", " ", "`4a6075d`", "02e0f6b", "(squash)", "`a` + `b`", "N/A", "x \\| y"]
 SEPARATORS = [" — ", " -- ", ": ", " – ", " - ", ". "]
@@ -183,25 +173,12 @@ FRAGMENTS = st.sampled_from(
     [line for part in NOISE for line in part]
     + ["---", "status: x", "## Progress Tracker", "| Phase | Status | Commit |", "|--|--|", "| 1 | ⬚ | |", "| 2 |"]
     + [
-        "## Phase 1 — A",
-        "## Phase 2",
-        "### Phase 3: C",
-        "**Status:** ⬚",
-        "- [ ] Phase 1 — a",
-        "Depends: 1",
-        "Depends: 2-1",
+        *("## Phase 1 — A", "## Phase 2", "### Phase 3: C", "**Status:** ⬚", "- [ ] Phase 1 — a", "Depends: 1"),
+        *("Depends: 2-1",),
     ]
     + [
-        "### Dependencies",
-        "Phase 2.",
-        "Phases 1–2 (",
-        "Touches: {",
-        "Execution: ?",
-        "```",
-        "|",
-        "\\|",
-        "\x0b",
-        "\u2028",
+        *("### Dependencies", "Phase 2.", "Phases 1–2 (", "Touches: {", "Execution: ?", "```", "|", "\\|"),
+        *("\x0b", "\u2028"),
     ]
 )
 

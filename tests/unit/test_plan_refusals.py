@@ -13,82 +13,49 @@ def refusal(text: bytes | str) -> str:
     return str(caught.value)
 
 
-def test_a_huge_file_is_refused_by_its_size_before_it_is_read() -> None:
-    assert refusal(b"\0" * (50 * 1024 * 1024)) == (
-        "plans/x.md:1: the file has 50.0 MB and 0 lines, and a plan at most 5 MB and 20,000 lines; is it a plan?"
-    )
+NO_TEXT = "this is no UTF-8 text"
+TWICE = "two phases are called '1', the first on line {}; rename one"
+ONE_AND_TWO = tracker("| 1 | ⬚ | |", "| 2 | ⬚ | |")
+CYCLE = a_plan(dict.fromkeys("1234", "⬚"), {"2": "Depends: 4", "3": "Depends: 2", "4": "Depends: 1, 3"})
 
 
-def test_a_binary_file_is_refused() -> None:
-    assert refusal(b"# Plan\n\x7fELF\0\0").startswith("plans/x.md:2: this is no UTF-8 text")
-
-
-def test_text_that_is_not_utf8_is_refused_with_its_line() -> None:
-    assert refusal(b"\xef\xbb\xbf# Plan\n\nna\xefve\n").startswith("plans/x.md:3: this is no UTF-8 text")
-
-
-@pytest.mark.parametrize("text", ["", "\n", "---\n", "---\nstatus: active\n---\n", "# Title\n\nProse.\n", "\ufeff"])
-def test_a_file_without_phases_is_refused(text: str) -> None:
-    assert refusal(text).startswith("plans/x.md:1: no phases found")
-
-
-def test_an_open_fence_that_hides_the_phases_is_named() -> None:
-    assert "the fence opened on line 3 is never closed" in refusal("# T\n\n```\n\n## Phase 1 — A\n")
-
-
-def test_a_tracker_without_rows_is_refused() -> None:
-    assert refusal(tracker()).startswith("plans/x.md:3: the tracker lists no phase")
-
-
-def test_two_rows_of_one_id_are_refused_with_both_lines() -> None:
-    assert refusal(tracker("| 1 | ⬚ | |", "| 2 | ⬚ | |", "| 1 | ⬚ | |") + "## Phase 1\n\n## Phase 2\n") == (
-        "plans/x.md:7: two phases are called '1', the first on line 5; rename one"
-    )
-
-
-@pytest.mark.parametrize("status", ["", "**Status:** ⬚\n"])
-def test_two_headings_of_one_id_are_refused_with_both_lines(status: str) -> None:
-    said = refusal(f"## Phase 1 — A\n{status}\n## Phase 1 — B\n")
-    assert said.endswith("two phases are called '1', the first on line 1; rename one")
-
-
-def test_ids_that_differ_only_in_case_are_duplicates() -> None:
-    assert "two phases are called '1A'" in refusal("## Phase 1a — A\n**Status:** ⬚\n## Phase 1A — B\n")
-
-
-def test_two_items_of_one_id_are_refused() -> None:
-    assert "two phases are called '1'" in refusal("- [ ] Phase 1 — a\n- [ ] Phase 1 — b\n")
-
-
-def test_tracker_and_headings_that_disagree_are_shown_both() -> None:
-    said = refusal(tracker("| 1 | ⬚ | |", "| 2 | ⬚ | |") + "## Phase 1 — A\n\n## Phase 3 — C\n")
-    assert said == (
-        "plans/x.md:5: the tracker lists the phases 1, 2; the '## Phase' headings are 1, 3; make them agree"
-    )
-
-
-def test_a_tracker_without_sections_is_a_disagreement() -> None:
-    assert "headings are none" in refusal(tracker("| 1 | ⬚ | |"))
-
-
-def test_a_checklist_that_disagrees_with_the_sections_is_refused() -> None:
-    said = refusal("- [ ] Phase 1 — a\n\n## Phase 1 — A\n\n## Phase 2 — B\n")
-    assert "the checklist lists the phases 1; the '## Phase' headings are 1, 2" in said
-
-
-def test_a_row_without_a_status_cell_is_refused() -> None:
-    assert refusal(tracker("| 1 |") + "## Phase 1\n").startswith("plans/x.md:5: the row of phase 1 has no Status cell")
-
-
-def test_a_dependency_cycle_is_refused_and_named() -> None:
-    cells = dict.fromkeys("1234", "⬚")
-    said = refusal(a_plan(cells, {"2": "Depends: 4", "3": "Depends: 2", "4": "Depends: 1, 3"}))
-    assert said.startswith("plans/x.md:")
-    assert "the phases wait for each other: 4 → 3 → 2 → 4;" in said
-
-
-def test_a_phase_that_waits_for_itself_is_refused() -> None:
-    assert "wait for each other: 1 → 1;" in refusal(a_plan({"1": "⬚"}, {"1": "Depends: 1"}))
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        pytest.param(b"\0" * (50 * 1024 * 1024), 1, "the file has 50.0 MB and 0 lines, and a plan at most", id="huge"),
+        pytest.param(b"# Plan\n\x7fELF\0\0", 2, NO_TEXT, id="binary"),
+        pytest.param(b"\xef\xbb\xbf# Plan\n\nna\xefve\n", 3, NO_TEXT, id="not UTF-8"),
+        *(
+            pytest.param(text, 1, "no phases found", id=f"no phases: {text!r}")
+            for text in ("", "\n", "---\n", "---\nstatus: active\n---\n", "# Title\n\nProse.\n", "\ufeff")
+        ),
+        ("# T\n\n```\n\n## Phase 1 — A\n", 1, "the fence opened on line 3 is never closed"),
+        (tracker(), 3, "the tracker lists no phase"),
+        (tracker("| 1 | ⬚ | |", "| 1 | ⬚ | |") + "## Phase 1\n", 6, TWICE.format(5)),
+        ("## Phase 1 — A\n\n## Phase 1 — B\n", 3, TWICE.format(1)),
+        ("## Phase 1 — A\n**Status:** ⬚\n\n## Phase 1 — B\n", 4, TWICE.format(1)),
+        ("## Phase 1a — A\n**Status:** ⬚\n## Phase 1A — B\n", 3, "two phases are called '1A'"),
+        ("- [ ] Phase 1 — a\n- [ ] Phase 1 — b\n", 2, TWICE.format(1)),
+        (
+            ONE_AND_TWO + "## Phase 1 — A\n\n## Phase 3 — C\n",
+            5,
+            "the tracker lists the phases 1, 2; the '## Phase' headings are 1, 3; make them agree",
+        ),
+        (ONE_AND_TWO, 5, "headings are none"),
+        (
+            "- [ ] Phase 1 — a\n\n## Phase 1 — A\n\n## Phase 2 — B\n",
+            1,
+            "the checklist lists the phases 1; the '## Phase' headings are 1, 2",
+        ),
+        (tracker("| 1 |") + "## Phase 1\n", 5, "the row of phase 1 has no Status cell"),
+        (CYCLE, 24, "the phases wait for each other: 4 → 3 → 2 → 4;"),
+        (a_plan({"1": "⬚"}, {"1": "Depends: 1"}), 9, "wait for each other: 1 → 1;"),
+    ],
+)
+def test_a_plan_with_a_fault_is_refused_with_its_line(text: bytes | str, line: int, said: str) -> None:
+    refused = refusal(text)
+    assert refused.startswith(f"plans/x.md:{line}: ")
+    assert said in refused
 
 
 def test_a_cycle_through_a_done_phase_is_accepted() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.report import sections
-from runplan.report.text import block, code, first, inline, prepend, row
+from runplan.report.text import inline, prepend
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.run.state import PhaseRun
@@ -231,14 +231,6 @@ def test_prepend_keeps_every_byte_and_is_done_once(text: str, end: str) -> None:
     assert cut == re.sub(r"\s+", "", report.replace("\r", ""))
 
 
-@settings(deadline=None, database=None)
-@given(LINES.map("\n".join))
-def test_prepend_only_inserts(report: str) -> None:
-    made = prepend("# T\n" + report, plan_title="P", sections=["## A\n"])
-    rest = iter(made)
-    assert all(character in rest for character in "# T\n" + report)
-
-
 # --- the words of agents --------------------------------------------------------------------------------
 
 PIECES = (
@@ -302,32 +294,3 @@ def test_no_text_changes_the_structure_of_a_failure_section(text: str) -> None:
 )
 def test_inline_shows_tags_and_keeps_code(text: str, expected: str) -> None:
     assert inline(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("# a", "\\# a"),
-        ("- a", "\\- a"),
-        ("1. a", "1\\. a"),
-        ("```x", "\\```x"),
-        ("`a` b", "`a` b"),
-        ("plain", "plain"),
-    ],
-)
-def test_the_first_character_opens_no_block(text: str, expected: str) -> None:
-    assert first(text) == expected
-
-
-@pytest.mark.parametrize(("text", "expected"), [("a", "`a`"), ("a`b", "``a`b``"), ("`a", "`` `a ``"), ("", "`  `")])
-def test_code_spans_hold_any_backticks(text: str, expected: str) -> None:
-    assert code(text) == expected
-
-
-@pytest.mark.parametrize(("text", "expected"), [("a|b", "| a\\|b |"), ("a\\|b", "| a\\\\\\|b |"), ("a\\", "| a\\ |")])
-def test_pipes_stay_inside_their_cell(text: str, expected: str) -> None:
-    assert row(text) == expected
-
-
-def test_a_block_is_indented_line_by_line() -> None:
-    assert block("\na\r\n\n  ## b\u2028c\n") == "    a\n\n      ## b\n    c"

@@ -117,24 +117,8 @@ WORDS = st.one_of(
     st.lists(
         st.sampled_from(
             [
-                "resets",
-                "try again at",
-                "in",
-                "Nov",
-                "16th,",
-                "2026",
-                "2:30",
-                "AM",
-                "pm",
-                "(UTC)",
-                "(X/Y)",
-                "retry-after:",
-                "99",
-                "0",
-                "days",
-                "h",
-                "Feb",
-                "31",
+                *("resets", "try again at", "in", "Nov", "16th,", "2026", "2:30", "AM", "pm", "(UTC)", "(X/Y)"),
+                *("retry-after:", "99", "0", "days", "h", "Feb", "31"),
             ]
         ),
         max_size=12,
