@@ -80,6 +80,29 @@ def test_three_running_plans_survive_a_killed_daemon_and_land_once(
     assert project.leftovers() == []
 
 
+def test_a_run_with_an_agent_keeps_its_turn_over_a_restart(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    """Although a run that was queued behind it is older."""
+    user_settings(project, "[daemon]\nmax_parallel = 1\n")
+    first, second = several_plans(project, 2)
+    shell_agent(project, tmp_path, waits(tmp_path, "$RUNPLAN_PHASE"))
+    assert project.runplan("start", first).code == 0
+    meanwhile.let_on("1")
+    until_runs_are(project, "waiting", plan=first)
+    assert project.runplan("start", second, "auto").code == 0
+    meanwhile.reached("2")
+    assert project.runplan("approve", first).code == 0
+    until_runs_are(project, "queued", plan=first)
+    kill_daemon(project)
+    with in_foreground(project):
+        until(lambda: "runplan_daemon_runs_queued 1\n" in project.runplan("metrics").out)
+        assert project.landed() == []
+        meanwhile.let_on("2")
+        until_runs_are(project, "done", plan=second)
+    assert project.landed()[0] == "2"
+
+
 def test_after_the_grace_the_daemon_ends_and_its_agents_keep_running(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
