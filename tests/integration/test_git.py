@@ -1,13 +1,11 @@
 """Git is run through one door, and what can be asked of a kept process costs no new one."""
 
-import json
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from runplan.errors import GitFailed
-from tests.support.repos import Repo, isolated_env, make_repo
+from tests.support.repos import Repo, make_repo
 
 
 @pytest.fixture
@@ -15,32 +13,7 @@ def repo(tmp_path: Path) -> Repo:
     return make_repo(tmp_path / "r", **{"a.txt": "a\n"})
 
 
-def commands(trace: Path) -> list[str]:
-    """The git commands that git itself saw starting."""
-    events = map(json.loads, trace.read_text(encoding="utf-8").splitlines())
-    return [event["argv"][-2] for event in events if event["event"] == "start"]
-
-
-def traced(repo: Repo, trace: Path) -> None:
-    """Let every git in the repository write down that it ran; only a global file can say so."""
-    config = trace.with_suffix(".config")
-    config.write_text(f"[trace2]\n\teventTarget = {trace}\n", encoding="utf-8")
-    repo.env = isolated_env(GIT_CONFIG_GLOBAL=str(config))
-
-
 # --- refs -------------------------------------------------------------------------------------------------
-
-
-def test_many_updates_of_refs_cost_one_process(repo: Repo, tmp_path: Path) -> None:
-    head = repo.head()
-    traced(repo, tmp_path / "trace")
-    with repo.adapter() as git:
-        for number in range(5):
-            git.update_refs(f"update refs/runplan/{number} {head}")
-            assert git.tip(f"refs/runplan/{number}") == head  # done when the call returns
-        git.update_refs(*(f"delete refs/runplan/{number} {head}" for number in range(5)))
-    assert sorted(commands(tmp_path / "trace")) == ["cat-file", "update-ref"]
-    assert sorted(repo.refs()) == ["refs/heads/main"]
 
 
 def test_an_update_happens_whole_or_not_at_all_and_the_next_one_is_served(repo: Repo) -> None:
@@ -66,19 +39,6 @@ def test_a_ref_is_updated_also_after_the_kept_process_was_killed(repo: Repo) -> 
             assert pipe is not None
             pipe.close()
     assert {"refs/runplan/1", "refs/runplan/2"} <= repo.refs().keys()
-
-
-def test_an_update_sees_what_others_did_to_the_refs_meanwhile(repo: Repo) -> None:
-    first = repo.head()
-    with repo.adapter() as git:
-        git.update_refs(f"update refs/runplan/a {first}")
-        second = repo.commit("More", **{"b.txt": "b\n"})
-        repo.git("update-ref", "refs/runplan/a", second)
-        repo.git("pack-refs", "--all")
-        with pytest.raises(GitFailed, match="refs/runplan/a"):
-            git.update_refs(f"delete refs/runplan/a {first}")
-        git.update_refs(f"delete refs/runplan/a {second}")
-    assert "refs/runplan/a" not in repo.refs()
 
 
 # --- objects ----------------------------------------------------------------------------------------------
@@ -131,26 +91,3 @@ def test_a_command_gets_its_input_and_gives_both_outputs_whole(repo: Repo) -> No
         assert (ran.code, ran.text, len(ran.err)) == (3, "out", 200_000)
         repo.git("config", "alias.named", "!echo one >/dev/stderr; echo two >&2")
         assert git.run("named").err == "one\ntwo"
-
-
-def test_no_program_that_is_configured_in_a_worktree_runs_when_we_ask_git_there(repo: Repo, tmp_path: Path) -> None:
-    """Git obeys the configuration that an agent writes in its worktree, except for the values that runplan sets."""
-    ran, program = tmp_path / "ran", tmp_path / "program"
-    program.write_text(f"#!/bin/sh\necho x >>{ran}\n")
-    program.chmod(0o755)
-    for name in ("core.fsmonitor", "core.pager", "core.editor", "diff.external"):
-        repo.git("config", name, str(program))
-    hooks = tmp_path / "hooks"
-    hooks.mkdir()
-    for hook in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction"):
-        (hooks / hook).symlink_to(program)
-    repo.git("config", "core.hooksPath", str(hooks))
-    repo.write("new.txt", "new\n")
-    ran.unlink(missing_ok=True)
-    with closing(repo.adapter()) as git:
-        git.run("status", "--porcelain=v2")
-        git.run("add", "new.txt")
-        git.run("commit", "-q", "-m", "New")
-        git.run("checkout", "-q", "--detach")
-        git.run("diff-tree", "-r", "HEAD~1", "HEAD")
-    assert not ran.exists()

@@ -2,14 +2,15 @@
 
 import fcntl
 import shutil
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from runplan.git.removal import Kept, Removed, is_on_target
 from runplan.gitfacts import AGENT
-from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, make_repo
+from tests.support.repos import BRANCH, PARKED, Place, a_place, make_repo
 
 
 @pytest.fixture
@@ -21,56 +22,26 @@ def place(tmp_path: Path) -> Iterator[Place]:
 # --- is it on the target? -----------------------------------------------------------------------------
 
 
-def _merged(repo: Repo) -> None:
-    repo.git("merge", "-q", "--no-edit", "--no-ff", "side")
+BETWEEN = "echo z >z; git add z; git commit -qm between"
+#: How the two commits of `side` came to main, and whether main holds their content.
+WAYS = {
+    "merged": ("git merge -q --no-edit --no-ff side", True),
+    "picked": (f"{BETWEEN}; git cherry-pick main..side", True),
+    "squashed": (f"{BETWEEN}; git merge -q --squash side; git commit -qm squashed; echo y >z; git commit -qam y", True),
+    "the same tree": ("git checkout -q side -- .; git commit -qm same; echo after >a; git commit -qam after", True),
+    "partly": ("git cherry-pick side~1", False),
+    "not at all": (BETWEEN, False),
+}
 
 
-def _picked(repo: Repo) -> None:
-    repo.commit("between", z="z")
-    repo.git("cherry-pick", "main..side")
-
-
-def _squashed(repo: Repo) -> None:
-    repo.commit("between", z="z")
-    repo.git("merge", "-q", "--squash", "side")
-    repo.git("commit", "-q", "-m", "squashed")
-    repo.commit("after", y="y")
-
-
-def _same_tree(repo: Repo) -> None:
-    repo.git("checkout", "-q", "side", "--", ".")
-    repo.commit("the same files, otherwise made")
-    repo.commit("after", a="after")
-
-
-def _partly(repo: Repo) -> None:
-    repo.git("cherry-pick", "side~1")
-
-
-def _nothing(repo: Repo) -> None:
-    repo.commit("elsewhere", z="z")
-
-
-@pytest.mark.parametrize(
-    ("land", "held"),
-    [
-        (_merged, True),
-        (_picked, True),
-        (_squashed, True),
-        (_same_tree, True),
-        (_partly, False),
-        (_nothing, False),
-    ],
-)
-def test_content_is_found_on_the_target_however_it_got_there(
-    tmp_path: Path, land: Callable[[Repo], None], held: bool
-) -> None:
+@pytest.mark.parametrize(("land", "held"), WAYS.values(), ids=list(WAYS))
+def test_content_is_found_on_the_target_however_it_got_there(tmp_path: Path, land: str, held: bool) -> None:
     repo = make_repo(tmp_path / "r", a="1\n")
     repo.git("checkout", "-q", "-b", "side")
     repo.commit("one", a="2\n")
     tip = repo.commit("two", b="b\n")
     repo.git("checkout", "-q", "main")
-    land(repo)
+    subprocess.run(["sh", "-ec", land], cwd=repo.path, env=repo.env, check=True, capture_output=True)
     with repo.adapter() as git:
         assert is_on_target(git, tip, "refs/heads/main") is held
         assert not is_on_target(git, tip, "refs/heads/none")

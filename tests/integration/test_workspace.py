@@ -345,6 +345,7 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     keys: tuple[str, ...] = ("filter.x.clean", "filter.x.smudge", "filter.x.process", "core.fsmonitor")
     keys += (
         "diff.x.textconv",
+        "diff.external",
         "core.pager",
         "core.sshCommand",
         "gpg.program",

@@ -77,16 +77,6 @@ def test_a_wait_lasts_until_the_next_event() -> None:
     assert folded(Retrying(words="busy"), Message(text="x")).tally.waiting == ""
 
 
-def test_the_model_is_the_last_one_named() -> None:
-    tally = folded(Started(model="m"), Started(version="1"), Started(model="n"), Started(version="2")).tally
-    assert tally.model == "n"
-
-
-def test_a_denied_tool_is_distinguished_from_a_used_one() -> None:
-    folding = folded(ToolUsed(tool="a"), ToolUsed(tool="b", denied=True))
-    assert folding.tally.denied == (ToolUsed(tool="b", denied=True),)
-
-
 def test_the_tally_is_bounded() -> None:
     long = "x" * 10 * WORDS
     folding = Folding()

@@ -66,6 +66,3 @@ def test_a_commit_that_cannot_be_read_as_ours_is_named_and_never_passed_over(mes
 def test_a_phase_squashed_into_one_commit_is_one_landing() -> None:
     whole = said("1", "r.1", subject="Work") + "\n" + said("1", "r.1", subject="x: record phase 1 as done")
     assert newest(whole) == Undoable(landing="r.1", commits=("c1",))
-
-
-# --- what helps -----------------------------------------------------------------------------------------

@@ -12,8 +12,6 @@ from typing import Any
 
 import jwt
 
-ZERO = "0" * 40
-
 
 class Answer(Exception):
     """An HTTP answer that is no success."""

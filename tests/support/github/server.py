@@ -23,8 +23,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.support.cli import Project
 from tests.support.github.hub import Answer, Hub, Issue, Pull
 
-Route = "Callable[[Request], tuple[int, Any]]"
-
 
 @dataclass
 class Fault:
