@@ -69,6 +69,7 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
     hang_up(project)
     until(lambda: len(log_of(project, "settings-changed")) == 1)
     assert daemon_of(project) == daemon
+    assert log_of(project, "closed") == [], "the repository stayed open"
 
 
 def test_a_schedule_keeps_its_time_zone(project: Project) -> None:
