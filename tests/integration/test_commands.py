@@ -223,22 +223,6 @@ def test_a_stop_of_a_run_of_another_process_is_refused(bench: Bench, trouble: Ru
     assert bench.execute() == [(stop, str(trouble))]
 
 
-def test_commands_executed_before_an_unrecorded_stop_are_answered(bench: Bench) -> None:
-    start = bench.queue("start", B)
-    bench.queue("stop")
-    bench.runs.trouble = Unreachable("no space left")
-    executed: list[int] = []
-    with pytest.raises(Unreachable, match="no space left"):
-        executed.extend(command.seq for command, _ in bench.executor.execute_queued(begins=True))
-    assert executed == [start]
-
-
-def test_a_pause_that_cannot_be_recorded_is_refused(bench: Bench) -> None:
-    pause = bench.queue("pause")
-    bench.runs.trouble = Unreachable("no space left")
-    assert bench.execute() == [(pause, "no space left")]
-
-
 # --- without a daemon -----------------------------------------------------------------------------------
 
 

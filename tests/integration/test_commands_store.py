@@ -24,14 +24,6 @@ def add(commands: Commands, verb: str = "stop", plan: str = PLAN) -> int:
     return commands.add(plan, verb, {"n": [1, "\udcff"]}, by="a person", at=NOW)
 
 
-def test_a_command_is_read_as_it_was_queued_also_by_another_process(commands: Commands, tmp_path: Path) -> None:
-    number = add(commands, "start")
-    with closing(Store(tmp_path)) as other:
-        (found,) = other.commands.queued()
-    assert (found.seq, found.plan, found.verb, found.by, found.at) == (number, PLAN, "start", "a person", NOW)
-    assert found.arguments == {"n": [1, "\udcff"]}
-
-
 def test_a_command_is_answered_once_and_leaves_the_queue(commands: Commands) -> None:
     first, second = add(commands), add(commands)
     assert commands.answer(first) is None

@@ -1,67 +1,37 @@
 """The fingerprint of a real repository: what a process changed there is named."""
 
-from collections.abc import Callable
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from runplan.git.repository import MOST_LINES, Difference, Fingerprints, describe_differences
 from runplan.gitfacts import committing_as, signing
-from tests.support.repos import Repo, make_repo
+from tests.support.repos import make_repo
 
 AGENT = signing("r1.1").email
 
 
-def _branch(repo: Repo) -> None:
-    repo.git("branch", "new")
-
-
-def _tag(repo: Repo) -> None:
-    repo.git("tag", "v1")
-
-
-def _head(repo: Repo) -> None:
-    repo.git("checkout", "-q", "--detach")
-
-
-def _config(repo: Repo) -> None:
-    repo.git("config", "core.editor", "vi")
-
-
-def _hook(repo: Repo) -> None:
-    (repo.path / ".git/hooks").mkdir(exist_ok=True)
-    repo.write(".git/hooks/pre-commit", "#!/bin/sh\n")
-
-
-def _global(repo: Repo) -> None:
-    (repo.path.parent / ".gitconfig").write_text("[user]\n\tname = X\n")
-
-
-def _stash(repo: Repo) -> None:
-    repo.write("a", "2")
-    repo.git("stash")
-
-
+#: The end of the name of each change, and the command that makes it.
 CHANGES = {
-    "refs/heads/new": _branch,
-    "refs/tags/v1": _tag,
-    "HEAD": _head,
-    "config": _config,
-    "pre-commit": _hook,
-    ".gitconfig": _global,
-    "refs/stash": _stash,
+    "refs/heads/new": "git branch new",
+    "refs/tags/v1": "git tag v1",
+    "HEAD": "git checkout -q --detach",
+    "config": "git config core.editor vi",
+    "pre-commit": "mkdir -p .git/hooks; echo '#!/bin/sh' >.git/hooks/pre-commit",
+    ".gitconfig": "echo '[core]' >../.gitconfig",
+    "refs/stash": "echo 2 >a; git stash",
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
     repo = make_repo(tmp_path / "repo", a="1")
-    change: Callable[[Repo], None] = CHANGES[name]
     env = {key: value for key, value in repo.env.items() if key != "GIT_CONFIG_GLOBAL"} | {"HOME": str(tmp_path)}
     prints = Fingerprints(repo.path / ".git", env, "runplan/")
     before = prints.take()
     assert prints.compare(before, agent=AGENT) == ()
-    change(repo)
+    subprocess.run(["sh", "-ec", CHANGES[name]], cwd=repo.path, env=repo.env, check=True, capture_output=True)
     (found,) = prints.compare(before, agent=AGENT)
     assert found.name.endswith(name)
     assert not found.by_agent

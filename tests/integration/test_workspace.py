@@ -342,15 +342,9 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     ran = tmp_path / "ran"
     program = tree.write(".tool", f"#!/bin/sh\necho $0 $* >>{ran}\ncat\n")
     program.chmod(0o755)
-    keys: tuple[str, ...] = ("filter.x.clean", "filter.x.smudge", "filter.x.process", "core.fsmonitor")
-    keys += (
-        "diff.x.textconv",
-        "diff.external",
-        "core.pager",
-        "core.sshCommand",
-        "gpg.program",
-        "core.editor",
-        "uploadpack.packObjectsHook",
+    keys = (
+        *("filter.x.clean", "filter.x.smudge", "filter.x.process", "diff.x.textconv", "diff.external", "gpg.program"),
+        *("core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "uploadpack.packObjectsHook"),
     )
     home = tmp_path / "home"
     home.mkdir()
