@@ -184,8 +184,20 @@ def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
     landed = evidence.target.git("for-each-ref", "--format=%(objectname)", MAIN, "refs/heads/runplan/*/pr").split()
     safe = set(_patches(evidence.target.git, landed)) | set(_patches(git, kept))
     for patch, oid in _patches(git, list(work), walk=False).items():
-        if patch not in safe:
+        if patch not in safe and not _is_in_worktree(evidence, git, oid):
             yield f"{oid} ({work.get(oid, '')}) is reachable from nothing and its change is nowhere"
+
+
+def _is_in_worktree(evidence: Evidence, git: Callable[..., str], commit: str) -> bool:
+    """Whether a worktree has the files of a commit: it was about to stand on that commit."""
+    paths = git("diff-tree", "--no-commit-id", "--name-only", "-r", "--diff-filter=d", commit).splitlines()
+    committed = {path: git("rev-parse", f"{commit}:{path}") for path in paths}
+    for tree in (evidence.project.home / ".cache/runplan/worktrees").glob("*/"):
+        if all((tree / path).is_file() for path in paths):
+            found = git("hash-object", "--stdin-paths", stdin="\n".join(str(tree / path) for path in paths)).split()
+            if paths and found == list(committed.values()):
+                return True
+    return False
 
 
 def _patches(git: Callable[..., str], tips: list[str], *, walk: bool = True) -> dict[str, str]:
