@@ -170,6 +170,16 @@ def test_commits_of_the_users_own_are_neither_merged_nor_touched_nor_pushed(pair
     assert pair.here.status() == ""
 
 
+def test_a_local_branch_that_moved_since_the_intent_stays(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    own = pair.here.commit("Mine", **{"mine.txt": "m\n"})
+    with pair.lander() as direct:
+        answer = direct.land(landing)
+    assert isinstance(answer, Landed)
+    assert "it has moved meanwhile" in answer.note
+    assert pair.here.head(MAIN) == own
+
+
 def test_a_local_branch_that_was_pulled_already_needs_nothing(pair: Pair) -> None:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     pair.here.git("push", "-q", "origin", f"{landing.new}:main")

@@ -41,6 +41,19 @@ def test_a_ref_is_updated_also_after_the_kept_process_was_killed(repo: Repo) -> 
     assert {"refs/runplan/1", "refs/runplan/2"} <= repo.refs().keys()
 
 
+def test_an_update_sees_what_others_did_to_the_refs_meanwhile(repo: Repo) -> None:
+    first = repo.head()
+    with repo.adapter() as git:
+        git.update_refs(f"update refs/runplan/a {first}")
+        second = repo.commit("More", **{"b.txt": "b\n"})
+        repo.git("update-ref", "refs/runplan/a", second)
+        repo.git("pack-refs", "--all")
+        with pytest.raises(GitFailed, match="refs/runplan/a"):
+            git.update_refs(f"delete refs/runplan/a {first}")
+        git.update_refs(f"delete refs/runplan/a {second}")
+    assert "refs/runplan/a" not in repo.refs()
+
+
 # --- objects ----------------------------------------------------------------------------------------------
 
 
