@@ -350,6 +350,7 @@ class PhaseFailed(Event, frozen=True, kw_only=True):
     evidence: str = ""  #: many lines: failed items, the end of an output
     dispatch: str = ""  #: the last process of the phase, for its log
     rejected: str = ""  #: a person's reason for the rejection, for the next agent
+    tree: str = ""  #: of the work; the same tree and the same failure twice is no progress
 
 
 class CleanedUp(Event, frozen=True, kw_only=True):

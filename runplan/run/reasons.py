@@ -38,7 +38,7 @@ class Reason(StrEnum):
     DRIFT = "drift", "The numbers in the plan do not fit the code. Correct the plan, then retry."
     TIMEOUT = "timeout", "The agent ran too long. Raise limits.wall, fix_wall or verify_wall, or split the phase."
     SILENT = "silent", "The agent was silent for limits.silence. Read its log, then retry."
-    NO_PROGRESS = "no-progress", "Two agents in a row left the same tree. Review the branch."
+    NO_PROGRESS = "no-progress", "Two passes ended with the same tree and the same failure. Review the branch."
     BUDGET = "budget", "The budget is used up. Raise it to continue."
     AGENT_FAILED = "agent-failed", "The agent failed. Read its log, then retry."
     AGENT_MISSING = "agent-missing", "Install the agent, or name another one under [agents]."

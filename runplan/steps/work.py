@@ -304,11 +304,14 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.current
     branch = context.workspace.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
+    tree = phase.work.tree if phase.work else ""
+    is_stuck = _is_stuck(action, phase.read.phase, tree, context)
     yield e.PhaseFailed(
         phase=phase.read.phase,
-        reason=action.reason,
+        reason=Reason.NO_PROGRESS if is_stuck else action.reason,
         step=action.at,
-        detail=action.detail,
+        detail=f"same tree and same failure as the previous attempt: {action.detail}" if is_stuck else action.detail,
+        tree=tree,
         title=phase.read.title,
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
@@ -317,6 +320,15 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
         dispatch=phase.newest.id if phase.newest else "",
         rejected=phase.rejected or "",
     )
+
+
+def _is_stuck(action: Fail, phase: str, tree: str, context: RunContext) -> bool:
+    """Whether the previous attempt failed for the same reason with the same work."""
+    if action.reason == Reason.STOPPED or not tree:  # a person ended both
+        return False
+    failures = [one.event for one in context.store.facts(e.PhaseFailed, plan=context.plan) if one.event.phase == phase]
+    reasons = (action.reason, Reason.NO_PROGRESS)
+    return any(one.tree == tree and one.reason in reasons and one.step == action.at for one in failures[-1:])
 
 
 def _evidence(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:

@@ -308,3 +308,15 @@ def test_a_dollar_limit_for_an_agent_without_prices_is_refused(project: Project)
         more=f"{judge}usd_per_mtok_in = 1.25\nusd_per_mtok_out = 10\n[limits]\nday_usd = 5\n",
     )
     assert "reports no dollars" not in project.start("1", "auto").err
+
+
+def test_the_same_tree_and_the_same_failure_twice_is_no_progress(project: Project) -> None:
+    """And a person may try again all the same."""
+    set_up(project, agent=work() + verify('fail = ["W1"]'), settings="[run]\nmax_fix_cycles = 0\n")
+    project.agent(work('commit = "Write 1"\ndate = "2026-01-01T00:00:00Z"') + verify('fail = ["W1"]'))
+    assert project.start("1", "auto").last == "runplan: failed: verification-failed"
+    again = project.start("1", "auto")
+    assert again.last == "runplan: failed: no-progress"
+    assert "same tree and same failure as the previous attempt" in again.err
+    project.agent(work())
+    assert project.runplan("retry", "X").code == 0
