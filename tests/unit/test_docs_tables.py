@@ -13,7 +13,7 @@ from runplan.errors import Exit
 from runplan.run.dispatch import Role
 from runplan.run.reasons import Reason
 from tests.support import documents
-from tests.support.documents import read, rows
+from tests.support.documents import prose, read, rows
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:
@@ -43,6 +43,27 @@ def test_what_a_run_can_wait_for_is_what_the_page_lists() -> None:
         word for text in files if any(f"{name}(" in text for name in WAITS) for word in waited_for(ast.parse(text))
     }
     assert sorted(listed) == sorted({*found, "claim"})  # the daemon records a claim by a key of its own
+
+
+#: The files that the recipes of CONTRIBUTING.md make.
+MADE = ("runplan/landing/ref_only.py", "runplan/agents/clis/acme.py", "tests/samples/acme/")
+
+
+def test_the_recipes_name_files_and_symbols_that_exist() -> None:
+    """A table names the symbols of each file that changes; an example uses those of the product."""
+    recipes = read("CONTRIBUTING.md").partition("\n## Add a landing mode\n")[2].partition("\n## Real agents\n")[0]
+    files = {*re.findall(r"`((?:runplan|tests|config|docs)/[\w/.]*)`", prose(recipes))}
+    assert {*MADE} <= files
+    assert [file for file in sorted(files - {*MADE}) if not (documents.ROOT / file).exists()] == []
+    code = "".join(file.read_text(encoding="utf-8") for file in sources())
+    changed = re.findall(r"^\| `(runplan/[\w/.]+)` \| (.+) \|$", recipes, re.MULTILINE)
+    assert len(changed) >= 6
+    symbols = [(file, name) for file, change in changed for name in re.findall(r"`(\w+)`", change)]
+    texts = {file: code if file in MADE else read(file) for file, _ in changed}
+    assert [one for one in symbols if not re.search(rf"\b{one[1]}\b", texts[one[0]])] == []
+    examples = "".join(fence.text for fence in documents.fences(recipes) if fence.language in ("python", "py"))
+    called = {*re.findall(r"(\w+)\(", examples)} - {"Acme", "_file"}
+    assert [name for name in sorted(called) if not re.search(rf"\b{name}\b", code)] == []
 
 
 def sources() -> list[Path]:
