@@ -113,6 +113,19 @@ ABOUT_CODE = (
 ADDED = {"runplan/landing/ref_only.py", "runplan/agents/clis/acme.py"}
 
 
+def test_every_term_of_the_glossary_is_a_word_of_the_code() -> None:
+    terms = re.findall(r"\*\*([a-z-]+)\*\*", read("docs/glossary.md"))
+    words = {part for file in sources() for part in file.stem.split("_")}
+    texts = (
+        re.sub(r'""".*?"""|"[^"\n]*"|#[^\n]*', "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for file in sources()
+    )
+    for name in {name for text in texts for name in re.findall(r"[A-Za-z_]+", text)}:
+        words |= {part.lower() for part in [*re.findall(r"[A-Z]?[a-z]+", name), name.replace("_", "")]}
+    assert terms
+    assert [term for term in terms if not {(plain := term.replace("-", "")), f"{plain}s"} & words] == []
+
+
 @pytest.mark.parametrize("name", [*ABOUT_CODE, *(name for name in documents.DOCUMENTS if "/adr/" in name)])
 def test_every_module_that_a_page_names_exists(name: str) -> None:
     named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", read(name))) - ADDED
