@@ -138,10 +138,8 @@ def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhil
     assert project.runplan("start", "X", "finish", "auto").code == 0
     meanwhile.reached("2")
     failed = "    phase 1: failed (agent-failed), so no further phase starts"
-    until(lambda: "PhaseFailed" in [kind for kind, _ in project.events()])
-    printed = project.runplan("status", "X").out
-    assert failed in printed
-    assert "side by side" not in printed
+    until(lambda: failed in project.runplan("status", "X").out)
+    assert "side by side" not in project.runplan("status", "X").out
     assert "phase 1 did not land, so no further phase starts" in project.runplan("explain", "X").out
     meanwhile.let_on("2")
     until_runs_are(project, "failed")
