@@ -339,6 +339,8 @@ class Swap:
         """
         paths = {change.path for change in changes}
         ran = self._require(self._on_staged(*_STATUS, env={"GIT_OPTIONAL_LOCKS": "1"}))
+        if self._index.exists():
+            shutil.copystat(self._index, self._box.index)  # else git would trust an edit of the same second and size
         for record in os.fsdecode(ran.out).split("\0"):
             if record[3:] in paths:
                 raise Hold(f"{record[3:]} is edited in {self._root}; commit that change or undo it")
