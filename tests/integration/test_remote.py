@@ -181,15 +181,18 @@ def test_a_remote_that_is_given_up_leaves_none_of_its_programs_running(pair: Pai
 
 def test_a_remote_operation_can_be_ended_from_another_thread(pair: Pair, tmp_path: Path) -> None:
     script, pid = silent_ssh(pair, tmp_path)
+    ended = threading.Event()
 
     def end() -> None:
         until(lambda: pid.exists() and pid.read_text().endswith("\n"))
-        remote.CALLS.end()
+        while not ended.wait(0.05):  # the ssh may run before its call counts as running
+            remote.CALLS.end()
 
     other = threading.Thread(target=end)
     other.start()
     with pytest.raises(Unreachable, match=r"git ended with code -9|Could not read from remote"):  # its ssh goes, too
         require(pair, {"GIT_SSH_COMMAND": str(script)}, timeout_s=100)
+    ended.set()
     other.join()
     until(lambda: not runs(int(pid.read_text())))
 
