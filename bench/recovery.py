@@ -57,9 +57,9 @@ def _fill(journal: Path, runs: int) -> None:
         for number in range(1, runs + 1):
             other = f"{run}x{number}"
             db.execute(
-                "INSERT INTO runs (id, number, plan, started, state, phase, since, attempt, outcome, landing)"
-                " SELECT ?, ?, plan, started, 'done', phase, since, attempt, 'done', landing FROM runs WHERE id=?",
-                (other, number, run),
+                "INSERT INTO runs (id, number, row)"
+                " SELECT ?, ?, json_set(row, '$.id', ?, '$.state', 'done', '$.outcome', 'done') FROM runs WHERE id=?",
+                (other, number, other, run),
             )
             rows = [(other, *row) for row in (*events, ended)]
             db.executemany("INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)", rows)
