@@ -10,6 +10,7 @@ the rules of a local landing (`cherry_pick`). When it cannot, the landing has ha
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from runplan.landing.lander import LandingAnswer
 
 
-class RemoteLander:
+class RemoteLander(ABC):
     """Moves a branch of a remote by a push."""
 
     def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
@@ -77,13 +78,13 @@ class RemoteLander:
         """A fetch shows the result of an interrupted push."""
         self._settle(landing)
 
+    @abstractmethod
     def _settle(self, landing: Landing) -> Landed | Refused | Oid:
         """Fetch: the landing when the remote holds it, or the tip to push from; "" for a branch to be made."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _finish(self, landing: Landing, *, is_new: bool) -> str:
         """Act on the landing; a note for the user."""
-        raise NotImplementedError
 
 
 class Direct(RemoteLander):
