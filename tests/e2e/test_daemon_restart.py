@@ -170,18 +170,18 @@ def found_in_files(*places: Path) -> list[Path]:
     return [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-def with_key(project: Project, place: Path) -> None:
-    """An agent that is allowed to see ROBOT_KEY, and does not work without it."""
+def start_with_key(project: Project, meanwhile: Meanwhile, place: Path) -> None:
+    """Start an agent that is allowed to see ROBOT_KEY, and does not work without it."""
     knows = f"test ${{#ROBOT_KEY}} = {len(KEY)}"
     shell_agent(project, place, f"{knows}\n{waits(place, 'agent')}", knows, env='"ROBOT_KEY"')
+    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
+    meanwhile.reached("agent")
 
 
 def test_an_api_key_of_the_caller_reaches_the_agent_and_no_file(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
-    with_key(project, tmp_path)
-    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
-    meanwhile.reached("agent")
+    start_with_key(project, meanwhile, tmp_path)
     assert found_in_files(project.home, project.path) == []
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
@@ -201,9 +201,7 @@ def test_variables_of_tests_env_reach_the_tests_and_no_agent(project: Project, t
 def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
-    with_key(project, tmp_path)
-    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
-    meanwhile.reached("agent")
+    start_with_key(project, meanwhile, tmp_path)
     kill_daemon(project)
     with in_foreground(project):
         meanwhile.let_on("agent")
@@ -223,9 +221,7 @@ def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
 def test_a_retry_brings_the_lost_key_while_the_agent_still_runs(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
-    with_key(project, tmp_path)
-    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
-    meanwhile.reached("agent")
+    start_with_key(project, meanwhile, tmp_path)
     kill_daemon(project)
     assert project.runplan("retry", "X", ROBOT_KEY=KEY).code == 0
     meanwhile.let_on("agent")
