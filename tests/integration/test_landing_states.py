@@ -86,6 +86,11 @@ WAITING = {
     "staged as new": ("echo mine >new.txt; git add new.txt", "new.txt is edited in"),
     "intended to be added": ("echo mine >new.txt; git add -N new.txt", "new.txt is edited in"),
     "hidden by assume-unchanged": ("git update-index --assume-unchanged a.txt; echo x >a.txt", "git cannot update"),
+    "hidden by assume-unchanged, in the second of the checkout": (
+        "git config core.trustctime false; touch -d @1000000000 a.txt; git update-index --refresh; "
+        "git update-index --assume-unchanged a.txt; echo x >a.txt; touch -d @1000000000 a.txt .git/index",
+        "git cannot update",
+    ),
     "hidden by skip-worktree": ("git update-index --skip-worktree a.txt; echo x >a.txt", "git cannot update"),
     "an untracked file in the way": ("echo mine >new.txt", "new.txt is in the way in"),
     "an ignored file in the way": ("echo new.txt >.git/info/exclude; echo mine >new.txt", "new.txt is in the way in"),
@@ -175,6 +180,7 @@ def test_the_landing_arrives_or_waits_and_nothing_of_the_users_is_lost(repo: Rep
         "staged and set back in the file",
         "a parent replaced by a link",
         "hidden by assume-unchanged",
+        "hidden by assume-unchanged, in the second of the checkout",
     ],
 )
 def test_edits_are_seen_also_where_the_landing_removes_nothing(repo: Repo, state: str) -> None:
