@@ -166,15 +166,17 @@ def worktree_files(table: AgentTable) -> tuple[str, ...]:
     return tuple(name for name in named if name and not name.startswith(("/", "../")))
 
 
-def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> str:
-    """Refuse agents that could not be dispatched later; `in_dollars`: also those whose dollars are unknown.
-
-    Returns a warning for the user, or "".
-    """
+def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> None:
+    """Refuse agents that could not be dispatched later; `in_dollars`: also those whose dollars are unknown."""
     for role, name in agents.dispatched:
         require_agent(agents.agent(name), role, root=root, caller=caller, in_dollars=in_dollars)
+    require_sandbox(sandbox_modes(agents), caller)
+
+
+def sandbox_modes(agents: AgentsSettings) -> dict[str, str]:
+    """The settings of the sandbox in force, by key."""
     own = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
-    return require_sandbox({"agents.sandbox": agents.sandbox} | own, caller)
+    return {"agents.sandbox": agents.sandbox} | own
 
 
 def require_agent(
@@ -255,16 +257,26 @@ class Sandbox(Struct, frozen=True):
         yield state_directory(self.env)
 
 
-def obstacle(env: Mapping[str, str]) -> str:
-    """Why bubblewrap does not work here, and the remedy; "" when it works. Each bwrap is tried once per process."""
+WITHOUT_SANDBOX = "agents run without a sandbox and can write to your checkout"
+
+
+class Obstacle(Struct, frozen=True):
+    """Why bubblewrap does not work here."""
+
+    problem: str
+    remedy: str
+
+
+def obstacle(env: Mapping[str, str]) -> Obstacle | None:
+    """None where bubblewrap works. Each bwrap is tried once per process."""
     if sys.platform != "linux":
-        return "bubblewrap is for Linux only; run runplan on Linux"
+        return Obstacle("bubblewrap is for Linux only", "run runplan on Linux")
     bwrap = shutil.which("bwrap", path=env.get("PATH", ""))
     if bwrap is None:
-        return "bwrap is not on PATH; apt install bubblewrap"
+        return Obstacle("bwrap is not on PATH", "apt install bubblewrap")
     allow = "sudo sysctl -w user.max_user_namespaces=10000 (Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)"
     failed = _probe(bwrap)
-    return f"{failed}; allow user namespaces, e.g. {allow}" if failed else ""
+    return Obstacle(failed, f"allow user namespaces, e.g. {allow}") if failed else None
 
 
 @cache
@@ -277,20 +289,19 @@ def _probe(bwrap: str) -> str:
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
     """Whether a dispatch with this setting runs in the sandbox."""
-    return mode == "bwrap" or (mode == "auto" and not obstacle(env))
+    return mode == "bwrap" or (mode == "auto" and obstacle(env) is None)
 
 
-def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> str:
-    """Refuse a start when a setting demands a sandbox that does not work; else a warning for `auto`, or "".
+def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacle | None:
+    """Refuse a start when a setting demands a sandbox that does not work; else the obstacle to one that is wanted.
 
     `modes` has the value of each setting by its key.
     """
     wanted = {mode: key for key, mode in modes.items() if mode != "none"}
-    found = obstacle(env) if wanted else ""
+    found = obstacle(env) if wanted else None
     if found and (key := wanted.get("bwrap")):
-        raise RefusedEarly(f'{key} = "bwrap" does not work here: {found}')
-    without = "agents run without a sandbox, so they can write to your checkout and repository"
-    return f'{without}: {found}; to silence this: agents.sandbox = "none"' if found else ""
+        raise RefusedEarly(f'{key} = "bwrap" does not work here: {found.problem}; {found.remedy}')
+    return found
 
 
 def _real(paths: Iterable[Path]) -> tuple[str, ...]:

@@ -204,11 +204,11 @@ def _text(at: RepositoryContext, tip: str, path: str) -> str:
     return (at.repository.git.blob(tip, path) or b"").decode("utf-8", "replace")
 
 
-def require_agents(at: RepositoryContext) -> str:
-    """Refuse agents that cannot run, files that a worktree would lack, and broken prompts; a warning, or ""."""
+def require_agents(at: RepositoryContext) -> None:
+    """Refuse agents that cannot run, files that a worktree would lack, and broken prompts."""
     agents, run, git = at.settings.agents, at.settings.run, at.repository.git
     in_dollars = at.settings.limits.in_dollars
-    warning = invocation.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
+    invocation.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
     copied, tree = {posixpath.normpath(name) for name in run.copy}, git.commit(at.tip()).tree
     for role, name in agents.dispatched:
         table = agents.agent(name)
@@ -221,7 +221,6 @@ def require_agents(at: RepositoryContext) -> str:
                     f"commit it on {at.target_name}, or add it to run.copy"
                 )
     require_prompts(at)
-    return warning
 
 
 def require_prompts(at: RepositoryContext) -> dict[str, Template]:

@@ -137,7 +137,7 @@ def test_the_doctor_names_every_fault_at_once(
         *("identity", "target", "worktrees", "implementer", "verifier")
     ]
     assert all(each["remedy"] for each in checks.values() if not each["ok"])
-    assert set(checks["git"]) == {"name", "ok", "detail", "remedy"}
+    assert set(checks["git"]) == {"name", "ok", "state", "detail", "remedy"}
 
 
 def test_the_doctor_names_settings_that_cannot_be_read(
@@ -152,6 +152,38 @@ def test_the_doctor_names_settings_that_cannot_be_read(
     assert faults[0].startswith("FAIL  settings    runplan.toml: invalid TOML: Expected ']' at the end of a table")
     assert "-> " in output[2]
     assert faults[1:] == []
+
+
+NO_BWRAP = "bwrap is not on PATH"
+
+
+@pytest.mark.parametrize(
+    ("mode", "state", "detail"),
+    [
+        ("auto", "WARN", f"agents run without a sandbox and can write to your checkout: {NO_BWRAP}"),
+        ("bwrap", "FAIL", f'agents.sandbox = "bwrap" does not work here: {NO_BWRAP}'),
+        ("none", "ok", 'off: agents.sandbox = "none"'),
+    ],
+)
+def test_the_doctor_judges_a_missing_sandbox_by_the_setting(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    mode: str,
+    state: str,
+    detail: str,
+) -> None:
+    install(tmp_path, "claude")
+    repo = make_repo(tmp_path / "app", **{"runplan.toml": f'{CHECKED}sandbox = "{mode}"\n'})
+    monkeypatch.chdir(repo.path)
+    remedy = "" if mode == "none" else "apt install bubblewrap"
+    exit_code = Exit.USAGE if state == "FAIL" else Exit.DONE
+    assert call("doctor", "--json") is exit_code
+    (check,) = [each for each in json.loads(capsys.readouterr().out) if each["name"] == "sandbox"]
+    assert check == {"name": "sandbox", "ok": state != "FAIL", "state": state, "detail": detail, "remedy": remedy}
+    assert call("doctor") is exit_code
+    lines = [f"{state:<4}  sandbox     {detail}", *([f"{'':<18}-> {remedy}"] if remedy else [])]
+    assert "\n".join(lines) in capsys.readouterr().out
 
 
 JUDGED = '[agents]\nimplementer = "claude"\nverifier = "j"\n[agents.j]\n'

@@ -109,4 +109,4 @@ def writable(there: Inside, directory: Path) -> None:
 
 def obstacle() -> str:
     found = invocation.obstacle({"PATH": os.environ["PATH"]})
-    return f"the sandbox does not work here: {found}" if found else ""
+    return f"the sandbox does not work here: {found.problem}; {found.remedy}" if found else ""

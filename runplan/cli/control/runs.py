@@ -8,7 +8,9 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
+from runplan.agents.invocation import WITHOUT_SANDBOX, require_sandbox, sandbox_modes
 from runplan.cli.show import progress
+from runplan.clock import SystemClock
 from runplan.daemon import submit as queue
 from runplan.daemon.client import wake
 from runplan.engine import context as contexts, preflight
@@ -32,6 +34,7 @@ from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.settings.load import run_variables
 from runplan.settings.options import in_plan
+from runplan.store.files import first_line, make_below, publish
 from runplan.text import command
 from runplan.times import parse_iso, zone
 
@@ -242,9 +245,16 @@ def _show_end(at: RepositoryContext, plan: str, run: str) -> Exit:
 
 
 def admit_agents(at: RepositoryContext) -> None:
-    """Refuse agents that cannot run, and warn when they run without a sandbox."""
-    if warning := preflight.require_agents(at):
-        progress.warn(warning)
+    """Refuse agents that cannot run; say once per repository and day that they run without a sandbox."""
+    preflight.require_agents(at)
+    if require_sandbox(sandbox_modes(at.settings.agents), at.env) is None:
+        return
+    today = str(SystemClock().now().astimezone(zone(at.settings.run.timezone)).date())
+    last_warning = at.state / "sandbox-warning"
+    if first_line(last_warning) != today:
+        progress.warn(f"{WITHOUT_SANDBOX}; see: runplan doctor")
+        make_below(at.repository.common_dir, at.state)
+        publish(last_warning, today.encode(), sync=False)
 
 
 def run_here(at: RepositoryContext, request: RunRequest) -> Exit:

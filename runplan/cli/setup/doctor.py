@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,28 @@ if TYPE_CHECKING:
     from runplan.git.removal import Kept, Removed
 
 
+class State(StrEnum):
+    OK = "ok"
+    WARN = "WARN"  #: a run can start
+    FAIL = "FAIL"
+
+
+class Warned(Struct, frozen=True):
+    """The answer of a check that a run can start with, but should not have to."""
+
+    detail: str
+    remedy: str
+
+
 class Check(Struct, frozen=True):
     name: str
-    ok: bool
+    state: State
     detail: str
     remedy: str = ""  #: empty when ok
+
+    @property
+    def ok(self) -> bool:
+        return self.state is not State.FAIL
 
 
 def run_doctor(args: argparse.Namespace) -> Exit:
@@ -45,13 +63,16 @@ def run_doctor(args: argparse.Namespace) -> Exit:
 
     with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as at:
         checks = examine(at)
-    print(as_json(checks) if args.json else "\n".join(_line(each) for each in checks))
+    if args.json:
+        print(as_json([{"name": check.name, "ok": check.ok, **to_builtins(check)} for check in checks]))
+    else:
+        print("\n".join(map(_line, checks)))
     return Exit.DONE if all(each.ok for each in checks) else Exit.USAGE
 
 
-def _line(each: Check) -> str:
-    line = f"{'ok  ' if each.ok else 'FAIL'}  {each.name:<12}{each.detail}"
-    return line if each.ok else f"{line}\n      {'':<12}-> {each.remedy}"
+def _line(check: Check) -> str:
+    line = f"{check.state:<4}  {check.name:<12}{check.detail}"
+    return f"{line}\n      {'':<12}-> {check.remedy}" if check.remedy else line
 
 
 def examine(at: RepositoryContext) -> list[Check]:
@@ -66,9 +87,9 @@ def examine(at: RepositoryContext) -> list[Check]:
     except RunplanError as error:
         return [git, _failed("settings", error), person]
     target = _check("target", _target, at)
-    checks = [git, Check("settings", True, note), person, target, _check("worktrees", _worktrees, at)]
+    checks = [git, Check("settings", State.OK, note), person, target, _check("worktrees", _worktrees, at)]
     checks += [_check(role, _agent, at, role, name) for role, name in at.settings.agents.dispatched]
-    checks.append(_check("sandbox", sandbox, at.settings.agents.sandbox, invocation.obstacle(at.env)))
+    checks.append(_check("sandbox", _sandbox, at))
     if target.ok:
         local = at.with_landing("cherry-pick")  # the remote of others is asked last
         checks += [_check("prompts", _prompts, local), _check("tests", _tests, local), _check("setup", _setup, local)]
@@ -77,11 +98,14 @@ def examine(at: RepositoryContext) -> list[Check]:
     return [*checks, _check("start", _start, at)] if all(each.ok for each in checks) else checks
 
 
-def _check(name: str, look: Callable[..., str], *about: object) -> Check:
+def _check(name: str, look: Callable[..., str | Warned], *about: object) -> Check:
     try:
-        return Check(name, True, look(*about))
+        answer = look(*about)
     except RunplanError as error:
         return _failed(name, error)
+    if isinstance(answer, Warned):
+        return Check(name, State.WARN, answer.detail, answer.remedy)
+    return Check(name, State.OK, answer)
 
 
 def _failed(name: str, error: RunplanError) -> Check:
@@ -89,7 +113,7 @@ def _failed(name: str, error: RunplanError) -> Check:
     text = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{name}: ")
     parts = re.match(r"((?:`[^`]*`|(?!; ).)*)(?:; (.*))?", text, re.DOTALL)
     assert parts is not None
-    return Check(name, False, parts[1], parts[2] or "correct it; see runplan config")
+    return Check(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
 
 
 def _git(git: Git) -> str:
@@ -127,12 +151,14 @@ def _agent(at: RepositoryContext, role: str, name: str) -> str:
     )
 
 
-def sandbox(mode: str, obstacle: str) -> str:
-    if not obstacle:
-        return "bubblewrap works" + (', but agents.sandbox = "none"' if mode == "none" else "")
-    if mode == "bwrap":
-        raise RefusedEarly(f'bubblewrap does not work: {obstacle}, or set agents.sandbox = "auto"')
-    return f"agents run without bubblewrap, which does not work: {obstacle}"
+def _sandbox(at: RepositoryContext) -> str | Warned:
+    modes = invocation.sandbox_modes(at.settings.agents)
+    if set(modes.values()) == {"none"}:
+        return 'off: agents.sandbox = "none"'
+    obstacle = invocation.require_sandbox(modes, at.env)
+    if obstacle is None:
+        return "bubblewrap works"
+    return Warned(f"{invocation.WITHOUT_SANDBOX}: {obstacle.problem}", obstacle.remedy)
 
 
 def _prompts(at: RepositoryContext) -> str:
@@ -170,15 +196,15 @@ def _github(at: RepositoryContext) -> list[Check]:
         there = forge.repository()
         modes.require_writable(there)
     except ForgeDenied as error:
-        return [Check("github", False, str(error), f"check the token from {access.source}")]
+        return [Check("github", State.FAIL, str(error), f"check the token from {access.source}")]
     except RunplanError as error:
         return [_failed("github", error)]
     scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
     used = method if method in there.methods else f"{there.methods[0]}, because {method} is not allowed"
     auto = "auto-merge is allowed" if there.auto_merge else "auto-merge is off"
     return [
-        Check("github", True, f"{there.name}; token from {access.source}{scopes} may push"),
-        Check("merge", True, f"{used}; {auto}"),
+        Check("github", State.OK, f"{there.name}; token from {access.source}{scopes} may push"),
+        Check("merge", State.OK, f"{used}; {auto}"),
         _check("rules", _rules, forge, run.target),
     ]
 
