@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Project, a_project
+from tests.support.daemons import none_left
 from tests.support.mounts import obstacle
 
 SETTINGS = """\
@@ -182,11 +183,11 @@ def test_sandbox_none_in_an_agent_table_holds_for_that_agent(boxed: Shut) -> Non
 
 
 @pytest.fixture
-def without(shut: Shut, tmp_path: Path) -> dict[str, str]:
+def without(tmp_path: Path) -> dict[str, str]:
     """An environment without bwrap."""
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("git", "sh", "true", "dirname", "mv", "printf"):
+    for name in ("git", "sh", "true", "dirname", "mkdir", "mv", "printf"):
         (tools / name).symlink_to(shutil.which(name) or name)
     return {"PATH": str(tools)}
 
@@ -198,13 +199,18 @@ def forbid(env: dict[str, str]) -> None:
     bwrap.chmod(0o755)
 
 
-def test_sandbox_auto_warns_once_where_bwrap_does_not_work(shut: Shut, without: dict[str, str]) -> None:
-    ran = shut.project.start("1", "auto", RUNPLAN_AGENTS_SANDBOX="auto", **without)
+def test_a_missing_sandbox_is_said_once_per_repository_and_day(tmp_path: Path, without: dict[str, str]) -> None:
+    warning = "runplan: warning: agents run without a sandbox and can write to your checkout; see: runplan doctor"
+    env = without | {"RUNPLAN_AGENTS_SANDBOX": "auto"}
+    with none_left(tmp_path / "home"):
+        project = a_project(tmp_path, "1", "2", "3")
+        first = project.start("1", "auto", **env)
+        second = project.runplan("start", "X", "2", "auto", "--wait", **env)
+        (project.path / ".git/runplan/sandbox-warning").write_text("2026-01-01")
+        next_day = project.runplan("start", "X", "3", "auto", "--wait", **env)
 
-    assert ran.code == 0, ran.err
-    assert ran.err.count("without a sandbox") == 1
-    assert "apt install bubblewrap" in ran.err
-    assert shut.project.landed() == ["1"]
+    assert project.landed() == ["1", "2", "3"]
+    assert [ran.err.splitlines().count(warning) for ran in (first, second, next_day)] == [1, 0, 1]
 
 
 def test_sandbox_bwrap_is_refused_where_bwrap_does_not_work(shut: Shut, without: dict[str, str]) -> None:
@@ -217,13 +223,3 @@ def test_sandbox_bwrap_is_refused_where_bwrap_does_not_work(shut: Shut, without:
     assert 'agents.sandbox = "bwrap" does not work here: bwrap is not on PATH; ' in absent.last
     assert "No permissions to create new namespace; allow user namespaces, e.g. sudo" in forbidden.last
     assert not (project.path / ".git/runplan/journal.db").exists()
-
-
-def test_doctor_says_whether_the_sandbox_works(shut: Shut, without: dict[str, str]) -> None:
-    printed = shut.project.runplan("doctor", RUNPLAN_AGENTS_SANDBOX="auto", **without).out
-
-    (line,) = (line for line in printed.splitlines() if " sandbox " in line)
-    assert line.startswith(
-        "ok    sandbox     agents run without bubblewrap, which does not work: bwrap is not on PATH; "
-    )
-    assert "apt install bubblewrap" in line
