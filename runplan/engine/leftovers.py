@@ -11,7 +11,7 @@ from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.run import events as e
-from runplan.settings.places import worktree_root
+from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.store.journal import recorded
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kep
         return found, list(_logs(at, removal, dry_run=dry_run))
     finally:
         workspace.close()
+        remove_unused_root(root, at.settings)
 
 
 def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:

@@ -23,7 +23,7 @@ from runplan.git.worktrees import Worktrees
 from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace
 from runplan.plan.model import parse
-from runplan.settings.places import worktree_root
+from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.steps.context import OpenWorkspace, RunContext
 from runplan.store.claims import Claims
 from runplan.store.files import make_below
@@ -113,12 +113,13 @@ def open_repository(
     git, common = at.repository.git, at.repository.common_dir
     sign = repositories.signing(git)
     root = worktree_root(at.repository.root, own, at.env)
-    _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be created")
     _make(at.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(at)
     workspace = Workspace(git, common_dir=common, state=at.state, root=root, mirror=at.mirrored)
     workspace.prepare()
+    _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be created")
     with Dispatches(at.state / "dispatch", wakeup=wakeup) as dispatches, contextlib.ExitStack() as closing:
+        closing.callback(remove_unused_root, root, own)
         store = Store(at.state)
         closing.callback(store.close)
         closing.callback(workspace.close)

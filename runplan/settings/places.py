@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -37,9 +38,33 @@ def repository_file(root: Path) -> Path | None:
 
 
 def worktree_root(root: Path, settings: Settings, env: Mapping[str, str]) -> Path:
-    """The directory of the worktrees: `~` is the home, a relative path begins at `root`."""
+    """The directory of the worktrees: `~` is the home, a relative path begins at `root`.
+
+    By default it is beside the checkout, or in the home where that is not writable or hidden. Worktrees of two
+    checkouts of the same name have different names in it.
+    """
     written = settings.run.worktrees
-    return home(env) / written[2:] if written == "~" or written.startswith("~/") else root / written
+    if written:
+        return home(env) / written[2:] if written == "~" or written.startswith("~/") else root / written
+    beside = root.with_name(f"{root.name}.runplan")
+    if not is_hidden(beside) and (beside.is_dir() or os.access(root.parent, os.W_OK | os.X_OK)):
+        return beside
+    return home(env) / "runplan" / root.name.lstrip(".")
+
+
+def is_hidden(path: Path) -> bool:
+    """Whether a part of the path begins with a dot. Many programs ignore or refuse the files there."""
+    return any(part.startswith(".") for part in path.parts)
+
+
+def remove_unused_root(root: Path, settings: Settings) -> None:
+    """Remove the default directory of the worktrees when it is empty; the user's own directory stays."""
+    if settings.run.worktrees:
+        return
+    with contextlib.suppress(OSError):  # it has worktrees
+        root.rmdir()
+        if root.parent.name == "runplan":
+            root.parent.rmdir()
 
 
 def state_directory(env: Mapping[str, str]) -> Path:

@@ -60,7 +60,9 @@ percentage = must(lambda value: value <= 100, "must be 0 to 100, not {value}")
 branch = must(names.valid_ref, "{value!r} is not a valid branch name")
 ref_prefix = must(lambda value: names.valid_ref(f"{value}x"), "{value!r} is not a valid beginning of a branch name")
 path_inside = must(_is_inside, "must be a path inside the repository, not {value!r}")
-plain_path = must(lambda path: path.strip() and names.is_plain(path), "must be a printable path, not {value!r}")
+plain_path = must(
+    lambda path: not path or (path.strip() and names.is_plain(path)), "must be a printable path, not {value!r}"
+)
 pattern = must(re.compile, "is not a regular expression: {value!r}")
 known_zone = must(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
 forwardable = must(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
@@ -81,7 +83,9 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     main_protected: Annotated[bool, "the target takes no pushes: direct is refused before any work"] = False
     branch_prefix: Annotated[str, "work branches are <prefix><plan>/<phase>", ref_prefix] = "runplan/"
     author: Annotated[str, "author of landed commits: user or agent", one_of("user", "agent")] = "user"
-    worktrees: Annotated[str, "directory in which agents work", plain_path] = "~/.cache/runplan/worktrees"
+    worktrees: Annotated[
+        str, "directory in which agents work; empty: ../<checkout>.runplan, else ~/runplan/<checkout>", plain_path
+    ] = ""
     max_fix_cycles: Annotated[int, "how often a phase that failed its checks may be fixed"] = 2
     parallel: Annotated[int, "phases worked on at once, if their `Touches:` do not overlap", not_zero] = 1
     setup: Annotated[str, "command that prepares a fresh worktree, e.g. npm ci"] = ""

@@ -20,6 +20,7 @@ from runplan.run import events as e
 from runplan.run.dispatch import Return
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason, conflicting, describe_ending, unsolved
+from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import release_issues
 from runplan.steps.gates import content, log_files
@@ -369,6 +370,7 @@ def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.E
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
         else:
             parked = answer.parked
+            remove_unused_root(context.workspace.root, context.settings)
     if state.claimed:
         detail = "; ".join(filter(None, (detail, *release_issues(action.outcome, state, context))))
     yield e.RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)

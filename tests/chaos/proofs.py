@@ -192,7 +192,7 @@ def _is_in_worktree(evidence: Evidence, git: Callable[..., str], commit: str) ->
     """Whether a worktree has the files of a commit: it was about to stand on that commit."""
     paths = git("diff-tree", "--no-commit-id", "--name-only", "-r", "--diff-filter=d", commit).splitlines()
     committed = {path: git("rev-parse", f"{commit}:{path}") for path in paths}
-    for tree in (evidence.project.home / ".cache/runplan/worktrees").glob("*/"):
+    for tree in evidence.project.worktrees.glob("*/"):
         if all((tree / path).is_file() for path in paths):
             found = git("hash-object", "--stdin-paths", stdin="\n".join(str(tree / path) for path in paths)).split()
             if paths and found == list(committed.values()):

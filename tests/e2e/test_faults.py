@@ -33,7 +33,7 @@ def places(project: Project) -> dict[str, Path]:
     git = project.path / ".git"
     return {
         "journal": git / "runplan",
-        "worktrees": project.home / ".cache/runplan/worktrees",
+        "worktrees": project.worktrees,
         "objects": git / "objects",
         "logs": git / "runplan/dispatch",
         "checkout": project.path,
@@ -143,7 +143,7 @@ def test_the_newest_run_is_the_last_one_started_under_any_clock(tmp_path: Path) 
 
 
 def worktree(project: Project) -> Path:
-    return next(one for one in (project.home / ".cache/runplan/worktrees").iterdir() if one.name != ".trash")
+    return next(project.worktrees.iterdir())
 
 
 def prune(project: Project) -> None:

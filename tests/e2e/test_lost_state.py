@@ -98,7 +98,7 @@ def forget_everything(project: Project) -> None:
 
 
 def worktree(project: Project) -> Path:
-    return next((project.home / ".cache/runplan/worktrees").iterdir())
+    return next(project.worktrees.iterdir())
 
 
 def parked(project: Project) -> dict[str, str]:

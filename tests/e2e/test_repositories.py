@@ -208,7 +208,7 @@ def test_hooks_installed_by_setup_run_for_commits_of_agents_only(hooked: Project
     done = hooked.start("finish", "auto")
     assert done.code == 0, done.err
     assert hooked.landed() == ["1", "2"]
-    where = hooked.home / ".cache/runplan/worktrees"
+    where = hooked.worktrees
     assert [line.partition(" ")[0] for line in ran(hooked)] == ["pre-commit", "commit-msg"] * 2
     assert all(f" {where}/" in line for line in ran(hooked))
 

@@ -101,7 +101,7 @@ def test_a_sandboxed_process_cannot_write_outside_its_worktree(boxed: Shut, tmp_
     project = boxed.project
     (project.home / ".config/runplan").mkdir(parents=True)
     (project.home / ".config/runplan/runplan.toml").write_text("")
-    another = project.home / ".cache/runplan/worktrees/another"
+    another = project.worktrees / "another"
     another.mkdir(parents=True)
     project.repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
     blob = project.repo.git("rev-parse", "HEAD:agent.toml")

@@ -7,7 +7,8 @@ import pytest
 
 from runplan.errors import SettingsError
 from runplan.settings.load import load, load_user
-from runplan.settings.places import repository_file, user_file, worktree_root
+from runplan.settings.places import remove_unused_root, repository_file, user_file, worktree_root
+from runplan.settings.schema import Settings
 
 
 @pytest.fixture
@@ -162,3 +163,25 @@ def test_the_worktree_root_is_found_from_home_or_repository(
 ) -> None:
     settings = load(root, env=env | {"RUNPLAN_RUN_WORKTREES": written}).settings
     assert worktree_root(root, settings, env) == tmp_path / below
+
+
+@pytest.mark.parametrize(
+    ("checkout", "below"),
+    [
+        ("code/app", "code/app.runplan"),
+        ("code/.dotfiles", "home/runplan/dotfiles"),
+        (".hidden/app", "home/runplan/app"),
+        ("/proc/none/app", "home/runplan/app"),
+    ],
+)
+def test_worktrees_are_beside_the_checkout_or_in_the_home_and_never_hidden(
+    env: dict[str, str], tmp_path: Path, checkout: str, below: str
+) -> None:
+    if not checkout.startswith("/proc"):  # a directory in which nobody can write
+        (tmp_path / checkout).mkdir(parents=True)
+    place = worktree_root(tmp_path / checkout, Settings(), env)
+    assert place == tmp_path / below
+    place.mkdir(parents=True)
+    remove_unused_root(place, Settings())
+    assert not place.exists()
+    assert not (tmp_path / "home/runplan").exists()

@@ -73,6 +73,11 @@ class Project:
         own = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config")}
         return {**self.repo.env, **own, **NO_SANDBOX, **self.extra}
 
+    @property
+    def worktrees(self) -> Path:
+        """The directory of the worktrees; it is there only while a run has one."""
+        return self.path.with_name(f"{self.path.name}.runplan")
+
     def runplan(self, *args: str, **env: str) -> Ran:
         return self.runplan_in(self.path, *args, **env)
 
@@ -192,8 +197,7 @@ class Project:
         refs = sorted(ref for refs in listed for ref in refs.split() if "runplan" in ref)
         trees = self.repo.git("worktree", "list", "--porcelain").count("worktree ") - 1
         lanes = [*tool.parent.glob("lanes/*"), *tool.glob("worktrees/*")]
-        places = self.home / ".cache/runplan/worktrees"
-        there = [p.name for p in places.iterdir() if p.name != ".trash"] if places.is_dir() else []
+        there = [str(self.worktrees), *map(str, self.worktrees.iterdir())] if self.worktrees.is_dir() else []
         return [*refs, *(["a registered worktree"] if trees else []), *there, *map(str, lanes)]
 
 
