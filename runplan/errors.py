@@ -57,6 +57,12 @@ class NotFound(RunplanError):
     exit = Exit.NOT_FOUND
 
 
+class Busy(RunplanError):
+    """Not now: a run of the plan does other work."""
+
+    exit = Exit.WAITING
+
+
 class Crashed(RunplanError):
     """A fault of runplan itself ended the run."""
 

@@ -13,7 +13,7 @@ from runplan.names import base_ref
 from runplan.run import events as e
 from runplan.run.dispatch import GRACE_S
 from runplan.run.reasons import Reason, step_of
-from runplan.run.state import RunState, fold, open_lanes, open_states, running
+from runplan.run.state import RunState, failed_lane, fold, open_lanes, open_states, running
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, recorded
 from runplan.store.sqlite import Store
@@ -80,10 +80,41 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
         return False
     if "undo" in (asked.mode, was.mode):
         return (asked.mode, asked.wanted) != (was.mode, was.wanted)
-    at = state.phase.read.phase if state.phase is not None else None
-    elsewhere = (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
-    other = (at is not None and asked.wanted != at) or bool(open_lanes(state))
-    return elsewhere or (asked.mode == "phase" and other)
+    other = bool(open_lanes(state)) or asked.wanted not in (phases_at_work(state) or [asked.wanted])
+    return _lands_elsewhere(asked, was) or (asked.mode == "phase" and other)
+
+
+def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether this run, as it was started, does what the request asks for."""
+    was = state.options
+    if "undo" in (asked.mode, was.mode):
+        return (asked.mode, asked.wanted) == (was.mode, was.wanted)
+    if _lands_elsewhere(asked, was):
+        return False
+    at_work = phases_at_work(state)
+    if was.mode == "finish":
+        return asked.mode != "phase" or failed_lane(state) is None or asked.wanted in at_work
+    return asked.mode == "next" or (asked.mode == "phase" and asked.wanted in at_work)
+
+
+def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
+    return (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
+
+
+def phases_at_work(state: RunState) -> list[str]:
+    """The phases that the run works on now; none before it has chosen one."""
+    states = [lane_state for _, lane_state in open_states(state)]
+    phases = (one.phase.read.phase if one.phase is not None else one.options.wanted for one in states)
+    return [phase for phase in phases if phase]
+
+
+def describe_busy(plan: str, run: str, state: RunState) -> str:
+    """Why a request is declined while the run does other work."""
+    phases = phases_at_work(state)
+    work = f"{'phases' if len(phases) > 1 else 'phase'} {', '.join(phases)}" if phases else "another run"
+    work = f"the undo of {work}" if state.options.mode == "undo" else work
+    follow, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
+    return f"{plan} is busy with {work} ({run}); nothing was changed. Follow it: {follow}; end it: {stop}"
 
 
 def nothing_waits(plan: str) -> str:

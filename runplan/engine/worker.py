@@ -13,13 +13,23 @@ from typing import TYPE_CHECKING
 from msgspec import convert
 from msgspec.structs import replace
 
-from runplan.engine.runs import ActiveRun, crash, does_other_work, is_current, nothing_waits, state_of, succeeded
-from runplan.errors import Crashed, Fenced, RunplanError
+from runplan.engine.runs import (
+    ActiveRun,
+    crash,
+    describe_busy,
+    does_other_work,
+    does_what_is_asked,
+    is_current,
+    nothing_waits,
+    state_of,
+    succeeded,
+)
+from runplan.errors import Crashed, Exit, Fenced, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.requests import Answer
-from runplan.run.rows import Acquired, HeldByOther
+from runplan.run.rows import Acquired, HeldByOther, wait_of
 from runplan.run.state import RunState, open_states, running
 from runplan.store.journal import Journal
 from runplan.text import in_words
@@ -179,7 +189,7 @@ class RepositoryWorker:
     def begin(self, request: RunRequest) -> Answer | None:
         """Begin a run, or resume one that waits; None while another run of the plan has to end first.
 
-        A running one is left alone, one with other work is stopped.
+        A run that works or waits for a time is left alone. One that waits for a person is stopped for other work.
         """
         plan = request.started.plan
         active, at_work = self.runs.get(plan), self.is_at_work(plan)
@@ -193,11 +203,13 @@ class RepositoryWorker:
             active.journal.append(request.answer)
         elif active.state.stop:
             return None
+        elif not request.fired and _is_busy(active.state, request.started):
+            return _busy(plan, active.id, active.state)
         elif at_work and not request.started.review:
             return Answer(run=active.id)
         elif not _resume(active, request.started):
             return None
-        return Answer(run=active.id, fresh=True)
+        return Answer(run=active.id, fresh=True, resumed=request.answer is None)
 
     def _acquire(self, request: RunRequest) -> Answer | None:
         """Claim the plan, then resume its unfinished run or begin one."""
@@ -210,7 +222,8 @@ class RepositoryWorker:
             return None
         if request.answer is not None:
             active.journal.append(request.answer)
-        return Answer(run=active.id, fresh=True, warnings=active.state.warnings)
+        resumed = row is not None and request.answer is None
+        return Answer(run=active.id, fresh=True, resumed=resumed, warnings=active.state.warnings)
 
     def adopt(self, plan: str) -> Answer | None:
         """Own the plan's unfinished run and continue it unchanged; an answer when another process owns it."""
@@ -233,6 +246,10 @@ class RepositoryWorker:
         context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
         claim = claims.take_plan(plan, run=run)
         if isinstance(claim, HeldByOther):
+            theirs = store.interrupted(plan)
+            state = state_of(store, theirs) if theirs is not None and request is not None else None
+            if theirs and state and request and not request.fired and not does_what_is_asked(state, request.started):
+                return _busy(plan, theirs.id, state)
             return Answer(declined=True, owner=claim.owner)
         now = store.interrupted(plan)
         if (now and now.id) != (row and row.id):
@@ -265,6 +282,18 @@ class RepositoryWorker:
             shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
             if shared is not None and shared.words not in active.state.warnings:
                 active.journal.append(shared)
+
+
+def _is_busy(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether the run, which works or waits for a time, would have to be stopped for the request."""
+    waiting = decide(state).waiting
+    if not waiting:
+        return not does_what_is_asked(state, asked) and not asked.review
+    return not wait_of(waiting).is_for_person and does_other_work(state, asked)
+
+
+def _busy(plan: str, run: str, state: RunState) -> Answer:
+    return Answer(declined=True, why=describe_busy(plan, run, state), exit=int(Exit.WAITING))
 
 
 def _resume(active: ActiveRun, asked: e.RunStarted) -> bool:

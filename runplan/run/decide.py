@@ -26,6 +26,7 @@ from runplan.run.reasons import (
     unsolved,
     variables,
 )
+from runplan.run.rows import wait_of
 from runplan.run.state import failed_lane, failure, open_lanes, open_states
 from runplan.text import command
 
@@ -504,10 +505,12 @@ def pending_answer(state: RunState, plan: str) -> str:
 
     A run without `auto` lands only approved changes, so a schedule may not turn it into one with `auto`.
     """
-    if state.started is None or state.ended is not None or state.started.auto:
+    if state.started is None or state.ended is not None:
         return ""
-    see = command("runplan", "status", plan)
-    return f"a run of {plan} without `auto` has not ended: {decide(state).why}; see: {see}"
+    decision, see = decide(state), command("runplan", "status", plan)
+    if decision.waiting in ANSWERED:
+        return f"{decision.why}. {wait_of(decision.waiting).help(plan)}"
+    return "" if state.started.auto else f"a run of {plan} without `auto` has not ended: {decision.why}; see: {see}"
 
 
 def describe_rejection(phase: str, plan: str) -> str:

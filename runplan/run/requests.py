@@ -40,6 +40,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     run: str = ""
     plan: str = ""  #: of the run, where the command names a watch of issues
     fresh: bool = False  #: the command started or resumed the run
+    resumed: bool = False  #: the run was unfinished before the command
     declined: bool = False  #: nothing was changed
     owner: str = ""  #: the process that works on the plan instead
     why: str = ""  #: why it was declined

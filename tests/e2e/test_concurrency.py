@@ -131,7 +131,7 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     ran, declined = ended(winner), ended(loser)
     assert ran.code == 0, ran.err
     assert (declined.code, "is already running in another process" in declined.err) == (0, True)
-    assert "took over the plan" in ran.err
+    assert "resumed the run of process" in ran.err
     assert count.read_text() == "x"
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]

@@ -197,6 +197,36 @@ def test_start_wait_follows_a_run_that_is_already_running(project: Project, mean
     assert (ran.code, "Done: 1 phase landed" in ran.err) == (0, True), ran.err
 
 
+def test_other_work_is_declined_while_a_phase_runs_and_unknown_words_are_refused(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(work(*meanwhile.pause("agent"), "exit = 3"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    for words in (("2", "auto", "--wait"), ("finish", "auto"), ("1", "direct"), ("2", "--foreground")):
+        ran = project.runplan("start", "X", *words)
+        assert (ran.code, "plans/X.md is busy with phase 1 (r" in ran.last) == (4, True), ran.err
+    unknown = project.runplan("start", "X", "fnish")
+    assert (unknown.code, unknown.last) == (2, "runplan: fnish: no such word or phase; the phases are 1, 2")
+    assert project.runplan("start", "X", "9").code == 3
+    same = project.runplan("start", "X")
+    assert (same.code, "plans/X.md is already running" in same.last) == (0, True), same.err
+    meanwhile.let_on("agent")
+    until_runs_are(project, "failed")
+
+
+def test_a_start_after_a_crash_says_that_it_resumes_the_run(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    run = run_of(project)["id"]
+    kill_daemon(project)
+    ran = project.runplan("start", "X", "1", "auto")
+    assert (ran.code, ran.last.startswith(f"runplan: Resumed {run}; follow it: ")) == (0, True), ran.err
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+
+
 def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     with project.running("start", "X", "1", "auto", "--wait") as waits:

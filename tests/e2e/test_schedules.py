@@ -132,20 +132,23 @@ def test_a_slot_during_a_run_is_recorded_as_skipped(project: Project, meanwhile:
 
 
 WAITS = (
-    "a run of plans/X.md without `auto` has not ended: phase 1 passed all checks and needs your approval; "
-    "see: runplan status plans/X.md"
+    "phase 1 passed all checks and needs your {}. See it: runplan diff plans/X.md; "
+    "land it: runplan approve plans/X.md; reject it: runplan reject plans/X.md"
 )
 
 
 REJECTED = "phase 1 was rejected"
 
 
-def test_now_does_not_replace_a_pending_approval(project: Project) -> None:
+@pytest.mark.parametrize(("words", "answer"), [(("1",), "approval"), (("1", "auto"), "sign-off: Sign-off: required")])
+def test_now_does_not_replace_a_pending_answer(project: Project, words: tuple[str, ...], answer: str) -> None:
+    if "auto" in words:
+        project.plan(a_plan("1", "2").replace("## Phase 1 — Step 1\n", "## Phase 1 — Step 1\n\nSign-off: required\n"))
     scheduled(project)
-    assert project.runplan("start", "X", "1").code == 0
+    assert project.runplan("start", "X", *words).code == 0
     until_runs_are(project, "waiting")
     ran = project.runplan("now")
-    assert (ran.code, ran.last) == (4, f"runplan: Not started: {WAITS}"), ran.err
+    assert (ran.code, ran.last) == (4, f"runplan: Not started: {WAITS.format(answer)}"), ran.err
     assert (states(project), project.landed()) == (["waiting"], [])
     assert "RunResumed" not in [kind for kind, _ in project.events()]
     approve(project)

@@ -107,6 +107,7 @@ def test_an_undo_is_refused_while_a_run_is_unfinished(landed: Project) -> None:
 
 
 def test_an_undo_is_declined_while_the_plan_runs(tmp_path: Path) -> None:
+    """So is another phase; the run at work is named."""
     project = a_project(tmp_path, "1", "2")
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(phase="1") + work(*meanwhile.pause("two"), phase="2"))
@@ -117,9 +118,9 @@ def test_an_undo_is_declined_while_the_plan_runs(tmp_path: Path) -> None:
     again = project.start("1", "auto")
     meanwhile.let_on("two")
     assert ended(running).code == 0
-    assert (declined.code, declined.err) == (0, again.err)
-    assert f"plans/X.md is already running in another process ({running.pid}); nothing was changed" in declined.err
-    assert declined.last.endswith("Follow it: runplan logs plans/X.md -f")
+    assert (declined.code, declined.err, again.code) == (4, again.err, 4)
+    assert declined.last.startswith("runplan: plans/X.md is busy with phase 2 (r")
+    assert declined.last.endswith("end it: runplan stop plans/X.md")
     assert (project.path / "1.txt").exists()
 
 

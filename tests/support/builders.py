@@ -108,13 +108,13 @@ def _unescaped(text: str) -> str:
 
 
 def started(
-    mode: str = "finish", *, auto: bool = True, test_command: str = "make test", setup: str = ""
+    mode: str = "finish", *, wanted: str = "", auto: bool = True, test_command: str = "make test", setup: str = ""
 ) -> e.RunStarted:
     return e.RunStarted(
         plan="plans/x.md",
         title="X",
         mode=mode,
-        wanted="",
+        wanted=wanted,
         auto=auto,
         landing="cherry-pick",
         target="main",

@@ -14,9 +14,10 @@ from runplan.clock import SystemClock
 from runplan.daemon import submit as queue
 from runplan.daemon.client import wake
 from runplan.engine import context as contexts, preflight
-from runplan.engine.runs import state_of
+from runplan.engine.runs import describe_busy, does_what_is_asked, state_of
 from runplan.engine.worker import ForegroundWorker, Interruption
 from runplan.errors import (
+    Busy,
     Exit,
     Fenced,
     Interrupted,
@@ -61,7 +62,7 @@ def prepared(
     `like` is the run that is retried: the new one lands in the same place. A run at work takes a `review`, too.
     """
     at = with_landing(at, asked.landing)
-    if not review and not asked.every and (already := _already_running(at, word)):
+    if not review and not asked.every and (already := _already_running(at, word, asked)):
         return already
     complete_landings(at)
     at = with_target_settings(at, asked.landing, like=like)
@@ -76,10 +77,10 @@ def prepared(
     return at, request
 
 
-def _already_running(at: RepositoryContext, word: str) -> str:
-    """Says that a live process works on the plan, before the remote is asked, which may hang; "" for none.
+def _already_running(at: RepositoryContext, word: str, asked: Options) -> str:
+    """Says that a live process does what is asked, before the remote is asked, which may hang; "" for none.
 
-    A run that is being stopped ends first.
+    Other work is refused. A run that is being stopped ends first.
     """
     store = at.store()
     if not store.active_plans():
@@ -90,6 +91,12 @@ def _already_running(at: RepositoryContext, word: str) -> str:
         return ""
     if any(one.plan == plan for one in store.commands.queued()):
         return ""
+    at, state = at.landing_like(row), state_of(store, row)
+    phases = parse(preflight.committed_plan(at, plan, is_compared=False), path=plan).phases
+    wanted = in_plan(asked, [phase.id for phase in phases])
+    request = run_started(at.with_landing(asked.landing or row.landing), plan, row.title, wanted)
+    if not does_what_is_asked(state, request):
+        raise Busy(describe_busy(plan, row.id, state))
     if not store.is_daemons(plan):
         return describe_owner(plan, owner)
     wake(at.env)  # the repository may have been away
@@ -210,10 +217,13 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     plan, pushes, forge = started.plan, modes.uses_remote(started.landing), started.concludes
     sent = for_a_run(at.env, agents, forge=forge, checks=checks)
     needs = needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
-    seen = queue.newest_event(at)
+    seen, left = queue.newest_event(at), at.store().interrupted(plan)
+    orphan = left.id if left is not None and not preflight.living_owner(at.store(), plan) else ""
     submitted = replace(request, started=replace(started, daemon=True, needs=needs), timing=timing)
     answer = submit(at, plan, "start", to_builtins(submitted))
     assert answer is not None
+    if orphan and answer.run == orphan and not answer.declined and request.answer is None:
+        answer = replace(answer, resumed=True)  # by the daemon, which was started for the command
     if timing is not None and answer.scheduled:
         first = parse_iso(answer.scheduled).astimezone(zone(at.settings.run.timezone))
         instead = f" instead of every {answer.instead}" if answer.instead else ""
@@ -298,15 +308,16 @@ def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -
     elif answer.declined and request is None:
         progress.say(f"Not started: {answer.why}")
         return Exit.DONE if is_watch else Exit.WAITING
-    elif answer.declined and given is not None:
-        raise NotFound(answer.why)
+    elif answer.declined and (given is not None or answer.exit):
+        raise error_with(answer.why, answer.exit or Exit.NOT_FOUND)
     elif answer.declined:
         progress.say(answer.why)
     elif given is not None and not given.approved and answer.run:
         see = command("runplan", "status", plan)
         progress.say(f"Rejected {answer.run}; its work stays on its branch. See: {see}")
-    elif answer.fresh:
-        progress.say(f"Accepted as {answer.run}; follow it: {command('runplan', 'logs', plan, '-f')}")
+    elif answer.fresh or answer.resumed:
+        done = f"Resumed {answer.run}" if answer.resumed else f"Accepted as {answer.run}"
+        progress.say(f"{done}; follow it: {command('runplan', 'logs', plan, '-f')}")
     else:
         progress.say(_describe_running(plan, answer.run))
     return Exit.DONE

@@ -13,8 +13,8 @@ from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.engine import preflight
 from runplan.engine.context import newest_run, open_context, plan_path
-from runplan.engine.runs import state_of, succeeded
-from runplan.errors import Exit, NotFound, RefusedEarly, UsageError
+from runplan.engine.runs import describe_busy, state_of, succeeded
+from runplan.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
 from runplan.plan.model import parse
 from runplan.run.events import Landed
@@ -219,6 +219,9 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     plan = parse(preflight.committed_plan(at, path, is_compared=False), path=path)
     found = runs.unfinished(at, path)
     if found is not None and (owner := preflight.living_owner(at.store(), path)):
+        was = found[1].options
+        if (was.mode, was.wanted) != ("undo", phase):
+            raise Busy(describe_busy(path, found[0].id, found[1]))
         progress.say(runs.describe_owner(path, owner))
         return Exit.DONE
     undone = preflight.phase_to_undo(at, plan, phase, unfinished=found[1].started if found else None)

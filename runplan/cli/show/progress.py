@@ -132,7 +132,7 @@ def sentence(event: e.Event) -> str:
     """The line for an event; "" for those that only the journal needs."""
     match event:
         case e.ClaimTaken(took_over=dead) if dead:
-            return f"runplan: took over the plan from process {dead.partition(':')[0]}, which has ended"
+            return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
         case e.PlanRead(choice="next", phase=phase, title=title, remarks=remarks):
             return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {each}" for each in remarks)
         case e.PlanRead(choice="undo", phase=phase, title=title):

@@ -1,0 +1,73 @@
+"""A request while a run goes on: the run does it anyway, or the plan is busy with other work."""
+
+import pytest
+from msgspec.structs import replace
+
+from runplan.engine.runs import describe_busy, does_other_work, does_what_is_asked
+from runplan.run import events as e
+from runplan.run.state import fold
+from tests.support.builders import started
+
+PLAN = "plans/x.md"
+READ_1 = e.PlanRead(tip="c1", choice="next", phase="1")
+LANES = e.LanesChosen(tip="c1", lanes=(("a", "1", ("a/",)), ("b", "2", ("b/",))))
+LANE_FAILED = e.RunEnded(outcome="failed", reason="tests-failed", lane="a")
+
+
+@pytest.mark.parametrize(
+    ("running", "asked", "does"),
+    [
+        ([started("next"), READ_1], started("next"), True),
+        ([started("next"), READ_1], started("phase", wanted="1"), True),
+        ([started("next"), READ_1], started("phase", wanted="2"), False),
+        ([started("next"), READ_1], started("finish"), False),
+        ([started("phase", wanted="1")], started("phase", wanted="1"), True),
+        ([started("phase", wanted="1")], started("phase", wanted="2"), False),
+        ([started("phase", wanted="1"), READ_1], started("next"), True),
+        ([started("finish"), READ_1], started("next"), True),
+        ([started("finish"), READ_1], started("finish", auto=False), True),
+        ([started("finish"), READ_1], started("phase", wanted="2"), True),
+        ([started("finish"), READ_1], replace(started("finish"), landing="direct"), False),
+        ([started("finish"), READ_1], replace(started("finish"), target="next"), False),
+        ([started("finish"), READ_1], started("undo", wanted="1"), False),
+        ([started("undo", wanted="1")], started("undo", wanted="1"), True),
+        ([started("undo", wanted="1")], started("next"), False),
+        ([started("finish"), LANES], started("phase", wanted="3"), True),
+        ([started("finish"), LANES, LANE_FAILED], started("phase", wanted="2"), True),
+        ([started("finish"), LANES, LANE_FAILED], started("phase", wanted="3"), False),
+    ],
+)
+def test_a_run_does_what_is_asked_or_other_work(running: list[e.Event], asked: e.RunStarted, *, does: bool) -> None:
+    assert does_what_is_asked(fold(running), asked) == does
+
+
+@pytest.mark.parametrize(
+    ("running", "asked", "other"),
+    [
+        ([started("phase", wanted="1")], started("phase", wanted="2"), True),
+        ([started("next")], started("phase", wanted="2"), False),
+        ([started("next"), READ_1], started("finish"), False),
+        ([started("finish"), LANES], started("phase", wanted="1"), True),
+    ],
+    ids=["not-read", "no-phase", "more", "lanes"],
+)
+def test_a_run_that_waits_is_resumed_unless_it_does_other_work(
+    running: list[e.Event], asked: e.RunStarted, *, other: bool
+) -> None:
+    assert does_other_work(fold(running), asked) == other
+
+
+@pytest.mark.parametrize(
+    ("running", "work"),
+    [
+        ([started("next")], "another run"),
+        ([started("next"), READ_1], "phase 1"),
+        ([started("finish"), LANES], "phases 1, 2"),
+        ([started("undo", wanted="1")], "the undo of phase 1"),
+    ],
+)
+def test_a_declined_request_names_the_phases_at_work(running: list[e.Event], work: str) -> None:
+    assert describe_busy(PLAN, "r1", fold(running)) == (
+        f"{PLAN} is busy with {work} (r1); nothing was changed. "
+        f"Follow it: runplan logs {PLAN} -f; end it: runplan stop {PLAN}"
+    )
