@@ -105,10 +105,12 @@ def _time_of_day(found: re.Match[str]) -> Schedule | None:
 
 def _cron(found: re.Match[str]) -> Schedule | None:
     try:
-        comes = _trigger(found[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
+        first = _trigger(found[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
     except ValueError:
         return None
-    return Schedule(text=found[0], cron=found[0]) if comes is not None else None
+    if first is None:
+        raise UsageError(f'Schedule "{found[0]}": this date never comes. Change its day or its month')
+    return Schedule(text=found[0], cron=found[0])
 
 
 @lru_cache(maxsize=32)

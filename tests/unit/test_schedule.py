@@ -81,13 +81,17 @@ def test_a_time_of_day_is_a_cron_line_and_is_written_one_way(spec: str, written:
         "1,,2 * * * *",
         "*/0 * * * *",
         "*/90 * * * *",
-        "0 0 31 2 *",
         "0 9 * *",
         "0 0 9 * * 1",
     ],
 )
 def test_an_unknown_schedule_is_refused_in_one_line_with_what_to_type(spec: str) -> None:
     assert refusal(spec) == f'Unknown schedule "{spec}". Try: {EXAMPLES}'
+
+
+@pytest.mark.parametrize("line", ["0 0 31 2 *", "0 0 30 2 *", "0 9 31 4,6,9,11 *"])
+def test_a_date_that_never_comes_is_named_as_such(line: str) -> None:
+    assert refusal(line) == f'Schedule "{line}": this date never comes. Change its day or its month'
 
 
 def test_a_missing_schedule_is_refused_with_what_to_type() -> None:
