@@ -19,6 +19,8 @@ from runplan.git.objects import Candidates
 from runplan.git.repository import pull_command
 from runplan.landing import modes
 from runplan.landing.swap import BOX
+from runplan.plan.model import parse
+from runplan.plan.tracker import NoPhase, choose
 from runplan.processes import alive
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
@@ -80,6 +82,14 @@ def committed_plan(at: RepositoryContext, path: str, *, is_compared: bool) -> by
     problem = "is not committed on" if blob is None else "in the checkout differs from"
     commit = committing(path, f"Plan {names.slug(path)}")
     raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} {problem} {at.target_name}; run: {commit}")
+
+
+def require_active(at: RepositoryContext, path: str) -> None:
+    """Refuse a plan on the target whose front matter says that it is not to be worked."""
+    blob = at.repository.git.blob(at.tip(), path)
+    found = choose(parse(blob, path=path), wanted=None) if blob is not None else None
+    if isinstance(found, NoPhase) and found.choice == "inactive":
+        raise RefusedEarly(f"{path}: {found.detail}")
 
 
 def _is_edited(at: RepositoryContext, path: str, blob: bytes) -> bool:

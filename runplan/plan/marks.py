@@ -123,9 +123,30 @@ def read_mark(text: str) -> Mark:
     return Mark(_WORDS.get(word.group().lower(), Status.IN_PROGRESS))
 
 
-def says_complete(status: str) -> bool:
-    """Whether the status in a front matter means that the whole plan is done."""
-    return _stripped(status) == "done" or _FINISHED.fullmatch(_stripped(status)) is not None
+class PlanStatus(StrEnum):
+    """The status of a whole plan in its front matter; only an active plan is worked."""
+
+    ACTIVE = "active"
+    COMPLETE = "complete"
+    PROPOSED = "proposed"
+    DRAFT = "draft"
+    DEFERRED = "deferred"
+    ABANDONED = "abandoned"
+
+
+#: Words of other tools for these statuses. Every further word is refused: its author may not want the plan worked.
+_SYNONYMS = {
+    **dict.fromkeys(("", "ready", "in-progress", "in progress"), PlanStatus.ACTIVE),
+    "proposal": PlanStatus.PROPOSED,
+}
+
+
+def read_plan_status(text: str) -> PlanStatus | None:
+    """The status that a front matter names, active when it names none; None for an unknown one."""
+    word = _stripped(text)
+    if word == "done" or _FINISHED.fullmatch(word):
+        return PlanStatus.COMPLETE
+    return next((status for status in PlanStatus if status == word), _SYNONYMS.get(word))
 
 
 def _stripped(text: str) -> str:

@@ -14,7 +14,7 @@ from runplan.errors import PlanUnreadable
 from runplan.plan.body import Item, body_of, read_items, read_paths
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import sections, speckit, table
-from runplan.plan.marks import Status, key, says_complete
+from runplan.plan.marks import PlanStatus, Status, key, read_plan_status
 from runplan.plan.reading import Reading, Remark, refuse_duplicates
 from runplan.plan.scan import Lines, scan
 from runplan.text import command
@@ -45,6 +45,8 @@ RECOGNISERS: dict[Format, Callable[[Lines], Iterator[Reading]]] = {
 }
 #: Formats that the same evidence may show.
 RIVALS: tuple[tuple[Format, ...], ...] = (("humanlayer", "sections", "kiro", "headings"), ("todo", "checklist"))
+WORKTREE = "worktree"  #: the only supported execution so far
+_LANDING = re.compile(r">[ \t]*\*\*Landing mode:[ \t]*`?(cherry-pick|pr|direct)\b", re.IGNORECASE)
 
 
 class Phase(Struct, frozen=True):
@@ -61,15 +63,23 @@ class Phase(Struct, frozen=True):
     soft: tuple[str, ...]  #: phases that should be
     touches: tuple[str, ...]  #: path patterns; empty when it does not say
     allows: tuple[str, ...]  #: path patterns: where tests may be removed, and guarded files changed
-    execution: str  #: "worktree", "direct" or "delegate …"
+    execution: str  #: "worktree", or one that is not supported, such as "direct" or "delegate …"
     items: tuple[Item, ...]
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
+
+    @property
+    def unsupported(self) -> str:
+        """Why runplan cannot work on it; "" when it can."""
+        if self.execution == WORKTREE:
+            return ""
+        remedy = "remove the line, or do the phase by hand and mark it done"
+        return f"asks for `Execution: {self.execution}`, which runplan does not support; {remedy}"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
     path: str
     title: str
-    status: str  #: front matter status, "" for none
+    status: PlanStatus
     complete: bool  #: its front matter says so, or every phase is done
     issues: tuple[int, ...]
     format: Format
@@ -104,10 +114,11 @@ def parse(text: bytes, *, path: str) -> Plan:
         remarks += _about_depends(place, waits[place.id], bodies, lines)
     phases = tuple(_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
     _refuse_cycle(phases, lines)
-    status = lines.value("status").strip().lower()
+    status = _plan_status(lines)
+    remarks += _about_execution(phases)
     numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     left = [phase for phase in phases if phase.status is not Status.DONE]
-    if left and says_complete(status):
+    if left and status is PlanStatus.COMPLETE:
         ids = ", ".join(phase.id for phase in left)
         remarks.append(Remark(left[0].line, f"the plan says complete, but not done: {ids}"))
     # The first heading of level 1 is the title, unless it is a phase.
@@ -118,7 +129,7 @@ def parse(text: bytes, *, path: str) -> Plan:
         path=path,
         title=" ".join(lines.value("title").split()) or title or path.rpartition("/")[2].removesuffix(".md"),
         status=status,
-        complete=says_complete(status) or not left,
+        complete=status is PlanStatus.COMPLETE or not left,
         issues=tuple(dict.fromkeys(int(number) for number in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", number))),
         format=reading.format,
         read_as=reading.name,
@@ -160,10 +171,18 @@ def _phase(place: Place, body: Body, waits: Depends) -> Phase:
         soft=tuple(waits.soft),
         touches=read_paths(body, "touches") or place.touches,
         allows=read_paths(body, "allows"),
-        execution=execution if execution.lower() not in ("", "worktree") else "worktree",
+        execution=execution if execution.lower() not in ("", WORKTREE) else WORKTREE,
         items=items,
         sign_off=sign_off,
     )
+
+
+def _plan_status(lines: Lines) -> PlanStatus:
+    status, field = read_plan_status(lines.value("status")), lines.field("status")
+    if status is None and field is not None:
+        what = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
+        raise lines.refused(field.at, f"{what}. To have it worked, write: status: {PlanStatus.ACTIVE}")
+    return status or PlanStatus.ACTIVE
 
 
 def _refuse_cycle(phases: Sequence[Phase], lines: Lines) -> None:
@@ -232,12 +251,23 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if reading.format in ("kiro", "checklist") and (count := len(reading.places)) > MANY_BOXES:
         what = f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
         yield Remark(reading.decided_by + 1, what)
+    for index, text in enumerate(lines.texts):
+        if text.startswith(">") and not lines.inert[index] and (named := _LANDING.match(text)):
+            mode = named[1].lower()
+            what = f"the plan names the landing mode {mode}, which runplan does not take from a plan; to use it, add"
+            yield Remark(index + 1, f"{what} the word: {command('runplan', 'start', lines.path, mode)}", landing=mode)
     for place in reading.places:
         if place.mark.status is Status.IN_PROGRESS:
             what = f"phase {place.id} is marked in progress; unless a live run owns it, it is todo"
             yield Remark(place.at + 1, what)
         elif not place.mark.known:
             yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
+
+
+def _about_execution(phases: Iterable[Phase]) -> Iterator[Remark]:
+    for phase in phases:
+        if phase.unsupported and phase.status is not Status.DONE:
+            yield Remark(phase.heading_line, f"phase {phase.id} {phase.unsupported}", is_error=True)
 
 
 def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Lines) -> Iterator[Remark]:

@@ -31,11 +31,13 @@ class Spot(Struct, frozen=True):
     end: int
 
 
-class Remark(Struct, frozen=True):
-    """A warning about a plan that can be used."""
+class Remark(Struct, frozen=True, omit_defaults=True):
+    """A warning about a plan that can be used, or an error in a part of it that cannot."""
 
     line: int
     text: str
+    is_error: bool = False
+    landing: str = ""  #: the landing mode that the plan names, which the settings or the word after PLAN choose
 
 
 class Place(Struct, frozen=True, kw_only=True):

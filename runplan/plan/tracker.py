@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.marks import WRITTEN, Status, key, says_complete
+from runplan.plan.marks import WRITTEN, PlanStatus, Status, key, read_plan_status
 from runplan.plan.model import lay_out, require_settable
 from runplan.plan.scan import scan
 from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
+    from runplan.plan.scan import Lines
 
 
 def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
@@ -66,7 +67,7 @@ def _cell(old: bytes, words: str) -> bytes:
 def complete(text: bytes, *, path: str, completed: str) -> bytes:
     """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
     lines = scan(text, path=path)
-    if not lines.front or (says_complete(lines.value("status")) and lines.value("completed")):
+    if not lines.front or (_says_complete(lines) and lines.value("completed")):
         return text
     text = put(text, path=path, key="status", value="complete")
     return put(text, path=path, key="completed", value=completed, after="status")
@@ -74,10 +75,14 @@ def complete(text: bytes, *, path: str, completed: str) -> bytes:
 
 def reopen(text: bytes, *, path: str) -> bytes:
     """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
-    if not says_complete(scan(text, path=path).value("status")):
+    if not _says_complete(scan(text, path=path)):
         return text
     text = put(text, path=path, key="status", value="active")
     return put(text, path=path, key="completed", value=None)
+
+
+def _says_complete(lines: Lines) -> bool:
+    return read_plan_status(lines.value("status")) is PlanStatus.COMPLETE
 
 
 def put(text: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:
@@ -98,7 +103,7 @@ def put(text: bytes, *, path: str, key: str, value: str | None, after: str = "")
 
 
 class NoPhase(Struct, frozen=True):
-    """Why no phase can be worked now: `all-done`, `complete`, `phase-done`, `needs` or `blocked`."""
+    """Why no phase can be worked now: `all-done`, `complete`, `phase-done`, `needs`, `blocked` or `inactive`."""
 
     choice: str
     detail: str = ""  #: for people
@@ -112,18 +117,29 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     asked = plan.phase(wanted) if wanted is not None else None
     if wanted is not None and asked is None:
         return NoPhase("blocked", f"there is no phase {wanted}; there are: {', '.join(one.id for one in plan.phases)}")
-    if says_complete(plan.status):
+    if plan.status is PlanStatus.COMPLETE:
         return NoPhase("complete", "the plan is already complete")
+    if plan.status is not PlanStatus.ACTIVE:
+        remedy = f"to have it worked, write status: {PlanStatus.ACTIVE} in its front matter, and commit it"
+        return NoPhase("inactive", f"the plan says status: {plan.status}; {remedy}")
     if asked is not None:
         return _requested(plan, asked)
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
-    waits = {phase.id: ", ".join(missing(plan, phase)) for phase in left}
+    hindrances = {phase.id: hindrance(plan, phase) for phase in left}
     for phase in left:
-        if phase.status is not Status.BLOCKED and not waits[phase.id]:
+        if not hindrances[phase.id]:
             return phase
-    marked = "is marked blocked; clear its status in the plan to allow work on it"
-    why = "; ".join(f"phase {id_} {f'waits for {ids}' if ids else marked}" for id_, ids in waits.items())
+    why = "; ".join(f"phase {id_} {words}" for id_, words in hindrances.items())
     return NoPhase("blocked", why) if left else NoPhase("all-done")
+
+
+def hindrance(plan: Plan, phase: Phase) -> str:
+    """Why an open phase is passed over; "" when it can be worked."""
+    if waits := missing(plan, phase):
+        return f"waits for {', '.join(waits)}"
+    if phase.status is Status.BLOCKED:
+        return "is marked blocked; clear its status in the plan to allow work on it"
+    return phase.unsupported
 
 
 def _requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
@@ -134,6 +150,8 @@ def _requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
         statuses = ", ".join(f"{one.id} ({one.status})" for one in plan.phases if one.id in waits)
         first = command("runplan", "start", plan.path, waits[0])
         return NoPhase("needs", f"phase {phase.id} depends on {statuses}; first run: {first}")
+    if phase.unsupported:
+        return NoPhase("blocked", f"phase {phase.id} {phase.unsupported}")
     return phase
 
 
@@ -156,7 +174,7 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
     has_lines = any(spot.slot == "line" for place in reading.places for spot in place.spots)
     if not reading.lacks_statuses and (reading.format != "sections" or has_lines):
         return text
-    is_done = reading.lacks_statuses and says_complete(lines.value("status"))
+    is_done = reading.lacks_statuses and _says_complete(lines)
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
     for place in reading.places:
         title = place.title.replace("\\|", "|").replace("|", "\\|")

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.globs import literal, matches
-from runplan.plan.marks import Status
-from runplan.plan.tracker import missing
+from runplan.plan.marks import PlanStatus, Status
+from runplan.plan.tracker import hindrance
 from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
 from runplan.run.events import TESTS, DispatchStarted
@@ -165,7 +165,8 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
     if state.plan.choice in ("complete", "phase-done"):
         finish = a.Finish(outcome="done" if state.landed else "nothing-to-do", detail=detail)
     else:
-        finish = a.Finish(outcome="refused", reason=Reason.BLOCKED, detail=detail)
+        outcome = "failed" if state.landed else "refused"
+        finish = a.Finish(outcome=outcome, reason=Reason.BLOCKED, detail=detail)
     return _do(finish, f"no phase is due: {detail}")
 
 
@@ -440,10 +441,10 @@ def startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) ->
     """
     chosen: list[Phase] = []
     taken = list(worked.values())
-    for phase in plan.phases:
-        is_open = phase.status not in (Status.DONE, Status.BLOCKED) and phase.execution == "worktree"
+    for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
+        is_open = phase.status is not Status.DONE and not hindrance(plan, phase)
         is_free = phase.id not in worked and not any(overlap(phase.touches, other) for other in taken)
-        if len(chosen) < limit and is_open and is_free and not missing(plan, phase):
+        if len(chosen) < limit and is_open and is_free:
             chosen.append(phase)
             taken.append(phase.touches)
     return chosen
@@ -490,8 +491,9 @@ def pause_reason(state: RunState) -> str:
         return ""
     if state.phase or state.lanes:
         return f"phase {failed.phase} failed ({ended.reason})" if failed else f"the run failed ({ended.reason})"
-    # A blocked phase may be free the next time; an unreadable plan needs a person.
-    return ended.detail if state.plan is not None and state.plan.choice == "unreadable" else ""
+    # A blocked phase may be free the next time; a plan that is unreadable or not active needs a person.
+    needs_person = state.plan is not None and state.plan.choice in ("unreadable", "inactive")
+    return ended.detail if needs_person else ""
 
 
 def rejected_phase(state: RunState) -> str:

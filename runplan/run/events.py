@@ -95,7 +95,7 @@ class PlanRead(Event, frozen=True, kw_only=True):
     """The plan was read from the target's tip, and this is due."""
 
     tip: str
-    choice: str  #: next, all-done, complete, phase-done, needs, blocked, unreadable; undo, repair
+    choice: str  #: next, all-done, complete, phase-done, needs, blocked, inactive, unreadable; undo, repair
     phase: str = ""
     title: str = ""
     text: str = ""  #: the phase, verbatim

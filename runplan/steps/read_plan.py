@@ -59,12 +59,6 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
 def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:
     """The next phase of the plan, or why there is none."""
     found = tracker.choose(plan, wanted=wanted or None)
-    if not isinstance(found, tracker.NoPhase) and found.execution != "worktree":
-        detail = (
-            f"{plan.path}:{found.heading_line}: phase {found.id} asks for `Execution: {found.execution}`, "
-            "which runplan does not support; remove the line, or do the phase by hand and mark it done"
-        )
-        return PlanRead(tip=tip, choice="blocked", detail=detail)
     if not isinstance(found, tracker.NoPhase):
         return as_read(found, tip=tip)
     if found.choice == "all-done" and tracker.complete(text, path=plan.path, completed="") == text:

@@ -107,6 +107,15 @@ PLANS = {
         make=plan(a_plan("1").replace("⬚", "🔴 Blocked")),
         says="phase 1 is marked blocked; clear its status in the plan",
     ),
+    "not active": Bad(
+        make=plan(a_plan("1", front="status: draft")),
+        says="plans/X.md: the plan says status: draft; to have it worked, write status: active",
+    ),
+    "unknown status": Bad(
+        words=("check", "X"),
+        make=plan(a_plan("1", front="status: paused")),
+        says="plans/X.md:3: unknown status 'paused'; a plan is active, complete, proposed, draft, deferred, abandoned",
+    ),
     "no such phase": Bad(code=3, words=start("X", "9"), says="9: no such phase; the phases are 1"),
     "not committed": Bad(
         words=start("N"),

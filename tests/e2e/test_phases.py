@@ -168,6 +168,25 @@ def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
     assert (again.code, again.err) == (0, "runplan: plans/X.md: the plan is already complete; nothing to do\n")
 
 
+def test_finish_works_what_does_not_depend_on_a_blocked_phase_and_then_fails(project: Project) -> None:
+    plan = a_plan("1", "2", "3", "4", depends={"3": "Phase 1."}).replace("Step 1 | ⬚", "Step 1 | 🔴 Blocked")
+    plan = plan.replace("- [ ] Write 4.txt", "Execution: direct\n\n- [ ] Write 4.txt")
+    set_up(project, plan=f"{plan}\n> **Landing mode: PR**\n", agent=writes("2"))
+    checked = project.runplan("check", "X")
+    assert (checked.code, checked.out.count("error: phase 4 asks for `Execution: direct`")) == (2, 1)
+    ran = project.start("finish", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: blocked")
+    assert "warning: plans/X.md:38: phase 4 asks for `Execution: direct`" in ran.err
+    assert "to use it, add the word: runplan start plans/X.md pr\n" in ran.err
+    assert "runplan: phase 1 is marked blocked; " in ran.err
+    assert "; phase 3 waits for 1; phase 4 asks for `Execution: direct`" in ran.err
+    assert project.landed() == ["2"]
+    again = project.start("finish", "auto")
+    assert (again.code, project.landed()) == (2, ["2"])
+    assert (asked := project.start("4")).code == 2
+    assert asked.err.count("\n") == 1
+
+
 def test_a_finished_plan_without_front_matter_is_complete_and_nothing_starts(project: Project) -> None:
     set_up(project, plan=a_plan("1", front="").replace("⬚", "Merged"), agent="")
     for words in (("finish", "auto"), ("auto", "every", "4h")):

@@ -94,6 +94,14 @@ def test_a_scheduled_run_claims_its_issues_and_its_end_names_the_next_time(
     assert project.runplan("status", "X", "--json").json["schedule"]["next"] == row.next
 
 
+def test_now_refuses_a_plan_that_is_a_draft(project: Project) -> None:
+    scheduled(project)
+    project.plan(a_plan("1", front="status: draft"))
+    ran = project.runplan("now")
+    assert (ran.code, states(project)) == (2, []), ran.err
+    assert ran.last.startswith("runplan: plans/X.md: the plan says status: draft; to have it worked, write status: ")
+
+
 def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     ran = project.runplan("now")
     assert (ran.code, ran.last.endswith("runplan start PLAN auto every 4h")) == (3, True), ran.err

@@ -79,11 +79,11 @@ def test_a_first_phase_that_touches_everything_begins_alone() -> None:
     assert [phase.id for phase in startable(plan, {}, limit=2)] == ["1"]
 
 
-def test_neither_done_nor_blocked_phases_are_begun() -> None:
-    bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/"}
-    plan = parse(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚"}, bodies), path="plans/x.md")
+def test_neither_done_nor_blocked_nor_unsupported_phases_are_begun() -> None:
+    bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/", "4": "Touches: d/\nExecution: direct"}
+    plan = parse(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚", "4": "⬚"}, bodies), path="plans/x.md")
 
-    assert [phase.id for phase in startable(plan, {}, limit=3)] == ["3"]
+    assert [phase.id for phase in startable(plan, {}, limit=4)] == ["3"]
 
 
 # --- the machine --------------------------------------------------------------------------------------------

@@ -59,10 +59,18 @@ def test_a_phase_carries_what_it_says_of_itself() -> None:
 def test_an_unchecked_dependency_is_a_remark_with_its_line() -> None:
     plan = read("tracker.md")
     line = (PLANS / "tracker.md").read_text().split("\n").index("- The cleanup branch is merged.") + 1
-    remark, left_out = plan.remarks
+    *_, remark, left_out = plan.remarks
     assert left_out.text == "boxes under 'Non-Goals' belong to no phase and are left out (1)"
     assert remark.line == line
     assert remark.text.startswith("phase 3 does not wait for this, it names no phase: The cleanup branch is merged; ")
+
+
+def test_a_landing_mode_and_an_unknown_execution_are_remarks() -> None:
+    landing, execution, *_ = read("tracker.md").remarks
+    assert (landing.line, landing.landing, landing.is_error) == (11, "pr", False)
+    assert landing.text.endswith("to use it, add the word: runplan start plans/tracker.md pr")
+    assert (execution.line, execution.is_error) == (55, True)
+    assert execution.text.startswith("phase P1.A asks for `Execution: direct`, which runplan does not support; ")
 
 
 def test_a_section_ends_at_the_next_heading_of_its_level_and_not_inside_a_fence() -> None:

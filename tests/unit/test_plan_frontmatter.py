@@ -74,7 +74,7 @@ def test_text_that_is_no_front_matter_has_no_keys(text: str) -> None:
 
 def test_front_matter_that_is_never_closed_is_remarked() -> None:
     plan = parse(b"---\nstatus: complete\n" + a_plan({"1": "x"}).replace(b"| x |", "| ⬚ |".encode()), path="p.md")
-    assert plan.status == ""
+    assert plan.status == "active"
     assert [remark.line for remark in plan.remarks] == [1]
 
 

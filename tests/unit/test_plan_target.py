@@ -4,6 +4,7 @@ import pytest
 
 from runplan.plan.model import Plan, parse
 from runplan.plan.tracker import NoPhase, choose
+from runplan.run.decide import startable
 from tests.support.builders import a_plan
 
 
@@ -37,12 +38,17 @@ def test_a_phase_that_waits_is_passed_over() -> None:
     assert chosen(plan("1⬚ 2⬚ 3⬚", p1="Depends: 3")) == "2"
 
 
+def test_a_phase_of_an_unknown_execution_is_passed_over() -> None:
+    assert chosen(plan("1⬚ 2⬚ 3⬚", p1="Execution: direct", p2="Depends: 1")) == "3"
+
+
 def test_a_soft_dependency_does_not_delay_a_phase() -> None:
     assert chosen(plan("1⬚ 2⬚", p1="### Dependencies\n\nPhase 2 should be complete.")) == "1"
 
 
 COMPLETE = "---\nstatus: complete\n---\n"
 ACTIVE = "---\nstatus: active\n---\n"
+BY_HAND = "which runplan does not support; remove the line, or do the phase by hand and mark it done"
 
 
 @pytest.mark.parametrize(
@@ -63,12 +69,43 @@ ACTIVE = "---\nstatus: active\n---\n"
             "phase 4 waits for 3",
             id="E8",
         ),
+        pytest.param(
+            plan("1✅ 2⬚", p2="Execution: on the moon"),
+            *("2", "blocked", f"phase 2 asks for `Execution: on the moon`, {BY_HAND}"),
+            id="unknown execution, asked for",
+        ),
+        pytest.param(
+            plan("1✅ 2⬚ 3⬚", p2="Execution: plan plans/SUB.md", p3="Depends: 2"),
+            *(None, "blocked", f"phase 2 asks for `Execution: plan plans/SUB.md`, {BY_HAND}; phase 3 waits for 2"),
+            id="unknown execution",
+        ),
         pytest.param(plan("1✅ 2⬚"), "9", "blocked", "there is no phase 9; there are: 1, 2", id="D37"),
         pytest.param(plan("1✅ 2⬚"), "1", "phase-done", "phase 1 is already done", id="done"),
     ],
 )
 def test_without_a_phase_to_work_the_reason_is_given(found: Plan, wanted: str | None, choice: str, detail: str) -> None:
     assert choose(found, wanted=wanted) == NoPhase(choice, detail)
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        *((word, word) for word in ("proposed", "draft", "deferred", "abandoned")),
+        ("Draft  # later", "draft"),
+        ("proposal", "proposed"),
+    ],
+)
+@pytest.mark.parametrize("wanted", [None, "2"])
+def test_a_plan_that_is_not_active_has_no_phase_to_work(said: str, status: str, wanted: str | None) -> None:
+    found = plan("1✅ 2⬚", front=f"---\nstatus: {said}\n---\n")
+    remedy = "to have it worked, write status: active in its front matter, and commit it"
+    assert choose(found, wanted=wanted) == NoPhase("inactive", f"the plan says status: {status}; {remedy}")
+    assert startable(found, {}, limit=2) == []
+
+
+@pytest.mark.parametrize("said", ["", "Active", "'active'", "ready", "in progress", "in-progress"])
+def test_a_plan_is_active_unless_it_says_otherwise(said: str) -> None:
+    assert chosen(plan("1✅ 2⬚", front=f"---\nstatus: {said}\n---\n")) == "2"
 
 
 def test_a_person_may_ask_for_a_blocked_phase() -> None:

@@ -10,6 +10,7 @@ from tests.support.builders import started
 
 READ = e.PlanRead(tip="c1", choice="next", phase="2")
 BLOCKED = e.PlanRead(tip="c1", choice="blocked", detail="phase 2 waits for 1")
+DRAFT = e.PlanRead(tip="c1", choice="inactive", detail="the plan says status: draft")
 GONE = e.PlanRead(tip="c1", choice="unreadable", detail="it is gone")
 FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detail="x")
 
@@ -26,8 +27,9 @@ FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detai
         ([e.RunEnded(outcome="refused", reason="blocked")], ""),
         ([BLOCKED, e.RunEnded(outcome="refused", reason="blocked", detail="phase 2 waits for 1")], ""),
         ([GONE, e.RunEnded(outcome="refused", reason="blocked", detail="it is gone")], "it is gone"),
+        ([DRAFT, e.RunEnded(outcome="refused", reason="blocked", detail=DRAFT.detail)], DRAFT.detail),
     ],
-    ids=["failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase", "waits", "gone"],
+    ids=["failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase", "waits", "gone", "draft"],
 )
 def test_a_failure_pauses_the_schedule_until_it_is_resumed(facts: list[e.Event], why: str) -> None:
     begun = replace(started("next"), daemon=True)

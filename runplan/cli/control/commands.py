@@ -14,9 +14,12 @@ from runplan.cli.show import progress
 from runplan.cli.terminal import as_json
 from runplan.daemon import submit
 from runplan.daemon.state import holder
+from runplan.engine import preflight
 from runplan.engine.context import open_context, plan_or_watch, plan_path, scheduled
 from runplan.engine.runs import end_recorded_agents
+from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
+from runplan.names import WATCH
 from runplan.run.decide import ANSWERED, decide
 from runplan.run.events import Answered
 from runplan.run.requests import Answer, RunRequest
@@ -66,6 +69,9 @@ def run_now(args: argparse.Namespace) -> Exit:
         if plan not in plans:
             make = command("runplan", "start", plan or "PLAN", "auto", "every", "4h")
             raise NotFound(f"{plan or 'this repository'} has no schedule; make one: {make}")
+        row = at.store().schedules.get(plan)
+        if row is not None and not plan.startswith(WATCH):
+            preflight.require_active(at.landing_like(request_of(row).started), plan)
         answer = runs.submit(at, plan, "now")
     assert answer is not None
     return runs.print_answer(plan, answer)

@@ -161,7 +161,7 @@ def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRe
     preflight.require_same_history(at, path)
     if not resuming:
         preflight.require_own_branches(at, plan=path, slug=started.slug, phases=phases, tip=tip)
-    for remark in plan.remarks:
+    for remark in (one for one in plan.remarks if one.landing != started.landing):
         progress.warn(f"{path}:{remark.line}: {remark.text}")
     return RunRequest(started=started), [phase for phase in plan.phases if phase.id in phases]
 

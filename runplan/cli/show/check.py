@@ -11,6 +11,7 @@ from runplan import names
 from runplan.cli.terminal import as_json
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
+from runplan.plan.model import WORKTREE, other_way, parse
 from runplan.plan.specs import PLAN_FILE
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ LONGEST_ITEM = 100  #: characters of an item that are shown
 
 
 def run_check(args: argparse.Namespace) -> Exit:
-    from runplan.plan.model import other_way, parse
-
     file, name = _file(args.plan)
     text = file.read_bytes()
     if args.fix:
@@ -45,7 +44,8 @@ def run_check(args: argparse.Namespace) -> Exit:
     readings = other_way(text, path=name)
     picture = [] if args.json else [*_picture(plan), *_about(plan, readings, text)]
     print(as_json(_view(plan, readings)) if args.json else "\n".join(picture))
-    return Exit.USAGE if args.strict and plan.remarks else Exit.DONE
+    is_refused = any(args.strict or remark.is_error for remark in plan.remarks)
+    return Exit.USAGE if is_refused else Exit.DONE
 
 
 def _file(word: str) -> tuple[Path, str]:
@@ -129,7 +129,7 @@ def _details(phase: Phase) -> Iterator[str]:
     for name in ("touches", "allows", "soft"):
         if values := getattr(phase, name):
             yield f"{'ideally after' if name == 'soft' else name}: {', '.join(values)}"
-    if phase.execution != "worktree":
+    if phase.execution != WORKTREE:
         yield f"execution: {phase.execution}"
 
 
@@ -141,7 +141,7 @@ def _about(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) ->
     if plan.remarks or readings:
         yield ""
     for remark in plan.remarks:
-        yield f"{plan.path}:{remark.line}: warning: {remark.text}"
+        yield f"{plan.path}:{remark.line}: {'error' if remark.is_error else 'warning'}: {remark.text}"
     if readings is not None:
         chosen, other = readings
         lines = text.decode().splitlines()
