@@ -77,11 +77,27 @@ def committed_plan(at: RepositoryContext, path: str, *, is_compared: bool) -> by
     blob, is_there = at.repository.git.blob(tip, path), file.exists()
     if blob is None and not is_there:
         raise NotFound(f"{path}: no such plan on {at.target_name} ({tip[:12]})")
+    _refuse_link(at, tip, path)
     if blob is not None and not (is_compared and is_there and _is_edited(at, path, blob)):
         return blob
     problem = "is not committed on" if blob is None else "in the checkout differs from"
     commit = committing(path, f"Plan {names.slug(path)}")
     raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} {problem} {at.target_name}; run: {commit}")
+
+
+def _refuse_link(at: RepositoryContext, tip: str, path: str) -> None:
+    """Refuse a plan that is a symbolic link: a landing writes statuses into the file that was named."""
+    git = at.repository.git
+    tree = git.commit(tip).tree
+    place, entry = trees.find(git, tree, path)
+    if entry is None or entry.mode != trees.SYMLINK:
+        return
+    link = (git.blob(tip, place) or b"").decode("utf-8", "replace")
+    file = posixpath.normpath(posixpath.join(posixpath.dirname(place), link, posixpath.relpath(path, place)))
+    is_here = trees.find(git, tree, file)[1] is not None
+    start = command("runplan", "start", file)
+    remedy = f"name the file itself: {start}" if is_here else "replace the link by the file"
+    raise RefusedEarly(f"{place} on {at.target_name} is a symbolic link to {names.shown(link)}; {remedy}")
 
 
 def require_active(at: RepositoryContext, path: str) -> None:

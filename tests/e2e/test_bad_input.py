@@ -59,6 +59,15 @@ def bare(project: Project) -> Path:
     return path
 
 
+def link(name: str, to: str) -> Callable[[Project], None]:
+    def make(project: Project) -> None:
+        (project.path / name).symlink_to(to)
+        project.repo.git("add", "--", name)
+        project.repo.git("commit", "-qm", "Link")
+
+    return make
+
+
 def ahead(project: Project) -> None:
     project.repo.git("checkout", "-q", "-b", "runplan/x/1")
     project.repo.commit("Mine", **{"mine.txt": "mine\n"})
@@ -115,6 +124,21 @@ PLANS = {
         words=("check", "X"),
         make=plan(a_plan("1", front="status: paused")),
         says="plans/X.md:3: unknown status 'paused'; a plan is active, complete, proposed, draft, deferred, abandoned",
+    ),
+    "symbolic link": Bad(
+        words=start("plans/LINK.md"),
+        make=link("plans/LINK.md", "X.md"),
+        says="plans/LINK.md on main is a symbolic link to X.md; name the file itself: runplan start plans/X.md\n",
+    ),
+    "symbolic link to a folder": Bad(
+        words=start("linked/X.md"),
+        make=link("linked", "plans"),
+        says="linked on main is a symbolic link to plans; name the file itself: runplan start plans/X.md\n",
+    ),
+    "symbolic link to nowhere": Bad(
+        words=start("plans/LINK.md"),
+        make=link("plans/LINK.md", "../../else.md"),
+        says="plans/LINK.md on main is a symbolic link to ../../else.md; replace the link by the file\n",
     ),
     "no such phase": Bad(code=3, words=start("X", "9"), says="9: no such phase; the phases are 1"),
     "not committed": Bad(
