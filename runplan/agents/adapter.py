@@ -71,6 +71,7 @@ class Agent:
     addresses: tuple[str, ...] = ()  #: variables with its provider's address
     models: tuple[str, ...] = ()  #: variables with its model
     passed: tuple[str, ...] = ()  #: further variables of the caller that it gets
+    prompt_ends = b""  #: it prints its prompt first; the line that ends it begins so
     prints_json = False  #: each line is a JSON object; else it is a part of the message
     closes = False  #: it has an end event, and without one no run ended well
     codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
@@ -208,6 +209,8 @@ _MOST = 2**53  #: no count of tokens is larger; beyond it floats are not exact
 
 #: The parameters in which tools name the file they use.
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
+#: Those in which they name a command, or what they look for.
+_DETAILS = ("command", "pattern", "query", "url", "description")
 
 
 def record(line: bytes) -> dict[str, Any] | None:
@@ -259,9 +262,9 @@ def usage(tree: object, sent: str, answered: str, cached: str) -> Usage:
 
 
 def tool(name: str, parameters: object, *, denied: bool = False) -> ToolUsed:
-    """The use of a tool, with the file that its parameters name."""
-    path = next(filter(None, (text(parameters, key) for key in _PATHS)), "")
-    return ToolUsed(tool=name[:200], path=path[:4_096], denied=denied)
+    """The use of a tool, with the file and the command that its parameters name."""
+    path, detail = (next(filter(None, (text(parameters, key) for key in keys)), "") for keys in (_PATHS, _DETAILS))
+    return ToolUsed(tool=name[:200], path=path[:4_096], detail=detail[:4_096], denied=denied)
 
 
 def estimate(message: str, output: str = "") -> Context:

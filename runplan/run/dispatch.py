@@ -115,6 +115,7 @@ class ToolUsed(Struct, frozen=True, kw_only=True):
 
     tool: str
     path: str = ""
+    detail: str = ""  #: its command or search words, for people
     denied: bool = False  #: the agent was not allowed to use it
 
 

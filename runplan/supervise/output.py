@@ -152,8 +152,9 @@ class EventCollector:
             match event:
                 case Trouble(words=words) | Finished(words=words) | Retrying(words=words):
                     event = replace(event, words=redacted(words, self._secrets))
-                case ToolUsed(tool=tool, path=path):
-                    event = replace(event, tool=redacted(tool, self._secrets), path=redacted(path, self._secrets))
+                case ToolUsed(tool=tool, path=path):  # the detail is only shown from the log, which is redacted
+                    tool, path = redacted(tool, self._secrets), redacted(path, self._secrets)
+                    event = replace(event, tool=tool, path=path, detail="")
             self._folding.take(event)
 
     @property

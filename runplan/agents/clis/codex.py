@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import tomllib
 from pathlib import Path
@@ -99,9 +100,12 @@ AGENT = Codex()
 def _item(item: Any) -> Iterable[AgentEvent]:
     match text(item, "type"):
         case "agent_message":
-            return (Message(text=text(item, "text"), final=True), estimate(text(item, "text")))
+            words = text(item, "text")
+            return (Message(text="", final=True), Message(text=words), estimate(words))
         case "command_execution":
-            return (ToolUsed(tool="command"), estimate(text(item, "command"), text(item, "aggregated_output")))
+            line = text(item, "command")
+            used = ToolUsed(tool="command", detail=_script(line[:4_096]))
+            return (used, estimate(line, text(item, "aggregated_output")))
         case "file_change":
             denied = text(item, "status") == "declined"
             paths = (text(each, "path")[:4_096] for each in objects(item, "changes"))
@@ -109,11 +113,20 @@ def _item(item: Any) -> Iterable[AgentEvent]:
         case "reasoning":
             return (estimate(text(item, "text")),)
         case "mcp_tool_call" | "web_search" | "todo_list" as tool:
-            return (ToolUsed(tool=tool),)
+            return (ToolUsed(tool=tool, detail=(text(item, "query") or text(item, "tool"))[:4_096]),)
         case "error":  # a warning, such as an unknown model name
             return ()
         case _:
             return (Unread(),)
+
+
+def _script(line: str) -> str:
+    """The script of a line such as `/bin/bash -lc 'make test'`; other lines stay as they are."""
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote is not closed
+        return line
+    return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else line
 
 
 def _folder(caller: Mapping[str, str]) -> Path:

@@ -66,7 +66,8 @@ class Gemini(Agent):
                 content = estimate(text(event, "content"))
                 if text(event, "role") != "assistant":
                     return (content,)
-                return (Message(text=text(event, "content"), final=at(event, "delta") is not True), content)
+                before = () if at(event, "delta") is True else (Message(text="", final=True),)
+                return (*before, Message(text=text(event, "content")), content)
             case "tool_use":
                 # Text after the use of a tool is a new message.
                 return (tool(text(event, "tool_name"), at(event, "parameters")), Message(text="", final=True))

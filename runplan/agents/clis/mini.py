@@ -32,6 +32,7 @@ class Mini(ProviderAgent):
     keys = provider_keys()
     models = ("MSWEA_MODEL_NAME",)
     prints_version = False
+    prompt_ends = b"mini-swe-agent (step "
     fixed: ClassVar = {
         "MSWEA_CONFIGURED": "true",
         "MSWEA_COST_TRACKING": "ignore_errors",

@@ -53,8 +53,9 @@ class Script(Agent):
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:
         """The events of the steps; every other line is a part of the message."""
         if line.startswith(_TOOL):
-            tool, _, path = line.removeprefix(_TOOL).decode(errors="replace").partition(" ")
-            return (ToolUsed(tool=tool, path=path),)
+            tool, _, about = line.removeprefix(_TOOL).decode(errors="replace").partition(" ")
+            is_command = tool in ("git", "run")
+            return (ToolUsed(tool=tool, path="" if is_command else about, detail=about if is_command else ""),)
         if line.startswith(_TELL):
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 return tuple(_reported(json.loads(line.removeprefix(_TELL))))
@@ -87,6 +88,10 @@ def _file(tool: str, path: str, command: str) -> str:
 def _save(path: str, step: Step, *, redirect: str = ">") -> str:
     folder = quote(posixpath.dirname(path) or ".")
     return f"mkdir -p {folder} && {_print(step.get('text', ''))} {redirect}{quote(path)}"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _print(text: str) -> str:
@@ -127,8 +132,8 @@ STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
     "append": lambda path, step, _: _file("append", path, _save(path, step, redirect=">>")),
     "delete": lambda path, _, __: _file("delete", path, f"rm -- {quote(path)}"),
     "commit": lambda message, step, _: _commit(message, step),
-    "git": lambda arguments, _, __: f"tool git ''; git {join(arguments)}",
-    "run": lambda command, _, __: f"tool run ''; {command}",
+    "git": lambda arguments, _, __: f"tool git {quote(_flat(join(arguments)))}; git {join(arguments)}",
+    "run": lambda command, _, __: f"tool run {quote(_flat(command))}; {command}",
     "say": lambda text, _, __: _print(f"{text}\n"),
     "tell": lambda event, _, __: _print(f"{_TELL.decode()}{json.dumps(event)}\n"),
     "return": lambda value, _, __: _return(value),
