@@ -92,15 +92,19 @@ def elapsed(seconds: float) -> str:
 
 
 def clock(moment: datetime, zone: tzinfo | None, *, now: datetime) -> str:
-    """The time in the zone, `20:30 CET`, or local time, `20:30`; with the day or date where that is not today."""
+    """The time in the zone, or in local time (None): `20:30 CET`; with the day or date where that is not today."""
     there = moment.astimezone(zone)
     days = (there.date() - now.astimezone(zone).date()).days
-    name = (there.tzname() or "") if zone is not None else ""
-    shown = f"{there:%H:%M} {f'UTC{name}' if name[:1] in ('+', '-') else name}".rstrip()
+    shown = f"{there:%H:%M} {zone_name(there)}".rstrip()
     if days == 0:
         return shown
     # A week from now has the same weekday as today, so it needs the date.
     return f"{_WEEKDAYS[there.weekday()]} {shown}" if abs(days) < 7 else f"{there:%Y-%m-%d} {shown}"
+
+
+def zone_name(moment: datetime) -> str:
+    name = moment.tzname() or ""
+    return f"UTC{name}" if name[:1] in ("+", "-") else name
 
 
 def localized(text: str, *, now: datetime) -> str:

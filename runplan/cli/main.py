@@ -85,16 +85,14 @@ def main(argv: list[str]) -> int:
 
 def _say(text: str, *, debug: bool = False) -> None:
     """Print one line, and the traceback with --debug."""
-    if not text.isprintable():  # the name of a branch or file
-        from runplan.text import plain
+    from runplan.cli.terminal import say
 
-        text = plain(text)
     with suppress(OSError):  # standard error may be closed
         if debug:
             import traceback
 
             traceback.print_exc()
-        print(f"runplan: {text}", file=sys.stderr)
+        say(text)
 
 
 def _run(words: list[str]) -> int:

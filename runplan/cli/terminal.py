@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+#: A command that a message ends with, or a part of it: `Report: runplan report plans/X.md`.
+_COMMAND = r"(?<=: )(?:runplan|git|cd|kill) .+?(?=[;,.)]?$|[;,.)] )"
 
 
 class Style:
@@ -42,20 +44,29 @@ class Style:
         return f"\x1b[{codes}m{text}\x1b[0m" if self._colour and text and codes else text
 
     def wrap(self, text: str, indent: str) -> str:
-        """The line, broken at the width; its further lines start with the indent."""
+        """The line, broken between words at the width; further lines start with the indent, and commands stay whole."""
         if not self.width or len(text) <= self.width:
             return text
+        import re
         import textwrap
 
+        glued = re.sub(_COMMAND, lambda found: found[0].replace(" ", "\0"), text)
         broken = textwrap.wrap(
-            text, self.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            glued, self.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
-        return "\n".join(broken)
+        return "\n".join(broken).replace("\0", " ")
+
+
+def say(text: str) -> None:
+    """Print a message on standard error."""
+    style = Style.of(sys.stderr)
+    lines = f"runplan: {plain(text)}".split("\n")
+    print("\n".join(style.wrap(line, " " * 9) for line in lines), file=sys.stderr)
 
 
 def warn(text: str) -> None:
     """Print a warning of a reading verb."""
-    print(f"runplan: warning: {plain(text)}", file=sys.stderr)
+    say(f"warning: {text}")
 
 
 def as_json(value: object, indent: int | None = 2) -> str:

@@ -61,7 +61,8 @@ _LOGS = (
     _ANY_PLAN,
     _flag("continue until the run ends", "-f", "--follow"),
     [
-        _flag("the transcript of the running agent, or of the last one", "--agent"),
+        _flag("the transcript of the running agents, or of the last one", "--agent"),
+        _flag("the recorded events with their fields, in UTC", "--events"),
         _flag("one JSON object per line", "--json"),
     ],
 )
@@ -103,7 +104,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "status": ("show.status", "Show what is done, running and next", _STATUS),
         "next": ("show.status", "List schedules and when they fire next", (_JSON,)),
         "report": ("show.report", "Show a plan's report", _REPORT),
-        "logs": ("show.journal", "Show the events of a plan's runs", _LOGS),
+        "logs": ("show.journal", "Show what a plan's newest run did, step by step", _LOGS),
         "explain": ("show.journal", "Explain the current state and how it got there", (_ANY_PLAN, _STEPS, _JSON)),
         "check": ("show.check", "Show how runplan reads a plan, and what is wrong with it", _CHECK),
         "metrics": ("show.journal", "Print Prometheus metrics", ()),
@@ -187,7 +188,8 @@ EXAMPLES = {
     "logs": """\
   runplan logs                   the newest run of all plans
   runplan logs X -f              follow the newest run of a plan until it ends
-  runplan logs X --agent -f      the messages and tool calls of its agent
+  runplan logs X --agent -f      the messages and tool calls of its agents
+  runplan logs X --events        the recorded events with their fields
   runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields""",
     "explain": """\
   runplan explain plans/X.md          the next action and its reason, then the steps so far

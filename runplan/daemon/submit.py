@@ -20,7 +20,6 @@ from runplan.engine.preflight import living_owner
 from runplan.errors import Unreachable
 from runplan.landing import modes
 from runplan.run.events import from_json
-from runplan.run.rows import UNFINISHED
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import Store
 from runplan.text import command
@@ -157,9 +156,7 @@ def follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Iterato
                 after = event.seq
                 if (fact := from_json(event.type, event.body)) is not None:
                     yield fact
-            if row is None or row.state not in UNFINISHED:
-                return
-            if row.state == "waiting" and (not row.wake or row.waiting_for == "checkout"):  # a person is needed
+            if row is None or not row.is_active or row.needs_person:
                 return
             if not owner:
                 status = command("runplan", "status", plan)

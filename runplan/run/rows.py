@@ -63,6 +63,11 @@ class RunRow(Work, frozen=True, kw_only=True):
     def is_active(self) -> bool:
         return self.state in UNFINISHED
 
+    @property
+    def needs_person(self) -> bool:
+        """Whether it waits, and only a person ends the wait; that for the checkout is tried again meanwhile."""
+        return self.state == "waiting" and (not self.wake or self.waiting_for == "checkout")
+
 
 class Wait(Struct, frozen=True):
     """A kind of wait: who ends it, and the commands that help."""

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from runplan.cli.show.journal import _print_log
 from runplan.daemon.state import Known, remember, take
 from runplan.run.decide import decide
 from runplan.run.events import from_json
@@ -23,13 +21,11 @@ from runplan.run.rows import ScheduleRow
 from runplan.run.state import fold
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import Store
-from runplan.supervise.output import DispatchFiles, ShimRecord
 from runplan.times import iso
 from tests.support.builders import read, record
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes
 from tests.support.daemons import none_left, shell_agent, waits
 from tests.support.fake_daemon import a_door
-from tests.support.samples import SAMPLES
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -166,9 +162,24 @@ def test_every_line_of_the_log_has_its_number_time_run_and_type(recorded: Projec
     assert {line["run"] for line in lines} == {run}
     assert all(list(line)[:4] == ["seq", "at", "run", "type"] and TIME.fullmatch(line["at"]) for line in lines)
     assert [line["seq"] for line in lines] == sorted({line["seq"] for line in lines})
-    people = recorded.runplan("logs").out.splitlines()
-    assert len(people) == len(lines)
-    assert any("  process ended " in line and "  ending=exited" in line for line in people)
+    raw = recorded.runplan("logs", "--events").out.splitlines()
+    assert len(raw) == len(lines)
+    assert any("  process ended " in line and "  ending=exited" in line for line in raw)
+
+
+def test_logs_are_the_sentences_of_wait_with_local_times(recorded: Project) -> None:
+    run = recorded.runplan("status", "X", "--json").json["run"]["id"]
+    shown = recorded.runplan("logs", TZ="XYZ-5:30").out.splitlines()
+    assert re.fullmatch(rf"plans/X\.md, run {run}, \d{{4}}-\d\d-\d\d XYZ", shown[0])
+    assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in shown[1:] if line)
+    steps = "phase worktree baseline implement implement work candidate gate gate gate verify verify verdict approval"
+    assert [line.split()[1] for line in shown[1:-3] if line] == steps.split()
+    assert [line[10:] for line in shown if "  implement " in line] == ["  implement  robot …", "  implement  robot, 0s"]
+    assert [line[10:] for line in shown[-3:]] == [
+        "",
+        "phase 2 passed all checks and needs your approval",
+        "See it: runplan diff plans/X.md; land it: runplan approve plans/X.md; reject it: runplan reject plans/X.md",
+    ]
 
 
 def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
@@ -511,23 +522,45 @@ def test_logs_agent_shows_the_messages_of_the_last_agent(project: Project, tmp_p
     shell_agent(project, tmp_path, "echo I write a file", "echo I have looked at it")
     assert project.start("auto").code == 0
     ran = project.runplan("logs", "X", "--agent")
-    assert (ran.code, ran.out.splitlines()) == (0, ["== verify by robot, phase 1", "I have looked at it"])
+    head, *rest = ran.out.splitlines()
+    assert (ran.code, rest) == (0, ["I have looked at it", "== verify by robot ended after 0s"])
+    assert re.fullmatch(r"== verify by robot, phase 1, since \d\d:\d\d UTC", head)
 
 
-def test_logs_agent_follows_the_running_agent_and_its_successors(
+def test_logs_agent_waits_for_the_first_agent_and_follows_its_successors(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     shell_agent(project, tmp_path, f"echo begun; {waits(tmp_path, 'agent')}; echo written", "echo seen")
+    wait = waits(tmp_path, "setup")
+    setup = f"[run]\nsetup = '{wait}'\n"
+    project.commit_file("runplan.toml", (project.path / "runplan.toml").read_text() + setup)
     assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
+    meanwhile.reached("setup")
     words = [str(RUNPLAN), "logs", "X", "--agent", "-f"]
-    with subprocess.Popen(words, cwd=project.path, env=project.env, stdout=subprocess.PIPE) as follows:
+    follows = subprocess.Popen(words, cwd=project.path, env=project.env, stdout=subprocess.PIPE)
+    with follows:
         assert follows.stdout is not None
-        assert [follows.stdout.readline() for _ in range(2)] == [b"== implement by robot, phase 1\n", b"begun\n"]
+        until(lambda: "journal.db" in open_files(follows.pid))
+        meanwhile.let_on("setup")
+        begun = [follows.stdout.readline().decode() for _ in range(2)]
         meanwhile.let_on("agent")
-        rest = follows.stdout.read().decode().splitlines()
-    assert rest == ["written", "== verify by robot, phase 1", "seen"]
+        rest = follows.stdout.read().decode()
+    names = [line.partition(", phase 1")[0] for line in ("".join(begun) + rest).splitlines()]
+    assert re.sub(r"\d+s", "0s", "\n".join(names)).splitlines() == [
+        *("== implement by robot", "begun", "written", "== implement by robot ended after 0s"),
+        *("== verify by robot", "seen", "== verify by robot ended after 0s"),
+    ]
     until(lambda: project.landed() == ["1"])
+
+
+def open_files(pid: int) -> set[str]:
+    """The names of the files that the process has open."""
+    names = set()
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                names.add(link.readlink().name)
+    return names
 
 
 def test_logs_agent_without_an_agent_is_exit_3(project: Project) -> None:
@@ -536,21 +569,6 @@ def test_logs_agent_without_an_agent_is_exit_3(project: Project) -> None:
     assert project.start("auto").code == 1
     ran = project.runplan("logs", "X", "--agent")
     assert (ran.code, "no agent has worked on plans/X.md" in ran.last) == (3, True)
-
-
-@pytest.mark.parametrize("kind", ["claude", "codex", "gemini", "opencode", "qwen", "mini", "aider"])
-def test_the_stream_of_a_real_agent_is_printed_as_text(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
-    sample = next(path for path in sorted((SAMPLES / kind).glob("success*")) if path.suffix in (".jsonl", ".txt"))
-    files = DispatchFiles(tmp_path)
-    shutil.copy(sample, files.out)
-    files.write_shim(ShimRecord(identity="1:1:x", reader=kind))
-    _print_log(files, follow=False)
-    shown = capsys.readouterr().out
-    assert shown.strip()
-    assert kind == "mini" or '{"' not in shown
-    assert kind in ("mini", "aider") or any(line.startswith(">") for line in shown.splitlines()), shown
 
 
 #: A control sequence in one character, a line that runs backwards, and the same for what it encloses.

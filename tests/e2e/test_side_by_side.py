@@ -150,7 +150,7 @@ def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhil
     report = project.runplan("report", "X").out
     assert "## Phase — 2 Step 2" in report
     assert "refs/runplan/parked/" in report  # what the agent had not committed
-    assert f"  {'phase failed':<18}  lane=1  phase=1" in project.runplan("logs", "X").out
+    assert "  [1]   failed     agent-failed: " in project.runplan("logs", "X").out
     assert "_1.2/out.log" in report  # of the lane's own dispatch, the one that tried it once more
 
 

@@ -51,7 +51,10 @@ def test_a_span_has_at_most_two_units_and_is_rounded(seconds: float, words: str)
         (timedelta(days=7), BERLIN, "2026-02-17 13:00 CET"),
         (timedelta(days=60), BERLIN, "2026-04-11 14:00 CEST"),
         (timedelta(hours=1), ZoneInfo("America/Sao_Paulo"), "10:00 UTC-03"),
+        (timedelta(hours=1), None, f"{(NOW + timedelta(hours=1)).astimezone():%H:%M %Z}"),
     ],
 )
-def test_a_moment_names_its_day_where_that_is_not_today(away: timedelta, zone: ZoneInfo, shown: str) -> None:
+def test_a_moment_names_its_zone_and_its_day_where_that_is_not_today(
+    away: timedelta, zone: ZoneInfo | None, shown: str
+) -> None:
     assert clock(NOW + away, zone, now=NOW) == shown

@@ -90,6 +90,22 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     assert max(map(len, shown)) <= 30, shown
 
 
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("Paused. Resume it with: runplan resume X", ["Paused. Resume it with:", "  runplan resume X"]),
+        (
+            "See it: runplan diff X; land it: runplan approve X",
+            ["See it: runplan diff X;", "  land it:", "  runplan approve X"],
+        ),
+        ("a long sentence without any command", ["a long sentence without", "  any command"]),
+    ],
+    ids=["at the end", "two", "none"],
+)
+def test_lines_break_between_words_and_never_within_a_command(text: str, lines: list[str]) -> None:
+    assert Style(width=24).wrap(text, "  ").splitlines() == lines
+
+
 def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
     one = Work(phase="1", step="implement", agent="claude", dispatched=iso(ago(12)), since=iso(ago(12)))
     two = Work(dispatch="r.2", dispatched=iso(ago(40)), since=iso(ago(40)), phase="2", step="gate")

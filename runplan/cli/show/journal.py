@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style, as_json, warn
 from runplan.errors import Exit, NotFound
-from runplan.text import clock, escaped, localized, plain
+from runplan.text import clock, elapsed, escaped, localized, plain, zone_name
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Any
 
+    from runplan.agents.adapter import Agent
     from runplan.run.dispatch import AgentEvent
     from runplan.run.events import Event, Recorded
     from runplan.run.rows import EventRow, RunRow
     from runplan.store.sqlite import Store
-    from runplan.supervise.output import DispatchFiles
 
 FOLLOW_S = 0.5  #: between two looks at a followed journal or log
 
@@ -52,18 +53,25 @@ def words(event: str) -> str:
 def run_logs(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import newest_run, open_context
 
-    with open_context(warn=warn) as at:
-        store, run = newest_run(at, args.plan)
-        looks = _looks(lambda: args.follow and _is_worked(store, run))
-        if args.agent:
-            _print_transcripts(store, run, at.state / "dispatch", looks, follow=args.follow)
-            return Exit.DONE
+    with open_context(warn=warn) as context:
+        store, run = newest_run(context, args.plan)
+        log = _log_of(args, run, context.state)
         seen = 0
-        for _ in looks:
+        for is_open in _looks(lambda: args.follow and _is_worked(store, run)):
             for row in store.events(run.id, after=seen):
-                print(_json(row) if args.json else _text(row), flush=args.follow)
+                log.add(row)
                 seen = row.seq
+            log.look(is_last=not is_open)
+            sys.stdout.flush()
     return Exit.DONE
+
+
+def _log_of(args: argparse.Namespace, run: RunRow, state: Path) -> Log:
+    if args.agent:
+        return Transcripts(run, state / "dispatch")
+    if args.json:
+        return Log(_json)
+    return Log(_text) if args.events else RunLog(run, state)
 
 
 def _looks(is_open: Callable[[], bool]) -> Iterator[bool]:
@@ -75,12 +83,24 @@ def _looks(is_open: Callable[[], bool]) -> Iterator[bool]:
 
 
 def _is_worked(store: Store, run: RunRow) -> bool:
-    """Whether it is the plan's newest run, and a live process works on it."""
+    """Whether a live process works on the run, and it does not wait for a person."""
     from runplan.engine.preflight import living_owner
 
-    newest = store.newest(run.plan)
-    is_running = newest is not None and newest.id == run.id and newest.state == "running"
-    return is_running and bool(living_owner(store, run.plan))
+    row = store.row(run.id)
+    return row is not None and row.is_active and not row.needs_person and bool(living_owner(store, run.plan))
+
+
+class Log:
+    """Prints each row of the journal in a form of its own."""
+
+    def __init__(self, form: Callable[[EventRow], str]) -> None:
+        self._form = form
+
+    def add(self, row: EventRow) -> None:
+        print(self._form(row))
+
+    def look(self, *, is_last: bool) -> None:
+        """Called when all rows so far were added; the last time when no more will come."""
 
 
 def _json(row: EventRow) -> str:
@@ -101,55 +121,165 @@ def _short(value: object) -> str:
     return flat if len(flat) <= 60 else f"{flat[:59]}…"
 
 
-# --- the transcript of an agent -----------------------------------------------------------------------
+class RunLog(Log):
+    """Prints the sentences of `start --wait` with local times, and at the end how the run ended."""
+
+    def __init__(self, run: RunRow, directory: Path) -> None:
+        from runplan.run.state import RunState
+
+        self._run = run
+        self._directory = directory
+        self._style = Style.of(sys.stdout)
+        self._state = RunState()
+        self._day = ""
+        self._newest = run.since
+
+    def add(self, row: EventRow) -> None:
+        from runplan.cli.show.progress import lines_of
+        from runplan.run.events import from_json
+        from runplan.run.state import apply
+
+        if (event := from_json(row.type, row.body)) is not None:  # else of another version
+            self._state = apply(self._state, event)
+            self._newest = row.at
+            self._print(lines_of(event), f"[{event.lane}] " if event.lane else "")
+
+    def look(self, *, is_last: bool) -> None:
+        from runplan.cli.show.progress import summary
+        from runplan.run.decide import decide
+
+        if is_last and (self._state.ended or decide(self._state).waiting):
+            self._print(["", *summary(self._run.plan, self._state, self._directory)[1]])
+
+    def _print(self, lines: list[str], lane: str = "") -> None:
+        from runplan.cli.show.progress import painted
+
+        moment = datetime.fromisoformat(self._newest).astimezone()
+        day = f"{moment:%Y-%m-%d} {zone_name(moment)}"
+        if lines and day != self._day:
+            print(self._style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
+            self._day = day
+        for line in lines:
+            print(painted(line, self._style, f"{moment:%H:%M:%S}  {lane}") if line else "")
 
 
-def _print_transcripts(store: Store, run: RunRow, dispatches: Path, looks: Iterator[bool], *, follow: bool) -> None:
-    """Print the transcript of the newest agent of the run; with `follow`, also of those after it."""
-    from runplan.supervise.output import DispatchFiles
-
-    shown = 0
-    for _ in looks:
-        facts = (json.loads(row.body) for row in store.events(run.id) if row.type == "DispatchStarted")
-        agents = [fact for fact in facts if fact["agent"]]
-        if not agents:
-            raise NotFound(f"no agent has worked on {run.plan} in the run {run.id} yet")
-        for one in agents[shown or -1 :] if shown < len(agents) else ():
-            print(f"== {one['role']} by {one['agent']}, phase {one['phase']}", flush=True)
-            _print_log(DispatchFiles(dispatches / one["id"]), follow=follow)
-        shown = len(agents)
+# --- the transcripts of agents ------------------------------------------------------------------------
 
 
-def _print_log(files: DispatchFiles, *, follow: bool) -> None:
-    """Print the log; with `follow`, until the dispatch has ended."""
-    reader, rest, read = files.shim().reader, b"", 0
-    for runs in _looks(lambda: follow and files.locked()):
-        content = files.out.read_bytes()[read:] if files.out.exists() else b""
-        read += len(content)
-        *lines, rest = (rest + content).split(b"\n")
-        for line in lines if runs else [*lines, rest]:
-            for text in _texts(line, reader):
-                print(plain(text), flush=follow)
+class Transcripts(Log):
+    """Prints the output of the running agents, or of the last one, and of those after them."""
+
+    def __init__(self, run: RunRow, dispatches: Path) -> None:
+        self._run = run
+        self._dispatches = dispatches
+        self._open: dict[str, Transcript] = {}  #: by dispatch
+        self._has_begun = False
+
+    def add(self, row: EventRow) -> None:
+        fact = json.loads(row.body)
+        if row.type == "DispatchStarted" and fact["agent"]:
+            self._open[fact["id"]] = Transcript(self._dispatches / fact["id"], fact, row.at)
+        elif row.type == "DispatchEnded" and fact["id"] in self._open:
+            self._open[fact["id"]].took_s = fact.get("seconds", 0.0)
+
+    def look(self, *, is_last: bool) -> None:
+        if not self._has_begun:  # the agents before this look have been seen, but for the last one
+            running = {id_: transcript for id_, transcript in self._open.items() if transcript.took_s is None}
+            self._open = running or dict([*self._open.items()][-1:])
+            self._has_begun = bool(self._open)
+        if is_last and not self._has_begun:
+            raise NotFound(f"no agent has worked on {self._run.plan} in the run {self._run.id} yet")
+        for transcript in self._open.values():
+            transcript.print_new(is_last=is_last)
+        self._open = {id_: transcript for id_, transcript in self._open.items() if transcript.took_s is None}
 
 
-def _texts(line: bytes, reader: str) -> Iterator[str]:
-    """One line of output for people."""
+class Transcript:
+    """The output of one agent, for people: messages joined to whole lines, tools with their files and commands."""
+
+    def __init__(self, directory: Path, started: dict[str, Any], at: str) -> None:
+        from runplan.run.dispatch import EVERY_PHASE
+        from runplan.supervise.output import DispatchFiles
+
+        self.took_s: float | None = None  #: None while the agent runs
+        self._files = DispatchFiles(directory)
+        self._style = Style.of(sys.stdout)
+        self._lane = f"[{started['lane']}] " if started.get("lane") else ""
+        is_final = started["phase"] == EVERY_PHASE
+        self._name = f"{'final verification' if is_final else started['role']} by {started['agent']}"
+        about = "all phases" if is_final else f"phase {started['phase']}"
+        since = clock(datetime.fromisoformat(at), None, now=datetime.now(UTC))
+        self._head = f"== {self._name}, {about}, since {since}"
+        self._agent: Agent | None = None
+        self._read = 0  #: bytes of the log
+        self._rest = b""  #: of an incomplete line
+        self._message = ""  #: the end of the message, until its line is complete
+        self._is_prompt = False
+
+    def print_new(self, *, is_last: bool) -> None:
+        """Print the output since the last time; all of it when the agent has ended."""
+        self._print(self._head)
+        self._head = ""
+        *lines, self._rest = (self._rest + self._new_output()).split(b"\n")
+        is_over = is_last or self.took_s is not None
+        for line in [*lines, self._rest] if is_over else lines:
+            if line.strip():
+                self._show(line)
+        if is_over:
+            self._end_message()
+        if self.took_s is not None:
+            self._print(f"== {self._name} ended after {elapsed(self.took_s)}")
+
+    def _new_output(self) -> bytes:
+        try:
+            with self._files.out.open("rb") as log:
+                log.seek(self._read)
+                output = log.read()
+        except FileNotFoundError:  # it has not begun, or its log was removed
+            return b""
+        if not self._read:
+            self._agent = _agent_of(self._files.shim().reader)
+            self._is_prompt = self._agent is not None and bool(self._agent.prompt_ends)
+        self._read += len(output)
+        return output
+
+    def _show(self, line: bytes) -> None:
+        from runplan.run.dispatch import Message, Unread
+        from runplan.supervise.output import MISREAD
+
+        if self._agent is not None and self._is_prompt:
+            self._is_prompt = not line.startswith(self._agent.prompt_ends)
+        if self._is_prompt:
+            return
+        try:
+            events = self._agent.read(line) if self._agent is not None else ()
+        except MISREAD:  # of an unknown form
+            events = (Unread(),)
+        for event in events:
+            if isinstance(event, Message) and not event.final:
+                *lines, self._message = (self._message + event.text).split("\n")
+                for text in lines:
+                    self._print(text)
+            elif (text := _event_text(event)) or isinstance(event, Message):
+                self._end_message()
+                self._print(text)
+        if not line.startswith(b"{") and all(isinstance(event, Unread) for event in events):  # plain text
+            self._print(line.decode("utf-8", "replace"))
+
+    def _end_message(self) -> None:
+        self._print(self._message)
+        self._message = ""
+
+    def _print(self, text: str) -> None:
+        if text.strip():
+            print(self._style.wrap(plain(f"{self._lane}{text}".rstrip()), " " * len(self._lane)))
+
+
+def _agent_of(reader: str) -> Agent | None:
+    from runplan.agents.clis import agent_of
     from runplan.settings.load import kinds
-    from runplan.supervise.output import MISREAD, reader_of
 
-    if not line.strip():
-        return
-    if reader not in kinds():
-        yield line.decode("utf-8", "replace")
-        return
-    try:
-        events = reader_of(reader)(line)
-    except MISREAD:  # of an unknown form
-        return
-    texts = [text for event in events if (text := _event_text(event))]
-    if not texts and not line.startswith(b"{"):  # a CLI that prints plain text
-        texts = [line.decode("utf-8", "replace")]
-    yield from texts
+    return agent_of(reader) if reader in kinds() else None
 
 
 def _event_text(event: AgentEvent) -> str:
@@ -158,10 +288,9 @@ def _event_text(event: AgentEvent) -> str:
     match event:
         case u.Started(model=model, version=version) if model or version:
             return f"-- {' '.join(part for part in (model, version) if part)}"
-        case u.Message(text=text, final=False):
-            return text.rstrip("\n")
-        case u.ToolUsed(tool=tool, path=path, denied=denied):
-            return f"> {tool} {path}".rstrip() + (" (denied)" if denied else "")
+        case u.ToolUsed(tool=tool, path=path, detail=detail, denied=denied):
+            what = " ".join(f"{tool} {detail} {path}".split())
+            return f"> {what}{' (denied)' if denied else ''}"
         case u.Trouble(kind=kind, words=words):
             return f"! {kind.value}: {words}"
         case u.Retrying(words=words):
@@ -194,8 +323,8 @@ def run_explain(args: argparse.Namespace) -> Exit:
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
     for step in steps:
         moment = clock(datetime.fromisoformat(step["at"]), None, now=now)
-        text = plain(f"{moment:<9}  {words(step['event']):<18}  then: {localized(step['why'], now=now)}")
-        wrapped = style.wrap(text, " " * 31)
+        text = plain(f"{moment:<13}  {words(step['event']):<18}  then: {localized(step['why'], now=now)}")
+        wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
     return Exit.DONE
 

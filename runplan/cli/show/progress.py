@@ -14,7 +14,7 @@ from runplan.errors import OUTCOMES, Exit
 from runplan.report.sections import kept
 from runplan.run import events as e
 from runplan.run.decide import decide
-from runplan.run.reasons import Reason, describe_pause, next_action
+from runplan.run.reasons import Reason, describe_ending, describe_pause, next_action
 from runplan.run.rows import wait_of
 from runplan.run.state import failed_lane, failure as failure_of
 from runplan.text import clock, command, counted, elapsed, plain
@@ -33,7 +33,7 @@ def show(event: e.Event) -> None:
     text = _LIVE.note(lane, event) or sentence(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
     if text and not is_live:
-        _write("\n".join(f"{lane}{line}" for line in text.split("\n") if line or not lane))
+        _write(text, lane)
 
 
 def warn(text: str) -> None:
@@ -44,22 +44,23 @@ def say(text: str) -> None:
     _write(f"runplan: {text}")
 
 
-def _write(text: str) -> None:
+def _write(text: str, lane: str = "") -> None:
     """Print the text over the live line; a closed pipe does not end a run."""
+    style = Style.of(sys.stderr)
+    lines = [painted(line, style, lane) for line in text.split("\n") if line or not lane]
     with contextlib.suppress(OSError, ValueError), _LIVE.lock:
         _LIVE.clear()
-        print(_coloured(plain(text)), file=sys.stderr, flush=True)
+        print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def _coloured(text: str) -> str:
-    style = Style.of(sys.stderr)
-    lines = []
-    for one in text.split("\n"):
-        line = style.wrap(one, " " * 13) if one.startswith("  ") else one  # not a command that is copied
-        word = line.strip().partition(" ")[0]
-        colour = "bold" if line.startswith(("phase ", "undo phase ")) else _COLOURS.get(word, "")
-        lines.append(line.replace(word, style.paint(word, colour), 1) if colour else line)
-    return "\n".join(lines)
+def painted(line: str, style: Style, before: str = "") -> str:
+    """The line in colours, wrapped below its words; `before` is a time or a lane."""
+    line = plain(line)
+    indent = 13 if line.startswith("  ") else 9 if line.startswith("runplan: ") else 0
+    word = line.strip().partition(" ")[0]
+    colour = "bold" if line.startswith(("phase ", "undo phase ")) else _COLOURS.get(word, "")
+    text = style.wrap(f"{before}{line}", " " * (len(before) + indent))
+    return text[: len(before)] + text[len(before) :].replace(word, style.paint(word, colour), 1) if colour else text
 
 
 class LiveLine:
@@ -81,9 +82,8 @@ class LiveLine:
                         self._is_refreshed = True
                         threading.Thread(target=self._refresh, daemon=True).start()
                 case e.DispatchEnded(id=id_) if (found := self._running.pop(lane + id_, None)) is not None:
-                    took = elapsed(time.monotonic() - found[2])
                     if event.ending == "exited":
-                        return f"  {event.role:<10} {f'{found[1]}, {took}' if found[1] else f'took {took}'}"
+                        return _took(event, time.monotonic() - found[2])
                 case _:
                     pass
         return ""
@@ -128,6 +128,20 @@ def live() -> Iterator[None]:
         _LIVE.stop()
 
 
+def lines_of(event: e.Event) -> list[str]:
+    """The lines for an event in a log, which also has the end of each process."""
+    text = sentence(event)
+    if isinstance(event, e.DispatchEnded) and not text:
+        is_exit = event.ending == "exited"
+        text = _took(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
+    return [line for line in text.split("\n") if line or not event.lane] if text else []
+
+
+def _took(ended: e.DispatchEnded, seconds: float) -> str:
+    took = elapsed(seconds)
+    return f"  {ended.role:<10} {f'{ended.agent}, {took}' if ended.agent else f'took {took}'}"
+
+
 def sentence(event: e.Event) -> str:
     """The line for an event; "" for those that only the journal needs."""
     match event:
@@ -155,6 +169,12 @@ def sentence(event: e.Event) -> str:
         case e.Paused(until=until):
             moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
             return f"  waiting    until {moment} ({describe_pause(event)})"
+        case e.StopRequested(by=by):
+            return f"  stop       requested by {by}"
+        case e.Halted(by=by):
+            return f"  paused     by {by}"
+        case e.Continued():
+            return "  resumed    the pause is over"
         case e.HandedOver(number=number, why=why):
             return f"  hand-over  {number}: {why}; a fresh agent continues"
         case e.WorkTaken(commits=commits, files=files):
@@ -210,12 +230,12 @@ def _outcome(event: e.Event) -> str:
 
 def show_end(plan: str, state: RunState, directory: Path) -> Exit:
     """Print the last lines of a run; `directory` is that of the journal."""
-    code, lines = _summary(plan, state, directory)
+    code, lines = summary(plan, state, directory)
     _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
 
-def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
+def summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
     """The exit code and the last lines."""
     ended, decision = state.ended, decide(state)
     report = f"Report: {command('runplan', 'report', plan)}"

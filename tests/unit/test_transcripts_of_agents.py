@@ -1,0 +1,101 @@
+"""The output of agents as `logs --agent` prints it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runplan.cli.show.journal import Transcript, Transcripts
+from runplan.run.rows import EventRow, RunRow
+from runplan.supervise.output import DispatchFiles, ShimRecord
+from tests.support.samples import SAMPLES
+
+AT = "2026-01-01T12:00:00Z"
+RUN = RunRow(id="r1", plan="plans/x.md", started=AT, since=AT, state="running", landing="cherry-pick")
+STARTED = {"id": "r1.1", "role": "implement", "agent": "robot", "phase": "1"}
+COMMIT = "git add -A && git commit -qm 'phase 1: add file' && git log -1 --format=%s"
+
+
+def a_dispatch(place: Path, kind: str) -> DispatchFiles:
+    place.mkdir(exist_ok=True)
+    files = DispatchFiles(place)
+    files.write_shim(ShimRecord(identity="1:1:x", reader=kind))
+    return files
+
+
+def written(tool: str) -> str:
+    return f"> {tool} $RIG/tree/phase1.txt"
+
+
+#: The transcripts of the same work by real programs. What else they print differs between versions.
+SHOWN = {
+    "claude": ["Creating the file.", written("Write"), f"> Bash {COMMIT}", "Phase 1 is done.", "-- finished"],
+    "codex": ["Creating the file.", written("file_change"), f"> command {COMMIT}", "Phase 1 is done.", "-- finished"],
+    "gemini": [
+        *("-- auto", "Creating the file.", written("write_file"), f"> run_shell_command {COMMIT}"),
+        *("Phase 1 is done.", "-- finished"),
+    ],
+    "opencode": ["Creating the file.", written("write"), f"> bash {COMMIT}", "Phase 1 is done.", "-- finished"],
+    "qwen": [
+        *("Creating the file.", written("write_file"), f"> run_shell_command {COMMIT}"),
+        *("Phase 1 is done.", "-- finished"),
+    ],
+    "mini": ["mini-swe-agent (step 1, $0.00):", "Creating the file.", "```"],
+}
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    sample = next(path for path in sorted((SAMPLES / kind).glob("success.*")) if path.suffix in (".jsonl", ".txt"))
+    shutil.copy(sample, a_dispatch(tmp_path, kind).out)
+    Transcript(tmp_path, STARTED, AT).print_new(is_last=True)
+    _, *shown = capsys.readouterr().out.splitlines()
+    first = 0 if kind in ("codex", "opencode", "gemini", "mini") else 1  # the model and the version
+    assert shown[first : first + len(SHOWN[kind])] == SHOWN[kind]
+
+
+def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = a_dispatch(tmp_path, "gemini")
+    transcript = Transcript(tmp_path, STARTED, AT)
+    shown = []
+    for content in ("I will cre", "ate a fi", "le.\nAnd ", "commit it."):
+        event = {"type": "message", "role": "assistant", "content": content, "delta": True}
+        with files.out.open("a") as log:
+            log.write(json.dumps(event) + "\n")
+        transcript.print_new(is_last=False)
+        shown.append(capsys.readouterr().out.splitlines())
+    transcript.took_s = 125.0
+    transcript.print_new(is_last=False)
+    assert shown[1:] == [[], ["I will create a file."], []]
+    end = "== implement by robot ended after 2m05s"
+    assert capsys.readouterr().out.splitlines() == ["And commit it.", end]
+
+
+def a_row(kind: str, **fields: Any) -> EventRow:
+    return EventRow(seq=1, run="r1", at=AT, type=kind, body=json.dumps({**STARTED, **fields}))
+
+
+def test_every_lane_has_its_name_and_the_final_verification_is_called_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Transcripts(RUN, tmp_path)
+    for id_, lane in (("r1.1", ""), ("r1.2", "b"), ("r1.3", "c")):
+        a_dispatch(tmp_path / id_, "command").out.write_text(f"hello from {id_}\n")
+        log.add(a_row("DispatchStarted", id=id_, lane=lane, phase="2"))
+    log.add(a_row("DispatchEnded", id="r1.1", seconds=3.0))
+    log.look(is_last=False)
+    log.add(a_row("DispatchEnded", id="r1.2", seconds=60.0))
+    a_dispatch(tmp_path / "r1.4", "command").out.write_text("all fine\n")
+    log.add(a_row("DispatchStarted", id="r1.4", role="verify", phase="all"))
+    log.look(is_last=True)
+    shown = [line.partition(", since")[0] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [
+        *("[b] == implement by robot, phase 2", "[b] hello from r1.2"),
+        *("[c] == implement by robot, phase 2", "[c] hello from r1.3"),
+        "[b] == implement by robot ended after 1m00s",
+        *("== final verification by robot, all phases", "all fine"),
+    ]
