@@ -40,6 +40,7 @@ class Task(Struct, frozen=True, kw_only=True):
     cycle: int  #: from 1; grows with each fix
     root: Path  #: the main checkout
     directory: Path  #: the directory of the dispatch
+    guarded: tuple[str, ...] = ()  #: files of the worktree that no agent may change
     sandboxed: bool = False
     usd: float = 0.0  #: dollars it may use, for a program that enforces the limit itself; 0: no limit
 
@@ -72,6 +73,7 @@ class Agent:
     models: tuple[str, ...] = ()  #: variables with its model
     passed: tuple[str, ...] = ()  #: further variables of the caller that it gets
     prompt_ends = b""  #: it prints its prompt first; the line that ends it begins so
+    personal: tuple[str, ...] = ()  #: untracked files of the checkout that it reads; copied to its worktree
     prints_json = False  #: each line is a JSON object; else it is a part of the message
     closes = False  #: it has an end event, and without one no run ended well
     codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more

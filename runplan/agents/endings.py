@@ -148,7 +148,7 @@ def _finished(outcome: Outcome, agent: Agent, *, writes: bool) -> AgentEnding:
         return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
     if outcome.code:
         return AgentEnding(kind=EndingKind.CRASHED, words=f"{_exit(outcome)}, although it reported success")
-    if writes and outcome.tally.denied:
+    if writes and outcome.tally.denied and outcome.tally.uses <= outcome.tally.denials:
         tools = ", ".join(dict.fromkeys(tool.tool for tool in outcome.tally.denied))
         return AgentEnding(kind=EndingKind.DENIED, words=_line(f"not allowed to use {tools}"))
     return _answered(outcome, agent)

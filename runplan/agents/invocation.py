@@ -23,6 +23,7 @@ from runplan.gitfacts import committing_as
 from runplan.run.dispatch import EVERY_PHASE, OWN, RETURN, Role
 from runplan.run.reasons import Reason
 from runplan.settings.places import state_directory, user_file
+from runplan.settings.schema import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +63,7 @@ class Agents(Struct, frozen=True, dict=True):
             cycle=cycle,
             root=self.root,
             directory=directory,
+            guarded=tuple(name for name in (self.plan, *FILES) if (worktree / name).is_file()),
             sandboxed=self.sandbox is not None and is_used(self.settings.sandbox_of(started.agent), self.caller),
             usd=started.usd,
         )
@@ -89,6 +91,12 @@ class Agents(Struct, frozen=True, dict=True):
         if self.sandbox and is_used(self.settings.sandbox, self.caller):
             argv = self.sandbox.wrap(argv, role=role, worktree=worktree, own=directory / OWN)
         return argv, env
+
+    @cached_property
+    def personal(self) -> tuple[str, ...]:
+        """The names of untracked files that the run's agents read."""
+        kinds = {self.settings.agent(name).kind for _, name in self.settings.dispatched}
+        return tuple(sorted({file for kind in kinds for file in agent_of(kind).personal}))
 
     @cached_property
     def digest(self) -> str:

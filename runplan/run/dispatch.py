@@ -175,6 +175,8 @@ class Tally(Struct, frozen=True, kw_only=True):
     troubles: tuple[Trouble, ...] = ()
     finished: Finished | None = None
     denied: tuple[ToolUsed, ...] = ()
+    uses: int = 0  #: of tools, denied or not
+    denials: int = 0
     waiting: str = ""  #: the words of the last retry, if nothing followed it
     unread: int = 0  #: lines of an unknown form
 
@@ -199,8 +201,12 @@ class Folding:
         match event:
             case Message():
                 self._say(event)
-            case ToolUsed(denied=True) if len(self._denied) < MOST_DENIED:
-                self._denied[event] = None
+            case ToolUsed(denied=True):
+                self._set(denials=self._tally.denials + 1)
+                if len(self._denied) < MOST_DENIED:
+                    self._denied[event] = None
+            case ToolUsed():
+                self._set(uses=self._tally.uses + 1)
             case Spent():
                 self._spend(event)
             case Context():

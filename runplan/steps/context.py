@@ -94,6 +94,13 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
         """The files that runplan writes and agents may not change."""
         return (self.plan, self.report, self.index)
 
+    @property
+    def copied(self) -> tuple[str, ...]:
+        """The files of the checkout that worktrees get: run.copy, and the agents' personal files that are untracked."""
+        copy, root = self.settings.run.copy, self.root
+        present = (name for name in self.agents.personal if name not in copy and (root / name).is_file())
+        return (*copy, *(name for name in present if self.objects.blob(self.tip(), name) is None))
+
     def branch(self, phase: str) -> str:
         return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase or 'repair')}"
 
@@ -116,13 +123,13 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
 
     def lease(self, branch: str, base: str, *, onto: str = "", is_tidy: bool = False) -> Path:
         """The run's worktree on a new branch at `base`."""
-        clean, keep = "" if is_tidy else self.settings.run.clean, self.settings.run.copy
+        clean, keep = "" if is_tidy else self.settings.run.clean, self.copied
         lane = self.worktrees.lane(self.worktree)
         return lane.lease(branch=branch, base=base, pin=self.mark, onto=onto, clean=clean, keep=keep)
 
     def left_in(self, lane: Lane) -> WorktreeState:
-        """The changes in a worktree, without the files of run.copy, which are runplan's own."""
-        left, copies = lane.state(), self.settings.run.copy
+        """The changes in a worktree, without the copied files, which are the user's own."""
+        left, copies = lane.state(), (*self.settings.run.copy, *self.agents.personal)
         return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
 
     def iso(self) -> str:

@@ -57,7 +57,7 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     path = lane.path
     if writes:
         (path / DIFF_FILE).unlink(missing_ok=True)
-        lane.attach(branch=phase.leased.branch, clean=_gentle(context), keep=context.settings.run.copy)
+        lane.attach(branch=phase.leased.branch, clean=_gentle(context), keep=context.copied)
     diff = _diff(started, phase, context) if started.role in ("fix", "verify") else ""
     if started.agent:
         launch = _agent(started, phase, context, path, diff)
@@ -105,7 +105,7 @@ def _show(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path
     if built is not None and started.tree in (built.tree, built.onto_tree):
         commit = built.commits[-1] if started.tree == built.tree else built.onto
     clean = _gentle(context) if started.role == "verify" else run.clean
-    context.worktrees.lane(path.name).show(commit, clean=clean, keep=run.copy)
+    context.worktrees.lane(path.name).show(commit, clean=clean, keep=context.copied)
 
 
 def _gentle(context: RunContext) -> str:

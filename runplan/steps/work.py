@@ -65,7 +65,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     # A run that died while it leased has left a worktree in which run.setup has not run.
     fresh = run.clean == "ignored" or not state.leased or not context.worktrees.path(context.worktree).exists()
     context.lease(branch, base, is_tidy=state.tidy)
-    context.worktrees.lane(context.worktree).copy(run.copy, context.root)
+    context.worktrees.lane(context.worktree).copy(context.copied, context.root)
     yield e.Leased(
         phase=phase.read.phase,
         branch=branch,

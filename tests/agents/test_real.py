@@ -143,32 +143,73 @@ def test_an_agent_with_a_full_context_hands_over(tmp_path: Path, cli: Cli, recor
 
 
 @pytest.mark.parametrize("cli", ["claude"], indirect=True)
-def test_the_memory_of_the_project_is_read_and_nothing_of_its_settings_runs(tmp_path: Path, cli: Cli) -> None:
-    """CLAUDE.md and what it imports reach the model; hooks, helpers, MCP servers and permissions do not count."""
+def test_claude_gets_of_the_project_what_it_gets_in_a_terminal(tmp_path: Path, cli: Cli) -> None:
+    """Memory, skills and agents reach the model; hooks, helpers, servers and the address of the repository do not."""
     touched = f"touch {tmp_path}/RAN"
     hooks = [{"matcher": "", "hooks": [{"type": "command", "command": touched}]}]
     own = {
         "hooks": {"PreToolUse": hooks, "SessionStart": hooks},
         "apiKeyHelper": f"{touched}; echo x",
-        "permissions": {"deny": ["Bash", "Write"]},
+        "env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"},
+        "permissions": {"deny": ["Bash(ls:*)"]},
         "enableAllProjectMcpServers": True,
     }
-    server_of_its_own = {"mcpServers": {"own": {"command": "sh", "args": ["-c", touched]}}}
-    with ModelServer(work()) as server:
+    files = {
+        "CLAUDE.md": "Indent by tabs only. @docs/more.md\n",
+        "docs/more.md": "Sign every file.\n",
+        "sub/CLAUDE.md": "Here indent by spaces.\n",
+        "sub/x.txt": "x\n",
+        ".claude/skills/deploy/SKILL.md": "---\nname: deploy\ndescription: Deploys to the moon.\n---\nGo.\n",
+        ".claude/agents/critic.md": "---\nname: critic\ndescription: Finds every comma.\n---\nLook.\n",
+        ".claude/settings.json": json.dumps(own),
+        ".mcp.json": json.dumps({"mcpServers": {"own": {"command": "sh", "args": ["-c", touched]}}}),
+    }
+    turns = (Run("ls"), Read("sub/x.txt"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
+    with ModelServer(work(implement=turns)) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS)
-        project.repo.write("CLAUDE.md", "Indent by tabs only. @docs/more.md\n")
-        project.repo.write("docs/more.md", "Sign every file.\n")
-        project.repo.write(".claude/settings.json", json.dumps(own))
-        project.repo.write(".mcp.json", json.dumps(server_of_its_own))
+        for name, content in files.items():
+            project.repo.write(name, content)
         project.repo.commit("Configure the agent")
+        project.repo.write("CLAUDE.local.md", "Prefer short names.\n")
+        mine = {"mcpServers": {"mine": {"command": "sh", "args": ["-c", f"touch {tmp_path}/MINE"]}}}
+        (project.home / ".claude.json").write_text(json.dumps(mine), encoding="utf-8")
         how = carried(project)
     assert how.outcome == "landed", how.output
-    for part in (IMPLEMENT, VERIFY):
-        heard = b"".join(seen.body for seen in server.seen if seen.part == part).decode()
-        assert "Indent by tabs only." in heard
-        assert "Sign every file." in heard
+    heard = {part: [seen for seen in server.seen if seen.part == part] for part in (IMPLEMENT, VERIFY)}
+    for words in ("Indent by tabs only.", "Sign every file.", "Prefer short names."):
+        assert all(words in seen[-1].body.decode() for seen in heard.values())
+    implementer = heard[IMPLEMENT][-1].body.decode()
+    for words in ("Here indent by spaces.", "Deploys to the moon.", "Finds every comma."):
+        assert words in implementer
     assert not (tmp_path / "RAN").exists()
+    assert (tmp_path / "MINE").exists(), "the user's own server"
+    assert project.repo.git("ls-files", "CLAUDE.local.md") == ""
     assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize("cli", ["claude"], indirect=True)
+def test_claude_is_offered_only_tools_that_are_of_use_in_a_run(tmp_path: Path, cli: Cli) -> None:
+    with ModelServer(work()) as server:
+        assert carried(a_project(tmp_path, cli, server, limits=LIMITS)).outcome == "landed"
+    first = next(seen for seen in server.seen if seen.part == IMPLEMENT)
+    assert {"Bash", "Edit", "Read", "Write", "Skill", "Agent"} <= set(first.tools)
+    assert not {"CronCreate", "EnterWorktree", "ScheduleWakeup", "SendMessage", "Workflow"} & set(first.tools)
+    assert len(first.body) < 45_000
+
+
+@pytest.mark.parametrize("cli", ["aider"], indirect=True)
+def test_aider_reads_guarded_files_and_does_not_edit_them(tmp_path: Path, cli: Cli) -> None:
+    """The prompt names the plan and the settings, and the program adds every named file to the chat."""
+    with ModelServer(work()) as server:
+        assert carried(a_project(tmp_path, cli, server, limits=LIMITS)).outcome == "landed"
+    for part in (IMPLEMENT, VERIFY):
+        body = json.loads(next(seen.body for seen in server.seen if seen.part == part))
+        said = [each["content"] for each in body["messages"]]
+        editable = "".join(content for content in said if "*added these files" in content)
+        read_only = "".join(content for content in said if "READ ONLY files" in content)
+        for name in ("plans/X.md", "runplan.toml"):
+            assert f"{name}\n```" in read_only
+            assert f"{name}\n```" not in editable
 
 
 @pytest.mark.parametrize("cli", ["codex"], indirect=True)

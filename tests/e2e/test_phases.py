@@ -156,6 +156,26 @@ def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Projec
     assert project.leftovers() == []
 
 
+CLAUDE = """cp CLAUDE.local.md 1.txt
+echo '{"type": "result", "subtype": "success", "is_error": false, "result": "Done."}'
+"""
+
+
+def test_claude_finds_the_users_own_memory_of_the_project(project: Project) -> None:
+    """CLAUDE.local.md is no file of the repository; the agent's worktree has a copy, which never lands."""
+    (project.home / "claude.sh").write_text(CLAUDE)
+    settings = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "claude"')
+    claude = f'[agents.claude]\nargv = ["sh", "{project.home / "claude.sh"}"]\n'
+    project.commit_file("runplan.toml", settings + claude)
+    project.repo.write("CLAUDE.local.md", "Prefer short names.\n")
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err
+    assert project.show("main:1.txt") == "Prefer short names."
+    assert project.repo.git("ls-tree", "--name-only", "main", "CLAUDE.local.md") == ""
+
+
 def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
     set_up(project, plan=a_plan("1").replace("⬚", "✅ Done"), agent="")
     before = project.repo.head("main")

@@ -60,7 +60,7 @@ class Call:
 def test_the_command_line_is_that_of_the_role(tmp_path: Path, name: str, role: Role, line: str) -> None:
     call = Call(tmp_path, name, role, caller={})
     reported = " ".join(word.replace(" ", "_") for word in call.argv).replace(str(tmp_path), "DIR")
-    assert reported == calls(name)[line]
+    assert reported == calls(name)[line].replace("\n", " ")
     assert call.reader == name
 
 
@@ -104,6 +104,28 @@ def test_further_variables_are_passed_by_name_except_those_of_a_forge(tmp_path: 
     call = Call(tmp_path, "claude", caller=KEYS, env=["AWS_SECRET_ACCESS_KEY", "GH_TOKEN"])
     assert call.env["AWS_SECRET_ACCESS_KEY"] == "cloud"
     assert "GH_TOKEN" not in call.env
+
+
+def test_aider_reads_the_plan_and_the_settings_and_does_not_edit_them(tmp_path: Path) -> None:
+    """It adds every file that the prompt names to those it edits, except files that it was told to read."""
+    for name in ("plans/x.md", "config/runplan.toml"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    argv = Call(tmp_path, "aider", caller={}).argv
+    read = [argv[place + 1] for place, word in enumerate(argv) if word == "--read"]
+    assert read == ["plans/x.md", "config/runplan.toml"]
+
+
+def test_claude_keeps_the_servers_helper_and_address_of_the_user(tmp_path: Path) -> None:
+    """Those of the repository are withheld, and the flags that do it would withhold the user's as well."""
+    own = {"apiKeyHelper": "my-helper", "env": {"ANTHROPIC_BASE_URL": "https://gw"}}
+    at_home(tmp_path / "uma", ".claude/settings.json", json.dumps(own))
+    caller = at_home(tmp_path / "uma", ".claude.json", '{"mcpServers": {"mine": {"command": "x"}}}')
+    argv = Call(tmp_path / "a", "claude", caller=caller).argv
+    assert argv[argv.index("--mcp-config") + 1] == str(tmp_path / "uma/.claude.json")
+    given = json.loads(argv[argv.index("--settings") + 1])
+    assert (given["apiKeyHelper"], given["awsAuthRefresh"]) == ("my-helper", "")
+    assert given["env"] == {"ANTHROPIC_BASE_URL": "https://gw"}
 
 
 # --- configuration -------------------------------------------------------------------------------------

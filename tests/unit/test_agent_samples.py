@@ -1,6 +1,7 @@
 """Every captured stream of a real agent is understood: session, last words, usage, ending."""
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.agents.clis import agent_of
 from runplan.cli.setup.settings import known_agents
@@ -91,3 +92,5 @@ def test_a_denied_tool_matters_only_to_an_agent_that_writes() -> None:
     assert [(tool.tool, tool.denied) for tool in found.tally.denied] == [("Write", True), ("Bash", True)]
     assert ending("claude", found, writes=True).words == "not allowed to use Write, Bash"
     assert ending("claude", found, writes=False).kind == "success"
+    some = replace(found, tally=replace(found.tally, uses=found.tally.denials + 1))
+    assert ending("claude", some, writes=True).kind == "success", "another tool was allowed: its work is judged"

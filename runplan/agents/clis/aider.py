@@ -47,7 +47,9 @@ class Aider(ProviderAgent):
     fixed: ClassVar = {"COLUMNS": "4000"}
 
     def arguments(self, task: Task) -> tuple[str, ...]:
-        return ("--message-file", str(task.prompt), *super().arguments(task))
+        # It adds each file that the prompt names to those it edits, except files that it only reads.
+        guarded = (word for name in task.guarded for word in ("--read", name))
+        return ("--message-file", str(task.prompt), *guarded, *super().arguments(task))
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         names = (".aider.conf.yml", ".env", ".aider/oauth-keys.env")

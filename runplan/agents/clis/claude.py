@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -43,14 +44,24 @@ if TYPE_CHECKING:
 _SUBTYPES = {"error_max_turns": EndingKind.MAX_TURNS, "error_max_budget_usd": EndingKind.BUDGET}
 _IGNORED = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
 
+#: Tools that only make its requests longer: they schedule, switch worktrees, or talk to a person or other sessions.
+_USELESS = (
+    *("AskUserQuestion", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree", "ExitPlanMode"),
+    *("ExitWorktree", "PushNotification", "RemoteTrigger", "ReportFindings", "ScheduleWakeup", "SendMessage"),
+    "Workflow",
+)
+#: Settings with a command that the program runs for a login.
+_HELPERS = (
+    *("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh"),
+    *("otelHeadersHelper", "proxyAuthHelper"),
+)
+
 
 class Claude(Agent):
     program = "claude"
-    #: A repository's settings can run hooks, key helpers and MCP servers, deny tools and change the address. Without
-    #: the source `project` they are ignored, but so is CLAUDE.md. The program reads it from a directory that is added
-    #: explicitly, when CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD is set.
-    base = ("-p", "--output-format", "stream-json", "--verbose", "--add-dir", ".", "--setting-sources", "user")
-    writing = ("--dangerously-skip-permissions",)
+    #: Without the source `project` it reads no nested CLAUDE.md, skill or agent; without `local` no CLAUDE.local.md.
+    base = ("-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "user,project,local")
+    writing = ("--dangerously-skip-permissions", "--disallowedTools", ",".join(_USELESS))
     #: Bash is needed to look at the diff: without a bypass only commands that change nothing are allowed.
     reading = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
     model_flag = "--model"
@@ -64,11 +75,11 @@ class Claude(Agent):
     closes = True
     highest_usd = (15.0, 75.0)
     stop_signal = signal.SIGINT
-    fixed: ClassVar = {
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-        "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
-    }
+    fixed: ClassVar = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    personal = ("CLAUDE.local.md",)
+
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
+        return (*_withheld(task.caller, self.chosen(task.caller)[0]), *super().role_arguments(task))
 
     def environment(self, task: Task) -> dict[str, str]:
         # As root it refuses to skip permissions unless it runs in a sandbox.
@@ -77,9 +88,8 @@ class Claude(Agent):
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """Its settings can name an address, a model and a key helper; its login is a file or in the keychain."""
-        state = (_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
         files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
-        return any(file.is_file() for file in files) or "oauthAccount" in read_json(state)
+        return any(file.is_file() for file in files) or "oauthAccount" in read_json(_state_file(caller))
 
     def chosen(self, caller: Mapping[str, str]) -> tuple[str, str]:
         """Variables in its settings override those of the caller."""
@@ -117,6 +127,24 @@ AGENT = Claude()
 
 def _folder(caller: Mapping[str, str]) -> Path:
     return Path(caller.get("CLAUDE_CONFIG_DIR") or under_home(caller, ".claude"))
+
+
+def _state_file(caller: Mapping[str, str]) -> Path:
+    return (_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
+
+
+def _withheld(caller: Mapping[str, str], address: str) -> tuple[str, ...]:
+    """The flags by which the repository's settings run no hook, helper or MCP server and do not change the address.
+
+    The flag's settings override those of the repository, so the user's own helpers are named again. Hooks of all
+    origins are merged and can only be disabled together.
+    """
+    own = read_json(_folder(caller) / "settings.json")
+    settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
+    settings |= {name: text(own, name) for name in _HELPERS}
+    state = _state_file(caller)
+    servers = ("--mcp-config", str(state)) if at(read_json(state), "mcpServers") else ()
+    return ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
 
 
 def _assistant(event: dict[str, Any]) -> Iterator[AgentEvent]:

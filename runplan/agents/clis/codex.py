@@ -25,9 +25,13 @@ _OPENAI = "https://api.openai.com/v1"
 _CHOICES = ("model_provider", "openai_base_url", "cli_auth_credentials_store")
 
 
+#: Its tools for goals across sessions are of no use in a run.
+_NO_GOALS = ("-c", "features.goals=false")
+
+
 class Codex(Agent):
     program = "codex"
-    base = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false")
+    base = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false", *_NO_GOALS)
     writing = ("--dangerously-bypass-approvals-and-sandbox",)
     reading = ("-s", "read-only")
     prints_json = True
