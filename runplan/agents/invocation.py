@@ -265,9 +265,6 @@ class Sandbox(Struct, frozen=True):
         yield state_directory(self.env)
 
 
-WITHOUT_SANDBOX = "agents run without a sandbox and can write to your checkout"
-
-
 class Obstacle(Struct, frozen=True):
     """Why bubblewrap does not work here."""
 

@@ -160,7 +160,7 @@ NO_BWRAP = "bwrap is not on PATH"
 @pytest.mark.parametrize(
     ("mode", "state", "detail"),
     [
-        ("auto", "WARN", f"agents run without a sandbox and can write to your checkout: {NO_BWRAP}"),
+        ("auto", "WARN", f"agents can edit your checkout: {NO_BWRAP}"),
         ("bwrap", "FAIL", f'agents.sandbox = "bwrap" does not work here: {NO_BWRAP}'),
         ("none", "ok", 'off: agents.sandbox = "none"'),
     ],

@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.support.cli import RUNPLAN, end_processes_of
 from tests.support.documents import ROOT, fences, read
 from tests.support.environment import own_environment
+from tests.support.tools import link_tools
 
 LEFT_OUT = "…"
 FILE = re.compile(r"`([\w./-]+)`:\s*\Z")
@@ -112,7 +113,7 @@ class Stage:
 
 @contextlib.contextmanager
 def a_stage(home: Path) -> Iterator[Stage]:
-    """The home of a person who has git, claude and codex, and is signed in to both."""
+    """The home of a person who has git, claude and codex, and is signed in to both; there is no bubblewrap."""
     (home / "bin").mkdir(parents=True)
     for name, version in VERSIONS.items():
         constants = f"VERSION, WORK = {version!r}, {WORK!r}\nSTREAM = {str(ROOT / 'tests/samples' / name)!r}"
@@ -120,7 +121,7 @@ def a_stage(home: Path) -> Iterator[Stage]:
         program.write_text(f"#!{sys.executable}\n{constants} + '/success.jsonl'\n{PROGRAM}", encoding="utf-8")
         program.chmod(0o755)
     (home / ".gitconfig").write_text("[user]\n\tname = Uma\n\temail = uma@example.org\n", encoding="utf-8")
-    path = f"{home / 'bin'}:{RUNPLAN.parent}:/usr/bin:/bin"
+    path = f"{home / 'bin'}:{RUNPLAN.parent}:{link_tools(home / 'tools')}"
     keys = {"ANTHROPIC_API_KEY": "sk-of-uma", "OPENAI_API_KEY": "sk-of-uma"}
     env = {"PATH": path, "HOME": str(home), "LC_ALL": "C.UTF-8", "TZ": "UTC", **keys}
     try:
@@ -153,6 +154,7 @@ AGENTS = """\
 [agents]
 implementer = "actor"
 verifier = "actor"
+sandbox = "none"
 
 [agents.actor]
 kind = "script"

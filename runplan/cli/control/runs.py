@@ -8,7 +8,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
-from runplan.agents.invocation import WITHOUT_SANDBOX, require_sandbox, sandbox_modes
+from runplan.agents.invocation import require_sandbox, sandbox_modes
 from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.daemon import submit as queue
@@ -262,7 +262,7 @@ def admit_agents(at: RepositoryContext) -> None:
     today = str(SystemClock().now().astimezone(zone(at.settings.run.timezone)).date())
     last_warning = at.state / "sandbox-warning"
     if first_line(last_warning) != today:
-        progress.warn(f"{WITHOUT_SANDBOX}; see: runplan doctor")
+        progress.warn("no sandbox: agents can edit your checkout; see: runplan doctor")
         make_below(at.repository.common_dir, at.state)
         publish(last_warning, today.encode(), sync=False)
 

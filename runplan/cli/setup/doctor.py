@@ -158,7 +158,7 @@ def _sandbox(at: RepositoryContext) -> str | Warned:
     obstacle = invocation.require_sandbox(modes, at.env)
     if obstacle is None:
         return "bubblewrap works"
-    return Warned(f"{invocation.WITHOUT_SANDBOX}: {obstacle.problem}", obstacle.remedy)
+    return Warned(f"agents can edit your checkout: {obstacle.problem}", obstacle.remedy)
 
 
 def _prompts(at: RepositoryContext) -> str:
