@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
 
 # The tests start hundreds of short processes. Without compiled files each would compile the package again.
@@ -14,22 +15,40 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format docs bench chaos install-agents test-agents clean
+.PHONY: help demo test test-fast test-bare test-all check format docs bench chaos
+.PHONY: install-optional install-agents test-agents clean
 
-$(READY): pyproject.toml requirements.lock
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
+PYTEST := $(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
+
+# What runplan itself needs. The test tools are added by the targets that need them.
+$(RUNS): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("runplan needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	@test -x $(BIN)/pip || { echo "Making a Python environment in $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@echo "Installing runplan and its libraries into $(VENV) (nothing outside of it) ..."
+	@$(PIP) -e .
+	@touch $@
+
+$(READY): $(RUNS)
+	@echo "Installing the test tools into $(VENV) ..."
+	@$(PIP) -e '.[dev]'
 	@touch $@
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY)  ## work on a three-phase plan in a temporary repository
+demo: $(RUNS)  ## work on a three-phase plan in a temporary repository
 	@$(BIN)/runplan demo
 
 test: $(READY)  ## run every test, on all cores
-	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
+	@$(PYTEST)
+
+test-bare:  ## run every test on a PATH of git, make, Python and the standard tools alone
+	@$(PYTHON) -m tests.support.tools $(VENV)-bare
+	@PATH=$(CURDIR)/$(VENV)-bare $(MAKE) --no-print-directory test PYTHON=python3
+
+test-all: $(READY)  ## run every test; a skipped one fails (first: make install-optional)
+	@$(PYTEST) --no-skips
 
 test-fast: $(READY)  ## run unit and contract tests
 	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto tests/unit tests/contract
@@ -53,6 +72,9 @@ bench: $(READY)  ## measure our own costs against a shell script and a bare inte
 chaos: $(READY)  ## kill runplan at every point of the matrix and at random moments; SAMPLE=20, SOAK=200, SEED=7
 	@$(SCRATCH) $(BIN)/python -m tests.chaos $(CHAOS)
 
+install-optional:  ## install the programs without which some tests are skipped (apt)
+	@tests/support/install-optional.sh
+
 install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)
 
@@ -61,4 +83,4 @@ test-agents: $(READY)  ## run real agents against a scripted model; ONLY="claude
 	@$(BIN)/python -m pytest -q tests/agents $(if $(ONLY),-k "$(ONLY)")
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) $(VENV)-bare .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +30,19 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-skips", action="store_true", help="a skipped test fails")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and item.config.getoption("--no-skips"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and --no-skips forbids it: {report.longreprtext}"
+    return report
 
 
 def pytest_unconfigure() -> None:
