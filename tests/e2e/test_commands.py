@@ -21,6 +21,7 @@ from tests.support.cli import RUNPLAN, Meanwhile, Project, Ran, a_plan, processe
 from tests.support.daemons import (
     answering,
     daemon_of,
+    freeze_daemon,
     in_foreground,
     kill_daemon,
     schedules,
@@ -141,9 +142,7 @@ def busy(scene: Scene, verb: str) -> None:
 
 
 def stopped(scene: Scene, verb: str) -> None:
-    daemon = daemon_of(scene.project)
-    os.kill(daemon, signal.SIGSTOP)
-    until(lambda: processes.stopped(daemon))
+    daemon = freeze_daemon(scene.project)
     ran = scene.project.runplan(verb, "X")
     assert (ran.code, "the request is queued and takes effect when the daemon responds" in ran.last) == (5, True)
     os.kill(daemon, signal.SIGCONT)
@@ -357,10 +356,7 @@ def frozen(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> int:
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
     meanwhile.reached("agent")
-    daemon = daemon_of(project)
-    os.kill(daemon, signal.SIGSTOP)
-    until(lambda: processes.stopped(daemon))
-    return daemon
+    return freeze_daemon(project)
 
 
 def silence(daemon: int) -> str:
@@ -387,7 +383,7 @@ def test_the_first_answer_to_a_pending_change_counts_and_later_ones_are_declined
     with in_foreground(project) as daemon:
         assert project.runplan("start", "X", "1").code == 0
         until_runs_are(project, "waiting")
-        daemon.send_signal(signal.SIGSTOP)
+        freeze_daemon(project)
         assert [project.runplan(*words).code for words in (("approve", "X"), ("reject", "X", "-m", "no"))] == [5, 5]
         daemon.send_signal(signal.SIGCONT)
         until_runs_are(project, "done")

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from runplan import processes
 from runplan.daemon.client import Client
 from runplan.daemon.state import holder
 from runplan.errors import Unreachable
@@ -27,6 +29,25 @@ def daemon_of(project: Project) -> int:
     """The process of the living daemon; 0 when there is none."""
     found = holder(state_directory(project.env))
     return found.pid if found else 0
+
+
+def freeze_daemon(project: Project) -> int:
+    """Stop the daemon by SIGSTOP, but not inside a transaction, where it would lock the journal for everybody."""
+    daemon = daemon_of(project)
+
+    def is_frozen() -> bool:
+        os.kill(daemon, signal.SIGSTOP)
+        until(lambda: processes.stopped(daemon))
+        try:
+            with contextlib.closing(sqlite3.connect(project.path / ".git/runplan/journal.db", timeout=0)) as journal:
+                journal.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            os.kill(daemon, signal.SIGCONT)
+            return False
+        return True
+
+    until(is_frozen)
+    return daemon
 
 
 @contextlib.contextmanager
