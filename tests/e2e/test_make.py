@@ -1,0 +1,53 @@
+"""The commands of a newcomer and of .ci/run: what they install, and what they say where that is not possible."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents import ROOT, fences, read
+from tests.support.tools import link_tools
+
+
+def ran(*command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def test_the_readme_begins_with_the_clone_line_and_the_two_commands() -> None:
+    (title, _, opening), first = read("README.md").splitlines()[:3], fences(read("README.md"))[0]
+    assert (title, opening) == ("# runplan", "```sh")
+    assert [line.partition("#")[0].strip() for line in first.text.splitlines()] == [
+        *("git clone <this repository> runplan && cd runplan", "make demo", "make test")
+    ]
+
+
+@pytest.mark.parametrize(("target", "has_test_tools"), [("demo", False), ("test", True)])
+def test_the_demo_installs_no_test_tools_and_says_what_it_installs(
+    tmp_path: Path, target: str, *, has_test_tools: bool
+) -> None:
+    printed = ran("make", "--dry-run", target, f"VENV={tmp_path}/venv", PATH=str(link_tools(tmp_path / "bin"))).stdout
+    assert f"Installing runplan and its libraries into {tmp_path}/venv" in printed
+    assert (".[dev]" in printed) is has_test_tools
+
+
+def test_optional_programs_are_named_where_there_is_no_apt(tmp_path: Path) -> None:
+    answer = ran("make", "install-optional", PATH=str(link_tools(tmp_path)))
+    assert answer.returncode != 0
+    assert answer.stderr.splitlines()[0] == (
+        "install-optional: there is no apt-get here; install with your package manager: "
+        "bubblewrap git-lfs zsh fish gcc libc6-dev systemd"
+    )
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--no-skips",), 1)])
+def test_a_skipped_test_fails_the_full_run(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
+    test = tmp_path / "test_x.py"
+    test.write_text("import pytest\n\ndef test_x():\n    pytest.skip('no bwrap')\n", encoding="utf-8")
+    words = ("-m", "pytest", "-q", "-c", os.devnull, "-p", "tests.conftest", *options, str(test))
+    answer = ran(sys.executable, *words)
+    assert answer.returncode == code, answer.stdout
+    assert ("no bwrap" in answer.stdout) is bool(options)
