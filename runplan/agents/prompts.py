@@ -7,22 +7,37 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan.checks.drift import has_numbered_criterion
+from runplan.checks.results import MOST_NOTED
 from runplan.errors import SettingsError
 from runplan.names import DIFF_FILE, as_utf8, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from runplan.checks.results import Results
     from runplan.run.events import GateJudged, PlanRead
 
-_COMMON = ("plan", "phase", "title", "phase_text", "items", "touches", "worktree", "branch")
+FINAL = "final"  #: the template of the verification across all phases
+
+_COMMON = ("plan", "title", "items", "worktree", "branch")
+_PHASE = (*_COMMON, "phase", "phase_text", "touches", "numbers")
+_JUDGED = ("changed", "diff_file", "diff", "gates")
 
 #: The placeholders of each template. All of them have to occur, so that no prompt lacks its phase.
 PLACEHOLDERS = {
-    "implement": (*_COMMON, "test_command"),
-    "fix": (*_COMMON, "test_command", "why", "failed", "evidence", "diff_file", "diff"),
-    "verify": (*_COMMON, "changed", "diff_file", "diff", "gates"),
+    "implement": (*_PHASE, "test_command", "baseline"),
+    "fix": (*_PHASE, "test_command", "baseline", "why", "failed", "evidence", "diff_file", "diff"),
+    "verify": (*_PHASE, *_JUDGED),
+    FINAL: (*_COMMON, "plan_text", *_JUDGED),
 }
+
+_NUMBERS = """## Numbers
+
+If you measure another number than an acceptance criterion states, leave the plan as it is and print one line for each
+in your last message. `bullet` counts the acceptance criteria whose first line has a digit, from 1:
+
+    PLAN-TEXT-DRIFT: phase={phase} bullet=<k> field=<name> plan=<as stated> actual=<number>"""
 
 SMALL_DIFF = 20_000  #: characters of a diff that is also in the prompt
 
@@ -57,6 +72,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     worktree: str
     branch: str
     test_command: str  #: "" when there is none
+    baseline: Sequence[tuple[str, Results]] = ()  #: the checks before the work: command and results
 
     def values(self) -> dict[str, str]:
         patterns = ", ".join(f"`{pattern}`" for pattern in self.read.touches)
@@ -65,14 +81,25 @@ class Brief(Struct, frozen=True, kw_only=True):
             "phase": self.read.phase,
             "title": one_line(self.read.title),
             "phase_text": quoted(self.read.text, "phase"),
+            "plan_text": quoted(self.read.text, "plan"),
             "items": "\n".join(f"- {item}: {one_line(text)}" for item, text in self.read.items),
             "touches": f"Only files that match these patterns may change: {patterns}."
             if patterns
-            else "The phase names no paths of its own.",
+            else "The phase names no paths.",
             "worktree": self.worktree,
             "branch": self.branch,
             "test_command": self.test_command or "none",
+            "baseline": "\n".join(_before(command, found) for command, found in self.baseline),
+            "numbers": _NUMBERS.format(phase=self.read.phase) if has_numbered_criterion(self.read.text) else "",
         }
+
+
+def _before(command: str, found: Results) -> str:
+    """The result of a check before the work, with the tests that failed even then."""
+    names = sorted(found.failures)
+    more = f" and {len(names) - MOST_NOTED} more" if len(names) > MOST_NOTED else ""
+    known = f" These failed before your work: {', '.join(names[:MOST_NOTED])}{more}." if names else ""
+    return f"Before your work `{one_line(command)}` says: {one_line(found.line)}.{known}"
 
 
 def implement_prompt(template: str, brief: Brief) -> str:
@@ -80,26 +107,46 @@ def implement_prompt(template: str, brief: Brief) -> str:
 
 
 def fix_prompt(
-    template: str, brief: Brief, *, failed: Sequence[tuple[str, str]], why: str, output: str, diff: str
+    template: str,
+    brief: Brief,
+    *,
+    failed: Sequence[tuple[str, str]],
+    why: str,
+    gates: Sequence[tuple[str, str]],
+    diff: str,
 ) -> str:
-    """The prompt of a fresh agent after the phase did not pass; `failed` has items with evidence, `output` a gate's."""
+    """The prompt of a fresh agent after the phase did not pass.
+
+    `failed` has items with evidence, `gates` the commands that failed with the end of their output.
+    """
     items = "\n".join(f"- {item}: {one_line(evidence)}" for item, evidence in failed)
-    evidence = "\n".join(f"    {line}".rstrip() for line in output.splitlines())
+    commands = gates or ([(brief.test_command, "")] if brief.test_command else [])
     values = {
         "why": one_line(why) or "The checks did not pass.",
         "failed": items or "No single item was named.",
-        "evidence": evidence or "No command failed.",
+        "evidence": "\n\n".join(_run_first(command, output) for command, output in commands) or "No command failed.",
         **_diff(brief, diff),
     }
     return render(template, brief.values() | values)
 
 
+def _run_first(command: str, output: str) -> str:
+    """The command that the fixer runs first, with its output so far."""
+    head = f"Run this first: {one_line(command)}"
+    lines = "\n".join(f"    {line}".rstrip() for line in output.splitlines())
+    return f"{head}\nIts output ended so:\n\n{lines}" if lines else head
+
+
 def verify_prompt(
     template: str, brief: Brief, *, diff: str, changed: Sequence[str], gates: Sequence[tuple[str, GateJudged]]
 ) -> str:
-    """The prompt of the verifier: the phase, the diff and the gates with their commands, never an agent's words."""
+    """The prompt of the verifier: the phase, the diff and the gates with their commands, never an agent's words.
+
+    A diff that is in the prompt names its files, so they are listed only beside a larger one.
+    """
+    listed = [f"- {shown(path)}" for path in changed] if len(diff) > SMALL_DIFF else [f"{len(changed)} files."]
     values = {
-        "changed": "\n".join(f"- {shown(path)}" for path in changed) or "No file differs.",
+        "changed": "\n".join(listed) if changed else "No file differs.",
         **_diff(brief, diff),
         "gates": "\n".join(_gate(command, gate) for command, gate in gates) or "None: the project has no test command.",
     }

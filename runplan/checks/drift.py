@@ -162,7 +162,7 @@ def correct(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
     if drift.bullet < 1 or not _is_id(drift.phase):
         return section, f"{where}: no such place"
     lines = scan(section.encode(), path="")
-    places = [entry.at for entry in _criteria(lines) if any(sign.isdigit() for sign in entry.text)]
+    places = _numbered_criteria(lines)
     if drift.bullet > len(places):
         return section, f"phase {drift.phase} has {len(places)} criteria with a number, not {drift.bullet}"
     at = places[drift.bullet - 1]
@@ -174,6 +174,16 @@ def correct(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
     comment = f"<!-- Auto-corrected {date}: was {literal}, arithmetic says {drift.actual} -->"
     rest = lines.between(at, len(lines.texts)).removeprefix(line)
     return f"{lines.between(0, at)}{new} {comment}{rest}", ""
+
+
+def has_numbered_criterion(section: str) -> bool:
+    """Whether a criterion of the phase states a number that agents can measure."""
+    return bool(_numbered_criteria(scan(section.encode(errors="replace"), path="")))
+
+
+def _numbered_criteria(lines: Lines) -> list[int]:
+    """The lines of the acceptance criteria with a digit in their first line."""
+    return [entry.at for entry in _criteria(lines) if any(sign.isdigit() for sign in entry.text)]
 
 
 def _criteria(lines: Lines) -> list[Entry]:

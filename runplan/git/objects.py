@@ -343,10 +343,11 @@ class Candidates:
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
         return changes(self._git, self._tree(base), self._tree(head))
 
-    def diff(self, old: Oid, new: Oid) -> str:
-        """The change between two commits as a patch, whatever the user's configuration is."""
+    def diff(self, old: Oid, new: Oid, *, without: Sequence[str] = ()) -> str:
+        """The change between two commits as a patch, whatever the user's configuration is, without these paths."""
         plain = ("--no-color", "--no-ext-diff", "--no-textconv")
-        return self._git.run("diff", *plain, old, new).out.decode("utf-8", "surrogateescape")
+        paths = (".", *(f":(exclude,literal,top){path}" for path in without)) if without else ()
+        return self._git.run("diff", *plain, old, new, "--", *paths).out.decode("utf-8", "surrogateescape")
 
     def code_key(self, tree: Oid, without: Sequence[str]) -> str:
         """The id that the tree would have without these paths; nothing is written."""

@@ -11,7 +11,7 @@ from runplan.agents import prompts
 from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left, metered, priced
 from runplan.agents.clis import agent_of
 from runplan.agents.endings import FARTHEST_S, judge, quoted
-from runplan.checks import returns
+from runplan.checks import results, returns
 from runplan.checks.secrets import redacted
 from runplan.errors import ObjectsRefused, RunplanError, Unreachable
 from runplan.git.repository import describe_differences
@@ -157,8 +157,9 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
         worktree=str(path),
         branch=phase.leased.branch.removeprefix("refs/heads/"),
         test_command=context.settings.tests.command,
+        baseline=_baseline(phase, context),
     )
-    template = context.prompts[started.role]
+    template = context.prompts[prompts.FINAL if started.scope else started.role]
     files = prompts.context_note([name for name in context_files(context.plan) if (path / name).is_file()])
     if started.role == "verify":
         assert phase.work is not None
@@ -171,18 +172,26 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
     note = as_utf8(files + prompts.rejections(_rejections(phase.read.phase, context)) + handover)
     if started.role == "implement":
         return prompts.implement_prompt(template, brief) + note
-    output = "\n".join(gate.output for gate in phase.judged.values() if gate.output)
+    checks, judged = context.settings.checks, phase.judged.values()
+    red = [(checks[gate.name].command, gate.output) for gate in judged if gate.output]
     failed = [(one, why) for one, passed, why in (phase.verdict.items if phase.verdict else ()) if not passed]
     why = started.complaint
-    return prompts.fix_prompt(template, brief, failed=failed, why=why, output=output, diff=diff) + note
+    return prompts.fix_prompt(template, brief, failed=failed, why=why, gates=red, diff=diff) + note
 
 
 def _diff(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> str:
     """The change that a fixer continues or a verifier judges; an agent without a shell reads it in its worktree."""
     if started.role == "fix":
         return context.candidates.diff(phase.base, context.objects.tip(phase.leased.branch) or phase.base)
-    base = plan_base(phase, context) if started.scope else phase.built.onto
-    return context.candidates.diff(base, phase.built.commits[-1])
+    base, without = (plan_base(phase, context), context.bookkeeping) if started.scope else (phase.built.onto, ())
+    return context.candidates.diff(base, phase.built.commits[-1], without=without)
+
+
+def _baseline(phase: PhaseRun, context: RunContext) -> list[tuple[str, results.Results]]:
+    """The commands of the checks with their results before the work."""
+    checks = context.settings.checks
+    known = ((name, event.results) for name, event in phase.baselines.items() if name in checks and event.results)
+    return [(checks[name].command, results.from_text(text)) for name, text in known]
 
 
 def _rejections(phase: str, context: RunContext) -> list[str]:

@@ -147,7 +147,7 @@ def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> tuple[Bri
     items, whole = final_items(phase, context), text.decode("utf-8", "replace")
     changes = context.candidates.changes(plan_base(phase, context), phase.built.commits[-1])
     read = replace(brief.read, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
-    return replace(brief, read=read), tuple(change.path for change in changes)
+    return replace(brief, read=read), tuple(one.path for one in changes if one.path not in context.bookkeeping)
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runplan.agents.prompts import PLACEHOLDERS
 from runplan.cli.verbs import EXAMPLES, VERBS
 from runplan.gitfacts import AGENT
 from tests.support import documents
@@ -299,7 +300,7 @@ def test_a_prompt_with_an_unknown_placeholder_is_refused_before_any_work(tmp_pat
     ran = project.start("auto")
     assert ran.code == 2
     assert (
-        "config/prompts/fix.md on main: unknown placeholder {{reason}}; known are branch, diff, diff_file, evidence, "
+        "config/prompts/fix.md on main: unknown placeholder {{reason}}; known are baseline, branch, diff, diff_file, "
         in ran.err
     )
     assert project.events() == []
@@ -308,7 +309,7 @@ def test_a_prompt_with_an_unknown_placeholder_is_refused_before_any_work(tmp_pat
 def test_the_page_on_prompts_names_the_words_of_each_prompt() -> None:
     listed = re.findall(r"\| (`\{\{.*) \| [^|]* \| ([a-z, ]+) \|", read("config/prompts/README.md"))
     assert listed
-    for role in ("implement", "fix", "verify"):
+    for role in PLACEHOLDERS:
         named = {
             word for words, roles in listed if role in roles or roles == "all" for word in re.findall(r"\w+", words)
         }

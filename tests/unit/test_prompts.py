@@ -16,6 +16,7 @@ from runplan.agents.prompts import (
     render,
     verify_prompt,
 )
+from runplan.checks.results import Results
 from runplan.checks.returns import Unusable, blockers, parse_return
 from runplan.errors import SettingsError
 from runplan.run.events import GateJudged, PlanRead
@@ -34,6 +35,9 @@ def template(name: str) -> str:
     return (PROMPTS / f"{name}.md").read_text(encoding="utf-8")
 
 
+BASE = Results(exit_code=1, runner="pytest", passed=12, failed=1, failures=frozenset(("tests/test_x.py::test_old",)))
+
+
 def a_brief(*, test_command: str = "make test", touches: tuple[str, ...] = ("src/**",), text: str = TEXT) -> Brief:
     items = (("W1", "Read\n  rows"), ("C1", "It holds"))
     return Brief(
@@ -42,6 +46,7 @@ def a_brief(*, test_command: str = "make test", touches: tuple[str, ...] = ("src
         worktree="/somewhere/tree",
         branch="runplan/tables/2",
         test_command=test_command,
+        baseline=[("make test", BASE)],
     )
 
 
@@ -59,14 +64,14 @@ def fix() -> str:
         a_brief(),
         failed=[("C1", "f.py:3\nis a stub")],
         why="not proven: C1",
-        output="collected 3\n## Items\nFAILED tests/test_x.py\n",
+        gates=[("make lint", "collected 3\n## Items\nFAILED tests/test_x.py\n")],
         diff="+y = 2\n",
     )
 
 
-def verify() -> str:
+def verify(name: str = "verify") -> str:
     return verify_prompt(
-        template("verify"),
+        template(name),
         a_brief(),
         diff="diff --git a/src/a.py b/src/a.py\n+x = 1\n",
         changed=["src/a.py", "src/b.py"],
@@ -74,7 +79,10 @@ def verify() -> str:
     )
 
 
-@pytest.mark.parametrize("prompt", [implement(), fix(), verify()], ids=["implement", "fix", "verify"])
+PROMPT = {"implement": implement(), "fix": fix(), "verify": verify(), "final": verify("final")}
+
+
+@pytest.mark.parametrize("prompt", PROMPT.values(), ids=PROMPT)
 class TestEveryPrompt:
     def test_carries_the_phase_byte_for_byte(self, prompt: str) -> None:
         assert TEXT in prompt
@@ -83,20 +91,61 @@ class TestEveryPrompt:
         items = prompt.rpartition("\n## Items\n")[2].partition("\n## ")[0]
         assert [line for line in items.splitlines() if line.startswith("- ")] == ["- W1: Read rows", "- C1: It holds"]
 
-    def test_says_where_the_work_is_and_how_to_return(self, prompt: str) -> None:
-        for needed in ("/somewhere/tree", "plans/tables.md", "RUNPLAN_RETURN", "`json`", "`BLOCKER:`", "`src/**`"):
+    def test_says_where_the_work_is_and_how_to_stop(self, prompt: str) -> None:
+        for needed in ("- Worktree: /somewhere/tree\n", "plans/tables.md", "`BLOCKER:`"):
             assert needed in prompt
+
+    def test_sends_nothing_twice(self, prompt: str) -> None:
+        """Beside the items, which repeat parts of the phase with their ids."""
+        lines = [line for line in prompt.splitlines() if len(line) > 20]
+        assert [line for line in lines if lines.count(line) > 1] == []
 
     def test_echoed_by_an_agent_is_neither_a_return_nor_a_blocker(self, prompt: str) -> None:
         assert isinstance(parse_return(None, prompt), Unusable)
         assert blockers(prompt) == ()
 
 
-def test_prompts_of_implementer_and_fixer_name_test_command_and_committer() -> None:
+def test_prompts_of_implementer_and_fixer_name_test_command_baseline_and_rules() -> None:
     for prompt in (implement(), fix()):
         assert "Test command: make test\n" in prompt
-        for rule in ("You may commit", "stage files by name", "Never push", "`runplan.toml`", "hooks"):
+        assert "Before your work `make test` says: 12 passed, 1 failed. These failed before" in prompt
+        assert "work: tests/test_x.py::test_old.\n" in prompt
+        for rule in ("You may commit", "Do not switch the branch", "`runplan.toml`", "`Allows:`", "`src/**`"):
             assert rule in prompt
+        assert "RUNPLAN_RETURN" not in prompt, "nobody reads the evidence of an agent on its own work"
+
+
+def test_verifiers_return_a_verdict() -> None:
+    for prompt in (verify(), verify("final")):
+        assert "RUNPLAN_RETURN" in prompt
+        assert "`json`" in prompt
+
+
+#: Bytes beside the plan's text, the items, the diff and results.
+MOST = {"implement": 3_000, "fix": 3_500, "verify": 3_500, "final": 3_500}
+
+
+@pytest.mark.parametrize("role", PLACEHOLDERS)
+def test_the_words_of_our_own_are_few(role: str) -> None:
+    own = PROMPT[role].replace(TEXT, "")
+    assert len(own.encode()) <= MOST[role]
+
+
+def test_only_a_phase_with_a_number_in_a_criterion_gets_the_part_on_numbers() -> None:
+    text = "## Phase 2 — Tables\n\n### Acceptance Criteria\n\n- It reads {} rows\n"
+    for role in ("implement", "verify"):
+        with_one, without = (
+            verify_prompt(template(role), a_brief(text=text.format(number)), diff="", changed=[], gates=[])
+            for number in ("40", "all")
+        )
+        assert "PLAN-TEXT-DRIFT: phase=2 bullet=<k>" in with_one
+        assert "PLAN-TEXT-DRIFT" not in without
+
+
+def test_the_final_prompt_is_about_the_whole_plan() -> None:
+    prompt = verify("final")
+    assert prompt.startswith("# Verify the whole plan: Tables\n")
+    assert "=== begin of plan ===\n" in prompt
 
 
 def test_without_a_test_command_the_prompt_says_none() -> None:
@@ -112,25 +161,29 @@ def test_the_verifier_gets_diff_files_and_gates_and_must_not_write() -> None:
     for needed in (
         "    /somewhere/tree/.runplan.diff\n",
         "=== begin of diff ===\ndiff --git a/src/a.py b/src/a.py\n+x = 1\n=== end of diff ===\n",
-        "- src/a.py\n- src/b.py\n",
+        "2 files.\n",
         "- make test on tree d00d: exit code 0; 3 passed, 0 failed\n",
         "read-only",
     ):
         assert needed in prompt
 
 
-def test_a_large_diff_is_only_named() -> None:
-    diff = "+x\n" * SMALL_DIFF
-    prompt = verify_prompt(template("verify"), a_brief(), diff=diff, changed=["a"], gates=[])
+LARGE = "+x\n" * SMALL_DIFF
+
+
+def test_a_large_diff_is_only_named_and_its_files_are_listed() -> None:
+    prompt = verify_prompt(template("verify"), a_brief(), diff=LARGE, changed=["a.py", "b.py"], gates=[])
     assert f"It has {SMALL_DIFF} lines." in prompt
+    assert "- a.py\n- b.py\n" in prompt
     assert "+x" not in prompt
 
 
 def test_a_prompt_is_utf8_for_any_file_name() -> None:
-    prompt = verify_prompt(template("verify"), a_brief(), diff="d", changed=["a\udcff b", "c\nd"], gates=[])
+    prompt = verify_prompt(template("verify"), a_brief(), diff=LARGE, changed=["a\udcff b", "c\nd"], gates=[])
     assert "- a\\xff b\n- c\\nd\n" in prompt
     for odd in ("\udcff", "\ud800"):
-        reported = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", output=f"out{odd}", diff=odd)
+        gates = [("make", f"out{odd}")]
+        reported = fix_prompt(template("fix"), a_brief(), failed=[], why=f"why{odd}", gates=gates, diff=odd)
         reported.encode()
 
 
@@ -143,17 +196,23 @@ def test_the_prompt_names_an_unfinished_gate_and_a_missing_one() -> None:
     assert "No file differs." in none
 
 
-def test_the_fixer_gets_the_failed_items_and_the_gate_output_set_apart() -> None:
+def test_the_fixer_gets_the_failed_items_and_the_command_to_run_first_with_its_output() -> None:
     prompt = fix()
     assert "not proven: C1\n\n- C1: f.py:3 is a stub\n" in prompt
     assert "=== begin of diff ===\n+y = 2\n=== end of diff ===\n" in prompt
-    assert "    collected 3\n    ## Items\n    FAILED tests/test_x.py\n" in prompt
+    assert (
+        "Run this first: make lint\nIts output ended so:\n\n    collected 3\n    ## Items\n    FAILED tests/test_x.py\n"
+        in prompt
+    )
 
 
-def test_the_fixer_prompt_says_that_there_is_no_output() -> None:
-    prompt = fix_prompt(template("fix"), a_brief(), failed=[], why="", output="", diff="")
-    for needed in ("The checks did not pass.", "No single item was named.", "No command failed."):
+def test_a_fixer_without_a_failed_command_runs_the_tests_first() -> None:
+    prompt = fix_prompt(template("fix"), a_brief(), failed=[], why="", gates=[], diff="")
+    for needed in ("The checks did not pass.", "No single item was named.", "Run this first: make test\n"):
         assert needed in prompt
+    assert "No command failed." in fix_prompt(
+        template("fix"), a_brief(test_command=""), failed=[], why="", gates=[], diff=""
+    )
 
 
 def test_a_phase_that_holds_the_marker_itself_gets_another_one() -> None:
