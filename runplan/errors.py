@@ -47,6 +47,10 @@ class PlanUnreadable(RunplanError):
     """A plan file that cannot be parsed."""
 
 
+class NotAPlan(PlanUnreadable):
+    """A page without phases, or one that says that it is not to be worked on."""
+
+
 class RefusedEarly(RunplanError):
     """Understood, but refused before any work."""
 

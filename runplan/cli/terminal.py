@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-#: A command that a message ends with, or a part of it: `Report: runplan report plans/X.md`.
-_COMMAND = r"(?<=: )(?:runplan|git|cd|kill) .+?(?=[;,.)]?$|[;,.)] )"
+#: A command in a message, with the words before it: `Report: runplan report plans/X.md`.
+_COMMAND = r"(?:\w+ )?\w+: (?:runplan|git|cd|kill) .+?(?=[;,.)]?$|[;,.)] )"
 
 
 class Style:
@@ -50,11 +50,11 @@ class Style:
         import re
         import textwrap
 
-        glued = re.sub(_COMMAND, lambda found: found[0].replace(" ", "\0"), text)
-        broken = textwrap.wrap(
-            glued, self.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
-        return "\n".join(broken).replace("\0", " ")
+        words = re.sub(_COMMAND, lambda found: found[0].replace(" ", "\0"), text.lstrip())
+        first = text[: len(text) - len(words)]
+        form = textwrap.TextWrapper(self.width, initial_indent=first, subsequent_indent=indent)
+        form.break_long_words = form.break_on_hyphens = False
+        return "\n".join(form.wrap(words)).replace("\0", " ")
 
 
 def say(text: str) -> None:

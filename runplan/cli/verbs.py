@@ -47,7 +47,7 @@ _RETRY = (
 _WHY = _value("why, for the report and the next agent", "-m", metavar="REASON", dest="why", default="")
 _STATUS = (
     _ANY_PLAN,
-    _flag("show finished plans as well", "--all"),
+    _flag("show finished plans and other pages as well", "--all"),
     _flag("refresh every 2 seconds, until Ctrl-C", "--watch"),
     _JSON,
 )
@@ -175,8 +175,8 @@ EXAMPLES = {
     "reject": """\
   runplan reject plans/X.md -m "the flag must be optional"    the reason goes into the report and to the next agent""",
     "status": """\
-  runplan status                open plans, and finished ones in one line
-  runplan status --all          finished plans as well
+  runplan status                what needs you first; finished plans in one line
+  runplan status --all          finished plans and other pages as well
   runplan status X --watch      one plan, refreshed until Ctrl-C""",
     "next": "  runplan next             each schedule with its next time",
     "report": """\

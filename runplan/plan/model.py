@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.errors import PlanUnreadable
+from runplan.errors import NotAPlan, PlanUnreadable
 from runplan.plan.body import Item, body_of, read_items, read_paths
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import sections, speckit, table
@@ -99,7 +99,7 @@ def parse(text: bytes, *, path: str) -> Plan:
     lines = scan(text, path=path)
     field = lines.field("executable")
     if field is not None and field.value.lower() == "false":
-        raise lines.refused(field.at, "the plan says executable: false; remove that line to work on it")
+        raise lines.refused(field.at, "the plan says executable: false; remove that line to work on it", NotAPlan)
     for name in ("status", "completed"):
         require_settable(lines, name)
     lines, reading = lay_out(text, path)
@@ -220,7 +220,7 @@ def recognise(lines: Lines, *, wanted: str) -> Reading:
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
         forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
         remedy = f"add phase sections, then run runplan check {lines.path} --fix"
-        raise lines.refused(0, f"no phases found{fence}: neither {forms}; {remedy}")
+        raise lines.refused(0, f"no phases found{fence}: neither {forms}; {remedy}", NotAPlan)
     if len(found.places) > MAX_PHASES:
         what = f"{len(found.places):,} phases as {found.name}, and a plan has at most {MAX_PHASES:,}"
         raise lines.refused(found.decided_by, f"{what}; is it a plan?")

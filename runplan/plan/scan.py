@@ -90,9 +90,9 @@ class Lines(Struct, frozen=True, kw_only=True):
     open_fence: int  #: index of a fence that is never closed; -1 when there is none
     eol: bytes  #: the line end of the first line
 
-    def refused(self, index: int, why: str) -> PlanUnreadable:
+    def refused(self, index: int, why: str, kind: type[PlanUnreadable] = PlanUnreadable) -> PlanUnreadable:
         """The error about a line."""
-        return PlanUnreadable(f"{self.path}:{index + 1}: {why}")
+        return kind(f"{self.path}:{index + 1}: {why}")
 
     def offset(self, index: int, column: int) -> int:
         return self.starts[index] + len(self.texts[index][:column].encode())

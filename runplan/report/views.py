@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from runplan.run.rows import PlanFacts, Work, wait_of
-from runplan.text import clock, counted, in_words
+from runplan.run.rows import UNFINISHED, PlanFacts, Work, wait_of
+from runplan.text import clock, command, counted, in_words
 from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
-    from runplan.run.rows import RunRow, ScheduleRow
+    from runplan.run.rows import FailureRow, RunRow, ScheduleRow
 
 
 class PhaseOutline(Struct, frozen=True):
@@ -35,6 +36,44 @@ class PlanOutline(Struct, frozen=True, kw_only=True):
     complete: bool = False
     phases: tuple[PhaseOutline, ...] = ()
     error: str = ""
+    is_page: bool = False  #: the error is that it is no plan
+
+
+class Need(StrEnum):
+    """Why a person looks at a plan, the most urgent first: the order of `status`."""
+
+    WAITING = "waiting"  #: for a person
+    FAILED = "failed"
+    RUNNING = "running"
+    SCHEDULED = "scheduled"  #: or paused by a person
+    OPEN = "open"
+    DONE = "done"
+    PAGE = "page"  #: no plan
+
+
+def need_of(view: dict[str, Any]) -> Need:
+    """The first need of a plan, from its view."""
+    run, is_complete = view["run"], view["status"] == "complete"
+    is_active = run is not None and run["state"] in UNFINISHED
+    if is_active and run["stuck"]["level"] == "look":
+        return Need.WAITING
+    has_failed = run is not None and run["state"] == "failed" and not is_complete
+    if has_failed or any(phase["failed"] for phase in view["phases"]):
+        return Need.FAILED
+    if view["queued"] or (is_active and not wait_of(run["waiting_for"]).is_asked):
+        return Need.RUNNING
+    if view["schedule"] or is_active:
+        return Need.SCHEDULED
+    if not view["is_plan"] and run is None:
+        return Need.PAGE
+    return Need.DONE if is_complete else Need.OPEN
+
+
+def by_need(views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The views with the needs of their plans, the most urgent first."""
+    order = list(Need)
+    needs = ({**view, "need": need_of(view)} for view in views)
+    return sorted(needs, key=lambda view: (order.index(view["need"]), view["plan"]))
 
 
 def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str, now: datetime) -> dict[str, Any]:
@@ -44,6 +83,7 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
     is_free = (p.id for p in plan.phases if p.status not in ("done", "blocked") and all(d in done for d in p.depends))
     is_active = run is not None and run.is_active
     worked = [one.phase for one in (run, *run.lanes) if not one.failed] if run is not None and is_active else []
+    failures = {failure.phase: _failure(path, failure) for failure in facts.failures}
     refused_at, verb, refused = facts.refused
     is_refused = refused and (run is None or refused_at > run.started)
     return {
@@ -51,7 +91,7 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
         "title": plan.title or path,
         "status": "unreadable" if plan.error else "complete" if plan.complete else plan.status or "active",
         "landing": run.landing if run is not None and is_active else landing,
-        "phases": [_phase(phase, done, phase.id in worked) for phase in plan.phases],
+        "phases": [_phase(phase, done, phase.id in worked, failures.get(phase.id)) for phase in plan.phases],
         "next": None if plan.complete or plan.status not in ("", "active") else next(is_free, None),
         "run": None if run is None else _run(run, facts, now),
         "claim": {"owner": facts.owner, "alive": facts.alive} if facts.owner else None,
@@ -59,8 +99,14 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
         "queued": facts.queued or None,
         "refused": refused if is_refused else None,
         "refused_verb": verb if is_refused else None,
+        "is_plan": not plan.is_page,
         **({"error": plan.error} if plan.error else {}),
     }
+
+
+def _failure(plan: str, failure: FailureRow) -> dict[str, str]:
+    why = next(iter(failure.detail.splitlines()), "")
+    return {"reason": failure.reason, "why": why, "command": command("runplan", "retry", plan, failure.phase)}
 
 
 def _current(facts: PlanFacts) -> RunRow:
@@ -75,14 +121,15 @@ def _current(facts: PlanFacts) -> RunRow:
     return replace(run, waiting_for=wait.kind, about=wait.about, wake=wait.wake)
 
 
-def _phase(phase: PhaseOutline, done: set[str], is_worked: bool) -> dict[str, Any]:
+def _phase(phase: PhaseOutline, done: set[str], is_worked: bool, failure: dict[str, str] | None) -> dict[str, Any]:
     status = phase.status
     if status != "done" and is_worked:
         status = "in-progress"
     elif status == "in-progress":
         status = "todo"  # a mark in the plan without a run
     blocked_by = [other for other in phase.depends if other not in done] if phase.id not in done else []
-    return {**to_builtins(phase), "status": status, "commit": phase.commit or None, "blocked_by": blocked_by}
+    found = {**to_builtins(phase), "status": status, "commit": phase.commit or None, "blocked_by": blocked_by}
+    return {**found, "failed": failure if status in ("todo", "blocked") else None}
 
 
 #: Fields of a run that `status --json` prints with the plan, or not at all.
@@ -149,7 +196,7 @@ def answer(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None =
     elif asked:
         parts.append(f"a {asked} was requested")
     elif level == "fine" and work.waiting_for:
-        verdict = "Waiting"
+        verdict = "Paused" if wait_of(work.waiting_for).is_asked else "Waiting"
     return {"level": level, "sentence": f"{verdict}: {', '.join(parts)}"}
 
 
@@ -157,6 +204,8 @@ def _level(work: Work, now: datetime) -> str:
     is_long = max(_ago(moment, now) for moment in (work.since, work.began, work.dispatched)) >= LONG_S
     many = work.retries >= MANY_RETRIES
     quiet_s = 0.0
+    if wait_of(work.waiting_for).is_asked:
+        return "fine"
     if work.waiting_for:
         needs_look = wait_of(work.waiting_for).is_for_person or _ago(work.wake, now) >= OVERSLEPT_S
     else:
@@ -174,7 +223,7 @@ def _waiting(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
         return []
     span = in_words(_ago(work.since, now))
     if work.waiting_for == "paused":
-        return [f"paused for {span}{(work.about or '').removeprefix('paused')}"]
+        return [f"for {span}{(work.about or '').removeprefix('paused')}"]
     parts = [f"waiting {span}: {work.about}" if work.about else f"waiting {span} for {work.waiting_for}"]
     if (late_s := _ago(work.wake, now)) >= OVERSLEPT_S:
         parts.append(f"should have continued {in_words(late_s)} ago")

@@ -75,6 +75,7 @@ class Wait(Struct, frozen=True):
     helps: tuple[tuple[str, str], ...] = (("Continue it", "retry"),)  #: words and verbs, the most useful first
     is_for_person: bool = True
     is_notified: bool = False  #: a person is told when it begins
+    is_asked: bool = False  #: a person asked for it, so it needs no attention
     until: str = "until"  #: the words before the time of its end
 
     @property
@@ -97,7 +98,7 @@ WAITS = {
     "sign-off": _ANSWERED,
     "checkout": Wait((("See why", "explain"), ("continue it", "retry")), is_notified=True, until="tries again"),
     "review": Wait((("See it", "status"), ("continue it", "retry")), is_notified=True),
-    "paused": Wait((("Resume it", "resume"),)),
+    "paused": Wait((("Resume it", "resume"),), is_asked=True),
     "key": Wait((("From a shell that has it", "resume"),)),
     "limit": Wait(is_for_person=False, until="resets"),
 }
@@ -164,6 +165,14 @@ class WaitRow(Struct, frozen=True, kw_only=True):
     times: int = 1  #: checks so far
 
 
+class FailureRow(Struct, frozen=True):
+    """The newest failure of a phase."""
+
+    phase: str
+    reason: str
+    detail: str
+
+
 class PlanFacts(Struct, frozen=True, kw_only=True):
     """A plan as the journal knows it."""
 
@@ -175,6 +184,7 @@ class PlanFacts(Struct, frozen=True, kw_only=True):
     queued: str = ""  #: the verb of the newest command that is not executed yet
     refused: tuple[str, str, str] = ("", "", "")  #: time, verb and error of a refused newest start, `now` or `resume`
     wait: WaitRow | None = None  #: of the daemon, for this plan
+    failures: tuple[FailureRow, ...] = ()  #: of phases that have not landed since
     outline: tuple[str, str] = ("", "")  #: JSON of the parsed plan, after the version and blob it is valid for
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import astuple
 
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, RunplanError, Unreachable
-from runplan.run.rows import UNFINISHED, EventRow, PlanFacts, RunRow
+from runplan.run.rows import UNFINISHED, EventRow, FailureRow, PlanFacts, RunRow
 from runplan.store.files import Anchor, make_below
 from runplan.store.tables import Commands, Schedules, Waits
 
@@ -86,6 +86,14 @@ _QUEUED = "SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq"
 _REFUSED = (
     "SELECT plan, at, verb, json_extract(answer, '$.error') FROM commands WHERE seq IN"
     " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') AND ?1 IN ('', plan) GROUP BY plan)"
+)
+#: A scheduled plan can have failed very often.
+_FAILURES = (
+    "SELECT phase, json_extract(body, '$.reason'), json_extract(body, '$.detail') FROM"
+    " (SELECT seq, plan, body, json_extract(body, '$.phase') AS phase FROM events"
+    " WHERE plan=? AND type='PhaseFailed' ORDER BY seq DESC LIMIT 100) AS failed"
+    " WHERE NOT EXISTS (SELECT 1 FROM events AS later WHERE later.plan=failed.plan AND later.type='Landed'"
+    " AND later.seq>failed.seq AND json_extract(later.body, '$.phase')=failed.phase) ORDER BY seq DESC"
 )
 
 
@@ -325,6 +333,11 @@ class Store:
         """(plan, phase) of the runs that wait for a person's approval or sign-off."""
         query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
         return [(plan, phase or "") for plan, phase in self._read(query)]
+
+    def failures(self, plan: str) -> tuple[FailureRow, ...]:
+        """The newest failure of each phase that has not landed since, unless a person ended the attempt."""
+        newest = {phase: (reason, detail) for phase, reason, detail in reversed(self.query(_FAILURES, plan))}
+        return tuple(FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != "stopped")
 
     def leases(self, plan: str, branch: str) -> int:
         """The number of attempts of the plan that worked on the branch."""

@@ -67,6 +67,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
         "schedule": None,
     }
     commit = recorded.repo.head("main~1")[:7]
+    assert [phase.pop("failed") for phase in view["phases"]] == 3 * [None], "phase 1 has landed since"
     assert view["phases"] == [
         {"id": "1", "title": "Step 1", "status": "done", "commit": commit, "depends": [], "blocked_by": []},
         {"id": "2", "title": "Step 2", "status": "in-progress", "commit": None, "depends": ["1"], "blocked_by": []},
@@ -114,7 +115,8 @@ def test_status_without_a_plan_lists_all_and_without_runs_has_none(recorded: Pro
     fresh.repo.write("plans/broken.md", "nothing\n")
     people = fresh.runplan("status")
     assert people.code == 0
-    assert "plans/broken.md:1: no phases found" in people.out
+    assert people.out.endswith("\n\n1 page is no plan: plans/broken.md  (runplan status --all)\n")
+    assert "plans/broken.md:1: no phases found" in fresh.runplan("status", "--all").out
     assert not (fresh.path / ".git/runplan").exists()
 
 
@@ -368,7 +370,7 @@ def test_status_parses_an_unchanged_plan_once(project: Project) -> None:
     project.plan(a_plan("1"), "plans/P0.md")
     again = {view["plan"]: view for view in project.runplan("status", "--json").json}
     assert again["plans/P7.md"]["title"] == "Changed"
-    assert [view["plan"] for view in first if view != again[view["plan"]]] == ["plans/P0.md", "plans/P7.md"]
+    assert {view["plan"] for view in first if view != again[view["plan"]]} == {"plans/P0.md", "plans/P7.md"}
 
 
 @contextlib.contextmanager
@@ -391,6 +393,27 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield a_project(tmp_path, "1")
 
 
+def test_a_failed_phase_is_shown_until_it_lands_or_a_person_stops_it(project: Project) -> None:
+    failed = {"phase": "1", "reason": "timeout", "detail": "claude was stopped"}
+    stopped = {**failed, "reason": "stopped"}
+    events: list[tuple[tuple[str, dict[str, str]], str | None]] = [
+        (("PhaseFailed", failed), "timeout"),
+        (("Landed", {"phase": "2"}), "timeout"),
+        (("PhaseFailed", {**failed, "reason": "budget"}), "budget"),
+        (("PhaseFailed", stopped), None),
+        (("PhaseFailed", failed), "timeout"),
+        (("Landed", {"phase": "1"}), None),
+    ]
+    for number, (event, reason) in enumerate(events):
+        with journal(project) as store:
+            record(store, f"r{number}", "plans/X.md", event, state="failed", outcome="failed")
+        (phase,) = project.runplan("status", "X", "--json").json["phases"]
+        assert (phase["failed"] or {}).get("reason") == reason, number
+
+
+ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
+
+
 def test_next_without_schedules_creates_no_files(project: Project) -> None:
     recorded = project.runplan("next")
     assert (recorded.code, recorded.out, recorded.err) == (0, "No schedules.\n", "")
@@ -409,7 +432,9 @@ def test_next_prints_local_time_and_time_left(project: Project) -> None:
     when = r"(?:\w{3} )?\d\d:\d\d CES?T \(in "
     assert re.fullmatch(rf"plans/X\.md            every 4h, next {when}2h 1[45]m\)", first)
     assert re.fullmatch(rf"plans/longer name\.md  every 2d, paused: phase 2 failed; otherwise next {when}2d\)", second)
-    assert (empty, daemon) == ("", "No daemon is running, so nothing fires. Start it with: runplan daemon")
+    assert (empty, daemon) == ("", ABSENT)
+    assert project.runplan("status").out.endswith(f"\n\n{ABSENT}\n")
+    assert project.runplan("status", "X", "--json").json["daemon"] == {"state": "absent", "error": ABSENT}
     one, two = project.runplan("next", "--json").json
     assert one == {
         "plan": "plans/X.md",
@@ -431,7 +456,7 @@ def test_next_shows_a_missed_slot_as_due(project: Project) -> None:
     recorded = project.runplan("next")
     first, _, daemon = recorded.out.splitlines()
     assert re.search(r"  every 4h, due now, then next .* \(in (2h 59m|3h)\)$", first)
-    assert daemon == "No daemon is running, so nothing fires. Start it with: runplan daemon"
+    assert daemon == ABSENT
     assert project.runplan("next", "--json").json[0]["due"] is True
     assert "  every 4h, due now, then next " in project.runplan("status", "X").out
 
@@ -513,9 +538,9 @@ def test_metrics_come_from_a_running_daemon_also_outside_of_a_repository(project
         recorded = project.runplan_in(tmp_path, "metrics")
         with journal(project) as store:
             plan_every(store, "4h", since=datetime.now(UTC))
-        attended = project.runplan("next")
+        attended = project.runplan("next").out + project.runplan("status").out
     assert (recorded.code, recorded.out, recorded.err) == (0, "runplan_daemon_threads 3\n", "")
-    assert "No daemon is running" not in attended.out
+    assert "No daemon is running" not in attended
 
 
 def test_logs_agent_shows_the_messages_of_the_last_agent(project: Project, tmp_path: Path) -> None:

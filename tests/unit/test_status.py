@@ -7,11 +7,11 @@ import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
-from runplan.cli.show.status import WATCH_S, Page, scheduled, watch
+from runplan.cli.show.status import WATCH_S, Block, Page, fit, scheduled, watch
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse
-from runplan.report.views import PlanOutline, status_view
-from runplan.run.rows import PlanFacts, RunRow, ScheduleRow, Work
+from runplan.report.views import PhaseOutline, PlanOutline, by_need, status_view
+from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 from runplan.times import iso, zone
 from tests.support.cli import a_plan
 
@@ -40,11 +40,12 @@ def busy(minutes: float = 12, *, quiet: float = 0.5, **more: Any) -> RunRow:
 def view(facts: PlanFacts) -> dict[str, Any]:
     plan = parse(a_plan("1", "2").encode(), path="plans/x.md")
     outline = convert(plan, PlanOutline, from_attributes=True)
-    return status_view(plan.path, outline, facts, landing="cherry-pick", now=NOW)
+    (shown,) = by_need([status_view(plan.path, outline, facts, landing="cherry-pick", now=NOW)])
+    return shown
 
 
 def lines(facts: PlanFacts, style: Style | None = None) -> list[str]:
-    return Page(style or Style(), NOW).block(view(facts)).splitlines()
+    return Page(style or Style(), NOW).block(view(facts)).text.splitlines()
 
 
 def at_work(run: RunRow | None = None, **more: Any) -> PlanFacts:
@@ -83,20 +84,20 @@ def test_colours_and_width_are_those_of_the_terminal() -> None:
 def test_no_line_is_wider_than_the_terminal() -> None:
     schedule = replace(SCHEDULE, spec="weekday at 9:30")
     wide = view(at_work(schedule=schedule)) | {"title": "A title that is too long for it"}
-    shown = Page(Style(width=30), NOW).block(wide).splitlines()
+    shown = Page(Style(width=30), NOW).block(wide).text.splitlines()
     assert shown[:3] == ["A title that is too long for", "    it  (plans/x.md, active, 0", "    of 2 done)"]
     unreadable = wide | {"phases": [], "error": "plans/x.md:3: the phases 1, 2 have no tracker"}
-    shown += Page(Style(width=30), NOW).block(unreadable).splitlines()
+    shown += Page(Style(width=30), NOW).block(unreadable).text.splitlines()
     assert max(map(len, shown)) <= 30, shown
 
 
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        ("Paused. Resume it with: runplan resume X", ["Paused. Resume it with:", "  runplan resume X"]),
+        ("Paused. Resume with: runplan resume X", ["Paused.", "  Resume with: runplan resume X"]),
         (
             "See it: runplan diff X; land it: runplan approve X",
-            ["See it: runplan diff X;", "  land it:", "  runplan approve X"],
+            ["See it: runplan diff X;", "  land it: runplan approve X"],
         ),
         ("a long sentence without any command", ["a long sentence without", "  any command"]),
     ],
@@ -132,7 +133,7 @@ def test_a_paused_lane_beside_a_running_one_names_the_command_that_resumes_it() 
 def test_a_run_that_waits_for_a_person_is_not_called_interrupted() -> None:
     seen = at_work(a_run(state="waiting", waiting_for="paused", about="paused by uma"), alive=False)
     assert lines(seen)[3:] == [
-        "  Needs attention: phase 1, implement, paused for 12m by uma",
+        "  Paused: phase 1, implement, for 12m by uma",
         "  Run r1a2b3c4",
         "  Resume it: runplan resume plans/x.md",
     ]
@@ -154,6 +155,90 @@ def test_a_pending_request_is_shown() -> None:
     assert lines(pauses)[3].startswith("  Pausing: phase 1")
     assert view(at_work(busy(asked="pause", state="waiting", waiting_for="paused")))["run"]["asked"] is None
     assert view(at_work(busy(asked="stop", state="stopped", outcome="stopped")))["run"]["asked"] is None
+
+
+def test_a_failed_phase_says_why_and_how_to_retry_it() -> None:
+    failure = FailureRow("1", "tests-failed", "2 tests failed\nin tests/test_x.py")
+    seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="tests-failed"), failures=(failure,))
+    assert lines(seen, Style(width=40))[1:5] == [
+        *("  1  Failed (tests-failed)  Step 1", "     2 tests failed"),
+        *("     Retry it: runplan retry plans/x.md 1", "  2  Todo                   Step 2"),
+    ]
+    first, second = view(seen)["phases"]
+    command = "runplan retry plans/x.md 1"
+    assert (first["status"], second["failed"]) == ("todo", None)
+    assert first["failed"] == {"reason": "tests-failed", "why": "2 tests failed", "command": command}
+    assert view(at_work(failures=(failure,)))["phases"][0]["failed"] is None, "it is worked on again"
+
+
+FAILURE = (FailureRow("1", "timeout", "claude was stopped"),)
+ENDED = a_run(state="done", outcome="done")
+PAUSED = a_run(state="waiting", waiting_for="paused", about="paused by uma")
+#: The need of a plan with these facts, the most urgent first.
+NEEDS = {
+    "approval": (at_work(a_run(state="waiting", waiting_for="approval")), "waiting"),
+    "interrupted": (at_work(a_run(), alive=False), "waiting"),
+    "silent": (at_work(busy(60, quiet=60)), "waiting"),
+    "failed run": (PlanFacts(run=a_run(state="failed", outcome="failed")), "failed"),
+    "failed phase, another one landed": (PlanFacts(run=ENDED, failures=FAILURE), "failed"),
+    "failed phase with a schedule": (PlanFacts(run=ENDED, failures=FAILURE, schedule=SCHEDULE), "failed"),
+    "at work": (at_work(), "running"),
+    "limit": (at_work(a_run(state="waiting", waiting_for="limit", wake=iso(NOW))), "running"),
+    "queued": (PlanFacts(queued="start"), "running"),
+    "schedule": (PlanFacts(run=ENDED, schedule=SCHEDULE), "scheduled"),
+    "paused": (at_work(PAUSED, alive=False), "scheduled"),
+    "stopped": (PlanFacts(run=a_run(state="stopped", outcome="stopped")), "open"),
+    "never run": (PlanFacts(), "open"),
+}
+
+
+@pytest.mark.parametrize(("facts", "need"), NEEDS.values(), ids=list(NEEDS))
+def test_the_need_of_a_plan(facts: PlanFacts, need: str) -> None:
+    assert view(facts)["need"] == need
+
+
+def test_plans_are_listed_by_need_and_name() -> None:
+    outlines = {"a": PlanOutline(complete=True), "b": PlanOutline(error="b:1: no phases found", is_page=True)}
+    facts = {"a": PlanFacts(), "b": PlanFacts(), **{name: facts for name, (facts, _) in NEEDS.items()}}
+    views = [
+        status_view(
+            name,
+            outlines.get(name, PlanOutline(phases=(PhaseOutline("1", "", "todo", "", ()),))),
+            known,
+            landing="direct",
+            now=NOW,
+        )
+        for name, known in sorted(facts.items())
+    ]
+    needs = [(shown["need"], shown["plan"]) for shown in by_need(views)]
+    assert [need for need, _ in needs] == [*(need for _, need in NEEDS.values()), "done", "page"]
+    assert [name for need, name in needs if need == "failed"] == sorted(
+        n for n, (_, need) in NEEDS.items() if need == "failed"
+    )
+
+
+def a_block(name: str, lines: int, *, is_running: bool = False) -> Block:
+    return Block("\n".join([name] * lines), f"{name}: short", is_running)
+
+
+WAITS, FAILED, WORKS = a_block("waits", 6), a_block("failed", 5), a_block("works", 4, is_running=True)
+#: By the height of the screen: the names of the plans that are shown, and in how many lines.
+SCREENS = {
+    "all": (19, "waits 6, failed 5, works 4, foot 1"),
+    "one line instead of a block": (18, "waits 6, failed: 1, works 4, foot 1"),
+    "one line each": (13, "waits: 1, failed: 1, works 4, foot 1"),
+    "one without room": (10, "waits: 1, works 4, … 1 more, foot 1"),
+    "two without room": (9, "works 4, … 2 more, foot 1"),
+    "tiny": (5, "works: 1, … 2 more, foot 1"),
+}
+
+
+@pytest.mark.parametrize(("height", "shown"), SCREENS.values(), ids=list(SCREENS))
+def test_a_small_screen_shows_running_plans_first_and_counts_the_others(height: int, shown: str) -> None:
+    texts = fit([WAITS, FAILED, WORKS], ["foot"], height)
+    names = (text if text[0] == "…" else f"{text.split()[0]} {len(text.splitlines())}" for text in texts)
+    assert ", ".join(names) == shown
+    assert len("\n\n".join(texts).splitlines()) <= height
 
 
 def test_a_run_that_has_ended_is_one_line() -> None:
@@ -206,6 +291,6 @@ def test_watch_prints_again_until_it_is_interrupted(
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    assert watch(lambda: next(texts), wait, terminal=terminal, lines=as_json) == 0
+    assert watch(lambda _: next(texts), wait, terminal=terminal, lines=as_json) == 0
     assert capsys.readouterr().out == shown
     assert waits == [WATCH_S, WATCH_S]

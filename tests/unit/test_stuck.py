@@ -82,7 +82,11 @@ ANSWERS = {
     ),
     "paused": (
         asked(waiting_for="paused", about="paused by a person"),
-        "Needs attention: phase 2, implement, paused for 4m by a person",
+        "Paused: phase 2, implement, for 4m by a person",
+    ),
+    "long paused": (
+        asked(since=ago(300), retries=3, waiting_for="paused", about="paused by a person"),
+        "Paused: phase 2, implement, for 5h by a person, 3 retries",
     ),
     "pausing": (
         running(4, 0.5, asked="pause"),
@@ -127,8 +131,8 @@ FACTS = st.fixed_dictionaries(
 def test_half_an_hour_or_two_retries_are_never_called_fine(facts: dict[str, Any]) -> None:
     found = asked(**facts)
     long = any(facts[name] is not None and facts[name] < ago(30) for name in ("since", "began", "dispatched"))
-    needs_person = facts["waiting_for"] in ("approval", "paused")
-    if long or facts["retries"] >= 2 or needs_person or not facts["carried"]:
+    is_old = long or facts["retries"] >= 2 or facts["waiting_for"] == "approval" or not facts["carried"]
+    if is_old and facts["waiting_for"] != "paused":
         assert found["level"] != "fine"
-    is_fine = found["sentence"].startswith(("Running: ", "Waiting: ", "Stopping: ", "Pausing: "))
+    is_fine = found["sentence"].startswith(("Running: ", "Waiting: ", "Paused: ", "Stopping: ", "Pausing: "))
     assert is_fine == (found["level"] == "fine")

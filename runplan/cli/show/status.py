@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from runplan import __version__
 from runplan.cli.terminal import Style, as_json, warn
 from runplan.engine.context import known_plans, open_context, plan_or_watch, plans_on_target
-from runplan.errors import Exit, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
+from runplan.errors import Exit, NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
-from runplan.report.views import PlanOutline, schedule_view, status_view, usage
+from runplan.report.views import Need, PlanOutline, by_need, schedule_view, status_view, usage
 from runplan.run.rows import UNFINISHED, PlanFacts, wait_of
 from runplan.store.sqlite import keep_outlines
 from runplan.text import clock, command, counted, in_words, plain
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     W = TypeVar("W", bound=Work)
 
 WATCH_S = 2.0
+WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
 FEW = 3  #: finished plans that are shown when no other plan is
 ANSWER_S = 1.0  #: to ask the daemon
+ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
 
@@ -45,18 +47,20 @@ def run_status(args: argparse.Namespace) -> Exit:
         return Exit.DONE
     from time import sleep
 
-    return watch(lambda: _output(args), sleep, terminal=sys.stdout.isatty() and not args.json, lines=args.json)
+    is_screen = sys.stdout.isatty() and not args.json
+    return watch(lambda height: _output(args, height), sleep, terminal=is_screen, lines=args.json)
 
 
-def watch(output: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> Exit:
+def watch(output: Callable[[int], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> Exit:
     """Print it again and again: in place on a terminal, else block after block; Ctrl-C ends it."""
     from shutil import get_terminal_size
 
     try:
         while True:
-            text = output()
-            if terminal:  # over the last one, without a cleared screen in between, and at most one screen of it
-                shown = text.splitlines()[: get_terminal_size().lines - 2]
+            height = get_terminal_size().lines - 2 if terminal else 0
+            text = output(height)
+            if terminal:  # over the last one, without a cleared screen in between
+                shown = text.splitlines()[:height]
                 text = "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J"
             print(text if terminal or lines else f"{text}\n", flush=True)
             wait(WATCH_S)
@@ -64,28 +68,69 @@ def watch(output: Callable[[], str], wait: Callable[[float], None], *, terminal:
         return Exit.DONE
 
 
-def _output(args: argparse.Namespace) -> str:
+def _output(args: argparse.Namespace, height: int = 0) -> str:
+    """The text of at most `height` lines; 0 for any number."""
     now = datetime.now(UTC)
     with open_context(warn=warn) as at:
         at.repository.git.prepare()  # starts while the journal is opened
         views = Reader(at, plan_or_watch(at, args.plan) if args.plan is not None else "", now).views()
-        daemon = _closed(at, views)
+        daemon = _closed(at, views) or _absent(at, views)
+    views = by_need(views)
     if args.json:
         for view in views:
             view["daemon"] = daemon
         return as_json(views if args.plan is None else views[0], indent=None if args.watch else 2)
     page = Page(Style.of(sys.stdout), now)
-    finished = [] if args.all or args.plan is not None else [view["plan"] for view in views if _is_finished(view)]
-    if len(finished) == len(views) <= FEW:
+    pages = [view["plan"] for view in views if view["need"] is Need.PAGE]
+    finished = [view["plan"] for view in views if view["need"] is Need.DONE]
+    if args.all or args.plan is not None:
+        pages, finished = [], []
+    elif len(finished) == len(views) - len(pages) <= FEW:
         finished = []
-    folded = set(finished)
-    blocks = [page.block(view) for view in views if view["plan"] not in folded]
-    return "\n\n".join([*blocks, *page.foot(finished, daemon)]) or "No plans yet. Write one under plans/ and commit it."
+    shown = [page.block(view) for view in views if view["plan"] not in {*pages, *finished}]
+    foot = page.foot(finished, pages, daemon)
+    if not shown and not finished:
+        foot.insert(0, "No plans yet. Write one under plans/ and commit it.")
+    return "\n\n".join(fit(shown, foot, height) if height else [*(block.text for block in shown), *foot])
 
 
-def _is_finished(view: dict[str, Any]) -> bool:
-    is_active = view["run"] is not None and view["run"]["state"] in UNFINISHED
-    return view["status"] == "complete" and not (is_active or view["schedule"] or view["queued"])
+class Block(NamedTuple):
+    """A plan as text, and in one line for a screen that is too small."""
+
+    text: str
+    line: str
+    is_running: bool
+
+
+def fit(blocks: list[Block], foot: list[str], height: int) -> list[str]:
+    """The blocks for a screen of this height. Running plans come first; the plans without room are counted."""
+    if sum(_height(text) for text in (*(block.text for block in blocks), *foot)) <= height + 1:
+        return [*(block.text for block in blocks), *foot]
+    shown = {number: block.line for number, block in enumerate(blocks) if block.is_running}
+    room = height + 1 - sum(map(_height, (*shown.values(), *foot, "… more")))
+    for number, block in sorted(enumerate(blocks), key=lambda numbered: not numbered[1].is_running):
+        taken = _height(shown[number]) if number in shown else 0
+        best = next((text for text in (block.text, block.line) if _height(text) - taken <= room), None)
+        if best is not None:
+            room -= _height(best) - taken
+            shown[number] = best
+    left = len(blocks) - len(shown)
+    return [*(shown[number] for number in sorted(shown)), *([f"… {left} more"] if left else []), *foot]
+
+
+def _height(text: str) -> int:
+    """Its lines, and the empty one below it."""
+    return text.count("\n") + 2
+
+
+def _absent(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """That no daemon runs, where a schedule needs one."""
+    if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
+        return None
+    from runplan.daemon.state import holder
+    from runplan.settings.places import state_directory
+
+    return {"state": "absent", "error": ABSENT} if holder(state_directory(at.env)) is None else None
 
 
 def _closed(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -155,6 +200,8 @@ class Reader:
             from runplan import processes  # slow to import, and most plans have no owner
 
             facts = replace(facts, alive=processes.alive(owner), stopped=processes.is_suspended(owner))
+        if facts.run is not None and not outline.complete:
+            facts = replace(facts, failures=self._store.failures(path))
         return status_view(path, outline, facts, landing=landing, now=self._now)
 
     def _live(self, work: W) -> W:
@@ -214,12 +261,19 @@ def _parsed(text: bytes, path: str) -> PlanOutline:
     try:
         return msgspec.convert(parse(text, path=path), PlanOutline, from_attributes=True)
     except PlanUnreadable as error:
-        return PlanOutline(error=str(error))
+        return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
 
 
 # --- text ---------------------------------------------------------------------------------------------
 
-_COLOURS = {"Done": "green", "In progress": "cyan bold", "Next": "yellow", "Blocked": "red", "After": "dim"}
+_COLOURS = {
+    "Done": "green",
+    "In progress": "cyan bold",
+    "Next": "yellow",
+    "Blocked": "red",
+    "After": "dim",
+    "Failed": "red",
+}
 _LEVELS = {"fine": "green", "slow": "yellow", "look": "red"}
 
 
@@ -230,8 +284,19 @@ class Page:
         self._style = style
         self._now = now
 
-    def block(self, view: dict[str, Any]) -> str:
+    def block(self, view: dict[str, Any]) -> Block:
         """One plan: its phases, its run, its schedule."""
+        run = view["run"]
+        about = run["stuck"]["sentence"] if run is not None and run["stuck"] else view["need"]
+        line = self._cut(plain(f"{view['plan']}: {about}"))
+        is_running = run is not None and run["state"] in UNFINISHED and not wait_of(run["waiting_for"]).is_for_person
+        return Block(self._text(view), line, is_running)
+
+    def _cut(self, line: str) -> str:
+        width = self._style.width or WIDE
+        return line if len(line) <= width else f"{line[: width - 1]}…"
+
+    def _text(self, view: dict[str, Any]) -> str:
         paint = self._style.paint
         lines = [*self._head(view), *self._phases(view)]
         if answered := view.get("answered"):
@@ -262,18 +327,22 @@ class Page:
         title = plain(view["title"])
         return [wrap(f"{title}  ({view['plan']}{counts})", "    ").replace(title, paint(title, "bold"), 1)]
 
-    def foot(self, finished: list[str], daemon: dict[str, Any] | None) -> list[str]:
-        """The finished plans in one line, and why the daemon cannot work here."""
-        blocks = []
-        if finished:
-            names = ", ".join(finished[:3]) + (", …" if len(finished) > 3 else "")
-            text = f"{counted(len(finished), 'finished plan')}: {names}  (runplan status --all)"
-            blocks.append(self._style.paint(self._style.wrap(plain(text), "  "), "dim"))
-        if daemon:
+    def foot(self, finished: list[str], pages: list[str], daemon: dict[str, Any] | None) -> list[str]:
+        """The finished plans and other pages in one line each, and why the daemon cannot work here."""
+        kinds = ((finished, "finished plan", "finished plans"), (pages, "page is no plan", "pages are no plans"))
+        blocks = [self._folded(paths, *words) for paths, *words in kinds if paths]
+        if daemon and daemon["state"] == "absent":
+            blocks.append(self._style.paint(self._style.wrap(daemon["error"], "  "), "red"))
+        elif daemon:
             why = f"since {self._local(daemon['since'])}: {plain(daemon['error'])}"
             again = f"it tries again at {self._local(daemon['until'])}"
             blocks.append(f"The daemon (process {daemon['pid']}) cannot work here {why}; {again}.")
         return blocks
+
+    def _folded(self, paths: list[str], singular: str, plural: str) -> str:
+        names = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+        text = f"{counted(len(paths), singular, plural)}: {names}  (runplan status --all)"
+        return self._style.paint(self._style.wrap(plain(text), "  "), "dim")
 
     def _phases(self, view: dict[str, Any]) -> list[str]:
         states = [_state(phase, view["next"]) for phase in view["phases"]]
@@ -286,6 +355,10 @@ class Page:
             line = f"{before}{state:<{state_wide}}  {plain(phase['title'])}".rstrip()
             after = self._style.wrap(line, " " * (wide + state_wide + 6))[len(before) + len(state) :]
             lines.append(f"{before}{self._style.paint(state, colours)}{after}")
+            if failed := phase["failed"]:
+                indent = " " * len(before)
+                lines.append(self._cut(f"{indent}{plain(failed['why'])}"))
+                lines.append(self._style.wrap(f"{indent}Retry it: {failed['command']}", indent))
         return lines
 
     def _run(self, view: dict[str, Any]) -> list[str]:
@@ -323,6 +396,8 @@ class Page:
 def _state(phase: dict[str, Any], following: str | None) -> str:
     if phase["status"] == "done":
         return f"Done ({phase['commit']})" if phase["commit"] else "Done"
+    if phase["failed"]:
+        return f"Failed ({phase['failed']['reason']})"
     if phase["status"] == "todo" and phase["blocked_by"]:
         return f"After {', '.join(phase['blocked_by'])}"
     if phase["status"] == "todo":
@@ -357,13 +432,11 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
 
 
 def run_next(args: argparse.Namespace) -> Exit:
-    from runplan.daemon.state import holder
-    from runplan.settings.places import state_directory
-
     now = datetime.now(UTC)
     with open_context(warn=warn) as at:
         rows = at.store().schedules.all()
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
+        absent = _absent(at, [{"schedule": view} for view in views])
     if args.json:
         print(as_json(views))
         return Exit.DONE
@@ -373,6 +446,7 @@ def run_next(args: argparse.Namespace) -> Exit:
         print(f"{view['plan']:<{width}}  {scheduled(view, now=now, zone=there)}")
     if not views:
         print("No schedules.")
-    elif holder(state_directory(at.env)) is None:
-        print("\nNo daemon is running, so nothing fires. Start it with: runplan daemon")
+    elif absent is not None:
+        style = Style.of(sys.stdout)
+        print("", style.paint(style.wrap(absent["error"], "  "), "red"), sep="\n")
     return Exit.DONE
