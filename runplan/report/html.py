@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 LONGEST_DIFF = 200_000  #: characters shown of one commit
 _COMMIT = re.compile(r"- `([0-9a-f]{7,64})` ")
 _BORDER = re.compile(r"(?<!\\)\|")
+#: The colours of the two themes; text has a contrast of at least 4.5 to both backgrounds.
+LIGHT = {
+    "text": "#1f2328",
+    "add": "#116329",
+    "del": "#a40e26",
+    "page": "#ffffff",
+    "block": "#f6f8fa",
+    "line": "#d0d7de",
+}
+DARK = {"text": "#e6edf3", "add": "#7ee787", "del": "#ffa198", "page": "#0d1117", "block": "#161b22", "line": "#3d444d"}
 _PAGE = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -27,15 +37,23 @@ _PAGE = """\
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{title}</title>
 <style>
+:root {{ color-scheme: light dark; {light} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }}
+body {{ color: var(--text); background: var(--page); overflow-wrap: anywhere; }}
 table {{ border-collapse: collapse; }}
-td, th {{ border: 1px solid #8884; padding: .2em .6em; text-align: left; vertical-align: top; }}
-pre {{ overflow-x: auto; background: #8881; padding: .6em; font-size: 13px; line-height: 1.35; }}
-section {{ border-top: 2px solid #8886; margin-top: 2em; }}
+td, th {{ border: 1px solid var(--line); padding: .2em .6em; text-align: left; vertical-align: top; }}
+pre {{ overflow-x: auto; background: var(--block); padding: .6em; font-size: 13px; line-height: 1.35; }}
+section {{ border-top: 2px solid var(--line); margin-top: 2em; }}
 summary {{ cursor: pointer; }}
-.add {{ color: #1a7f37; }}
-.del {{ color: #cf222e; }}
-:root {{ color-scheme: light dark; }}
+.add {{ color: var(--add); }}
+.del {{ color: var(--del); }}
+@media (max-width: 50em) {{ /* a row becomes a block with one line per cell */
+table, tbody, tr, td {{ display: block; }}
+th, td:empty {{ display: none; }}
+tr {{ margin-bottom: 1em; }}
+td::before {{ content: attr(data-label) ": "; font-weight: bold; }}
+}}
 </style>
 </head>
 <body>
@@ -55,7 +73,8 @@ def page(markdown: str, *, diffs: Mapping[str, str]) -> str:
     """The page; a listed commit with a diff can be unfolded."""
     lines = encodable(markdown).removeprefix("\ufeff").splitlines()
     title = next((line[2:] for line in lines if line.startswith("# ")), "Report")
-    return _PAGE.format(title=escape(title), body="\n".join(_blocks(lines, diffs)))
+    light, dark = (" ".join(f"--{name}: {value};" for name, value in theme.items()) for theme in (LIGHT, DARK))
+    return _PAGE.format(title=escape(title), light=light, dark=dark, body="\n".join(_blocks(lines, diffs)))
 
 
 def _blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
@@ -92,15 +111,18 @@ def _kind(line: str) -> str:
 
 
 def _rows(lines: list[str]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if re.fullmatch(r"[|: -]+", line):
-            continue
-        tag = "td" if number else "th"
-        cells = (  # `text.cell` has escaped their pipes
+    """The rows; a cell has the name of its column, which a narrow screen shows."""
+    labels: list[str] = []
+    for line in (line for line in lines if not re.fullmatch(r"[|: -]+", line)):
+        cells = [  # `text.cell` has escaped their pipes
             re.sub(r"(\\*)\\\|", lambda pipe: pipe[1][: len(pipe[1]) // 2] + "|", cell.strip())
             for cell in _BORDER.split(line)[1:-1]
-        )
-        yield "<tr>" + "".join(f"<{tag}>{_inline(cell)}</{tag}>" for cell in cells) + "</tr>"
+        ]
+        opening = [f'<td data-label="{escape(label)}">' for label in labels]
+        opening += ["<td>" if labels else "<th>"] * (len(cells) - len(labels))
+        labels = labels or cells
+        shown = (f"{tag}{_inline(cell)}</{tag[1:3]}>" for tag, cell in zip(opening, cells, strict=False))
+        yield f"<tr>{''.join(shown)}</tr>"
 
 
 def _item(line: str, diffs: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """The HTML report shows the Markdown report; nothing in a report or a diff becomes markup."""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -25,7 +26,7 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        assert tag == "meta" or all(name in ("class", "lang") for name, _ in attrs), attrs
+        assert tag == "meta" or all(name in ("class", "lang", "data-label") for name, _ in attrs), attrs
         if tag != "meta":
             self.open.append(tag)
 
@@ -59,6 +60,37 @@ def test_a_commit_with_a_diff_is_folded() -> None:
     assert made.count("<details>") == 1
 
 
+def brightness(colour: str) -> float:
+    """The relative luminance of WCAG 2."""
+    digits = colour.lstrip("#")
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["text", "add", "del"])
+@pytest.mark.parametrize("background", ["page", "block"])
+def test_text_has_a_contrast_of_at_least_4_5(theme: str, name: str, background: str) -> None:
+    light, dark = re.findall(r":root \{ (.*?) \}", page(REPORT, diffs={}))
+    values = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", dark if theme == "dark" else light))
+    low, high = sorted((brightness(values[name]), brightness(values[background])))
+    assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_every_colour_of_text_comes_from_the_theme() -> None:
+    style = page(REPORT, diffs={}).partition("<style>")[2].partition("</style>")[0]
+    rules = [line for line in style.splitlines() if ":root" not in line]
+    assert not any("#" in rule for rule in rules), rules
+
+
+def test_a_cell_names_its_column_on_a_narrow_screen() -> None:
+    made = page("| A | B |\n|---|---|\n| 1 | 2 |\n| 3 | 4 | 5 |\n", diffs={})
+    assert '<tr><th>A</th><th>B</th></tr>\n<tr><td data-label="A">1</td><td data-label="B">2</td></tr>' in made
+    assert '<td data-label="B">4</td><td>5</td></tr>' in made
+    assert "td::before { content: attr(data-label)" in made
+
+
 def test_a_long_diff_is_cut_and_names_the_command() -> None:
     made = page(REPORT, diffs={"abc1234": "x" * (LONGEST_DIFF + 1)})
     assert "[…] the whole diff: git show abc1234" in made
@@ -68,7 +100,7 @@ def test_a_long_diff_is_cut_and_names_the_command() -> None:
 @pytest.mark.parametrize("text", ["a\\|b", "a|b", "\\", "`a|b`"])
 def test_a_cell_reads_as_it_was_written(text: str) -> None:
     section = phase_section(replace(PHASE, verdicts=(replace(VERDICT, items=(("W1", True, text),)),)))
-    assert f"<td>{text}</td>".replace("`a|b`", "<code>a|b</code>") in page(section, diffs={})
+    assert f'<td data-label="Evidence">{text}</td>'.replace("`a|b`", "<code>a|b</code>") in page(section, diffs={})
 
 
 @given(HOSTILE)
