@@ -6,6 +6,7 @@ Time, tokens and cost differ after a crash, so `runplan report` shows them, and 
 from __future__ import annotations
 
 import contextlib
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -13,30 +14,49 @@ from msgspec.structs import replace
 
 from runplan.errors import RunplanError
 from runplan.plan.marks import Status
+from runplan.processes import alive
 from runplan.report.notices import Notice
 from runplan.report.sections import SHORT, counts
 from runplan.report.text import code, inline, row
 from runplan.report.views import cost, usage
 from runplan.run import events as e
+from runplan.run.reasons import Reason
 from runplan.run.rows import wait_of
 from runplan.store.sqlite import Store
 from runplan.text import command, elapsed
+from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from runplan.plan.model import Phase, Plan
     from runplan.run.rows import RunRow
 
-_OPEN = ("waiting", "stopped")  #: states of a phase that a person has to do something about
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.PhaseFailed, e.Landed)
+REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
+
+
+class PhaseState(StrEnum):
+    """The state of a phase, from the plan and the journal."""
+
+    TODO = "todo"
+    BLOCKED = "blocked"
+    RUNNING = "running"
+    WAITING = "waiting"  #: for a person
+    STOPPED = "stopped"  #: by a person
+    FAILED = "failed"
+    DONE = "done"
+    UNDONE = "undone"
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """The use of agents."""
+    """The time of a phase, and the use of its agents."""
 
-    seconds: float = 0.0
+    seconds: float = 0.0  #: of agents
+    setup_seconds: float = 0.0
+    test_seconds: float = 0.0
+    wall_seconds: float = 0.0  #: from the worktree to the newest event of the attempt, waits included
     tokens: int = 0
     usd: float = 0.0
     unpriced: bool = False  #: an agent reported tokens but no cost
@@ -47,23 +67,23 @@ class Spent(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        used = usage(self.tokens, self.usd, unpriced=self.unpriced)
-        return ", ".join(part for part in (elapsed(self.seconds), used) if part)
+        parts = {"agents": self.seconds, "set-up": self.setup_seconds, "tests": self.test_seconds}
+        shares = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in parts.items() if seconds)
+        time = elapsed(self.wall_seconds) + (f" ({shares})" if shares else "")
+        return ", ".join(part for part in (time, usage(self.tokens, self.usd, unpriced=self.unpriced)) if part)
 
 
 def total(*parts: Spent) -> Spent:
     return Spent(
-        seconds=sum(one.seconds for one in parts),
-        tokens=sum(one.tokens for one in parts),
-        usd=sum(one.usd for one in parts),
-        unpriced=any(one.unpriced for one in parts),
+        **{name: sum(getattr(part, name) for part in parts) for name in Spent.__struct_fields__[:-1]},
+        unpriced=any(part.unpriced for part in parts),
     )
 
 
 class PhaseSummary(Struct, frozen=True, kw_only=True):
     id: str
     title: str = ""
-    state: str = "todo"  #: todo, blocked, running, waiting, stopped, failed, done, undone
+    state: PhaseState = PhaseState.TODO
     run: str = ""  #: of the newest attempt
     commit: str = ""  #: the last landed code commit
     at: str = ""  #: time of the landing or failure
@@ -77,6 +97,10 @@ class PhaseSummary(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return inline(f"{self.id} {self.title}".rstrip())
+
+    @property
+    def label(self) -> str:
+        return self.name if self.id == REPAIR else f"phase {self.name}"
 
     @property
     def tests(self) -> str:
@@ -99,17 +123,23 @@ def recorded(store: Store, plan: str) -> list[e.Recorded[Any]]:
 
 
 def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
-    """The phases that were attempted; only agents that ended from `since` on count as spent."""
+    """The phases that were attempted; only time and agents from `since` on count as spent."""
     found: dict[str, PhaseSummary] = {}
-    current: dict[tuple[str, str], str] = {}  #: phase by run and lane
-    for one in records:
-        strand = (one.run, one.event.lane)
-        worked = current.get(strand, "")
-        name = getattr(one.event, "phase", "") or worked
-        if name:
-            if isinstance(one.event, e.Leased):
-                current[strand] = name
-            found[name] = _after(found.get(name) or PhaseSummary(id=name), one, worked, since)
+    current: dict[tuple[str, str], tuple[str, str]] = {}  #: phase, and time of its newest event, by run and lane
+    for record in records:
+        strand = (record.run, record.event.lane)
+        worked, previous = current.get(strand, ("", record.at))
+        is_begin = isinstance(record.event, e.Leased)
+        name = getattr(record.event, "phase", "") or (REPAIR if is_begin else worked)
+        if not name:
+            continue
+        phase = _after(found.get(name) or PhaseSummary(id=name), record, worked, since)
+        if is_begin or worked:
+            current[strand] = (name if is_begin else worked, record.at)
+        if not is_begin and record.at > since:
+            wall = parse_iso(record.at) - parse_iso(max(previous, since))
+            phase = replace(phase, spent=total(phase.spent, Spent(wall_seconds=wall.total_seconds())))
+        found[name] = phase
     return found
 
 
@@ -117,37 +147,73 @@ def _after(phase: PhaseSummary, one: e.Recorded[Any], worked: str, since: str) -
     """The phase after one more event of a run that works on the phase `worked`."""
     match one.event:
         case e.Leased():
-            attempts = phase.attempts + 1
-            return replace(phase, state="running", run=one.run, attempts=attempts, before="", after="", why="")
-        case e.DispatchEnded(agent=agent) as ended if agent and one.at >= since:
-            tokens = ended.input_tokens + ended.output_tokens
-            unpriced = bool(tokens and not ended.usd)
-            used = Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=unpriced)
-            return replace(phase, spent=total(phase.spent, used))
+            attempts, state = phase.attempts + 1, PhaseState.RUNNING
+            return replace(phase, state=state, run=one.run, attempts=attempts, before="", after="", why="")
+        case e.DispatchEnded() as ended if one.at >= since:
+            return replace(phase, spent=total(phase.spent, _spent(ended)))
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=counts(one.event.results))
         case e.GateJudged(name=e.TESTS):
             return replace(phase, after="skipped" if one.event.answer == "skipped" else one.event.line)
-        case e.PhaseFailed(reason=reason, step=step, title=title):
-            why, title = f"{reason} at {step}", title or phase.title
-            return replace(phase, state="failed", run=one.run, at=one.at, why=why, title=title)
+        case e.PhaseFailed(reason=reason, step=step, title=title, detail=detail):
+            is_stop = reason == Reason.STOPPED
+            state, why = (PhaseState.STOPPED, detail) if is_stop else (PhaseState.FAILED, f"{reason} at {step}")
+            return replace(phase, state=state, run=one.run, at=one.at, why=why, title=title or phase.title)
         case e.Landed():
-            state = "done" if phase.id == worked else "undone"  # an undo lands without an attempt
-            return replace(phase, state=state, at=one.at, commit=one.event.code[:SHORT])
+            # An undo lands without an attempt.
+            state = PhaseState.DONE if phase.id == worked else PhaseState.UNDONE
+            return replace(phase, state=state, at=one.at, commit=one.event.code[:SHORT], why="")
         case _:
             return phase
+
+
+def _spent(ended: e.DispatchEnded) -> Spent:
+    if ended.role == "setup":
+        return Spent(setup_seconds=ended.seconds)
+    if not ended.agent:
+        return Spent(test_seconds=ended.seconds)
+    tokens = ended.input_tokens + ended.output_tokens
+    return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=bool(tokens and not ended.usd))
+
+
+def figures_of_run(store: Store, run: RunRow) -> str:
+    """The time, tokens, cost and tests of an ended run; "" when it started no process."""
+    phases = list(attempted(record for record in recorded(store, run.plan) if record.run == run.id).values())
+    used = total(*(phase.spent for phase in phases))
+    if not (used.seconds or used.setup_seconds or used.test_seconds):
+        return ""
+    wall = parse_iso(run.since) - parse_iso(run.started)
+    before = next((phase.before for phase in phases if phase.before), "")
+    after = next((phase.after for phase in reversed(phases) if phase.after), "")
+    tests = PhaseSummary(id="", before=before, after=after).tests
+    return f"Time: {replace(used, wall_seconds=wall.total_seconds()).words}" + (f". Tests: {tests}" if tests else "")
 
 
 # --- with the plan --------------------------------------------------------------------------------------
 
 
-def summary_of(path: str, plan: Plan | None, newest: RunRow | None, found: dict[str, PhaseSummary]) -> PlanSummary:
-    """The phases in the order of the plan; `plan` is None when it is gone or cannot be parsed."""
+def is_owned(store: Store, plan: str) -> bool:
+    """Whether a live process works on the plan."""
+    claim = store.claim("plan", plan)
+    return claim is not None and alive(claim[1])
+
+
+def summary_of(
+    path: str, plan: Plan | None, newest: RunRow | None, found: dict[str, PhaseSummary], *, owned: bool = True
+) -> PlanSummary:
+    """The phases in the order of the plan, which is None when it is gone or cannot be parsed.
+
+    Unless a live process owns the newest run, its current phase was interrupted.
+    """
     title, phases = path, list(found.values())
     if plan is not None:
         done = {phase.id for phase in plan.phases if phase.status is Status.DONE}
-        title, phases = plan.title, [_planned(path, phase, found, done) for phase in plan.phases]
-    return PlanSummary(plan=path, title=title, phases=tuple(_with_run(path, one, newest) for one in phases))
+        is_open = REPAIR in found and newest is not None and newest.outcome != "done"
+        repair = [found[REPAIR]] if is_open and found[REPAIR].state is not PhaseState.DONE else []
+        title, phases = plan.title, [*(_planned(path, phase, found, done) for phase in plan.phases), *repair]
+    return PlanSummary(
+        plan=path, title=title, phases=tuple(_with_run(path, phase, newest, owned=owned) for phase in phases)
+    )
 
 
 def _planned(path: str, phase: Phase, found: dict[str, PhaseSummary], done: set[str]) -> PhaseSummary:
@@ -155,31 +221,41 @@ def _planned(path: str, phase: Phase, found: dict[str, PhaseSummary], done: set[
     one = replace(found.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
     waits = [other for other in phase.depends if other not in done]
     if phase.id in done:
-        return replace(one, state="done", commit=phase.commit or one.commit, why="")
-    if one.state in ("running", "failed"):
+        return replace(one, state=PhaseState.DONE, commit=phase.commit or one.commit, why="")
+    if one.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
         return one
+    one = replace(one, state=PhaseState.TODO)
     if phase.status is Status.BLOCKED:
-        return replace(one, state="blocked", why="the plan marks it as blocked")
+        return replace(one, state=PhaseState.BLOCKED, why="the plan marks it as blocked")
     if waits:
-        return replace(one, state="todo", why=f"after {', '.join(waits)}")
-    return replace(one, state="todo", why="not started", command=command("runplan", "start", path, phase.id))
+        return replace(one, why=f"after {', '.join(waits)}")
+    if phase.unsupported:
+        return replace(one, state=PhaseState.BLOCKED, why=f"it {phase.unsupported}")
+    return replace(one, why="not started", command=command("runplan", "start", path, phase.id))
 
 
-def _with_run(path: str, one: PhaseSummary, newest: RunRow | None) -> PhaseSummary:
-    """The phase with the state of the newest run."""
+def _with_run(path: str, phase: PhaseSummary, newest: RunRow | None, *, owned: bool) -> PhaseSummary:
+    """The phase with the state of the newest run, or of its lane."""
     active = newest if newest is not None and newest.is_active else None
-    if one.state == "done":
-        return one
-    if active is not None and active.phase == one.id and active.state != "running":
-        wait = wait_of(active.waiting_for)
-        words = f"waits for {active.waiting_for or 'its turn'}" + (f": {active.about}" if active.about else "")
-        state, verb = ("waiting", wait.verb) if wait.is_for_person else ("running", "status")
-        return replace(one, state=state, why=words, command=command("runplan", verb, path))
-    if one.state == "running" and active is not None and active.id == one.run:
-        return replace(one, why="in progress", command=command("runplan", "status", path))
-    if one.state == "running":
-        return replace(one, state="stopped", why="its run has ended", command=command("runplan", "retry", path))
-    return replace(one, command=command("runplan", "retry", path)) if one.state == "failed" else one
+    work = next((one for one in (*active.lanes, active) if one.phase == phase.id), None) if active else None
+    # Without a phase, a retry continues the newest run.
+    is_newest = newest is None or phase.run == newest.id or phase.id == REPAIR
+    retry = command("runplan", "retry", path, *([] if is_newest else [phase.id]))
+    if phase.state in (PhaseState.FAILED, PhaseState.STOPPED):
+        return replace(phase, command=retry)
+    if work is not None and work.waiting_for and phase.state is not PhaseState.DONE:
+        wait = wait_of(work.waiting_for)
+        words = f"waits for {work.waiting_for}" + (f": {work.about}" if work.about else "")
+        state, verb = (PhaseState.WAITING, wait.verb) if wait.is_for_person else (PhaseState.RUNNING, "status")
+        of_phase = [phase.id] if verb in ("diff", "explain") else []
+        return replace(phase, state=state, why=words, command=command("runplan", verb, path, *of_phase))
+    if phase.state is not PhaseState.RUNNING:
+        return phase
+    if active is None or active.id != phase.run:
+        return replace(phase, state=PhaseState.STOPPED, why="its run has ended", command=retry)
+    if not owned:
+        return replace(phase, state=PhaseState.WAITING, why="interrupted; no process works on it", command=retry)
+    return replace(phase, why="in progress", command=command("runplan", "status", path))
 
 
 # --- as Markdown ----------------------------------------------------------------------------------------
@@ -187,9 +263,10 @@ def _with_run(path: str, one: PhaseSummary, newest: RunRow | None) -> PhaseSumma
 
 def summary_section(summary: PlanSummary) -> str:
     """The section that `runplan report` puts on top of the landed report."""
-    done = sum(phase.state == "done" for phase in summary.phases)
+    done = sum(phase.state is PhaseState.DONE for phase in summary.phases)
     used = total(*(phase.spent for phase in summary.phases))
-    rows = [row("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Tokens", "Cost"), f"|{'---|' * 8}"]
+    names = ("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Agents", "Tokens", "Cost")
+    rows = [row(*names), f"|{'---|' * len(names)}"]
     for phase in summary.phases:
         spent = phase.spent
         cells = (
@@ -198,6 +275,7 @@ def summary_section(summary: PlanSummary) -> str:
             code(phase.commit) if phase.commit else "",
             phase.tests,
             str(phase.attempts or ""),
+            elapsed(spent.wall_seconds) if phase.attempts else "",
             elapsed(spent.seconds) if spent.seconds else "",
             f"{spent.tokens:,}" if spent.tokens else "",
             spent.cost if spent.tokens or spent.usd else "",
@@ -205,18 +283,19 @@ def summary_section(summary: PlanSummary) -> str:
         rows.append(row(*cells))
     parts = [
         "## Summary",
-        f"**Done:** {done} of {len(summary.phases)} phases. Agents took {used.words}.",
+        f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.words}.",
         "\n".join(rows),
     ]
-    left = [f"- {_not_done(phase)}" for phase in summary.phases if phase.state != "done"]
+    left = [f"- {_not_done(phase)}" for phase in summary.phases if phase.state is not PhaseState.DONE]
     return "\n\n".join([*parts, *(["**Not done:**", "\n".join(left)] if left else [])]) + "\n"
 
 
 def _not_done(phase: PhaseSummary) -> str:
     """Why the phase is not done, and the command that helps."""
-    state = f"{phase.state}, " if phase.state in ("failed", "blocked", "stopped", "undone") else ""
+    shown = (PhaseState.FAILED, PhaseState.BLOCKED, PhaseState.STOPPED, PhaseState.UNDONE)
+    state = f"{phase.state}, " if phase.state in shown else ""
     helps = f": {code(phase.command)}" if phase.command else ""
-    return f"Phase {phase.name}: {state}{inline(phase.why)}{helps}"
+    return f"{phase.label[0].upper()}{phase.label[1:]}: {state}{inline(phase.why)}{helps}"
 
 
 # --- the news of all repositories -----------------------------------------------------------------------
@@ -254,48 +333,62 @@ def _plan(store: Store, plan: str, since: str) -> PlanSummary:
         found.setdefault(newest.phase, PhaseSummary(id=newest.phase))
     read = "SELECT json_extract(body, '$.phase'), json_extract(body, '$.title') FROM events WHERE plan=? AND type=?"
     titles = dict(store.query(f"{read} ORDER BY seq", plan, "PlanRead"))
-    whole = summary_of(plan, None, newest, found)
+    whole = summary_of(plan, None, newest, found, owned=is_owned(store, plan))
     title = newest.title if newest is not None and newest.title else plan
-    news = [one for one in whole.phases if one.at >= since or one.state in (*_OPEN, "running") or one.spent != Spent()]
+    is_open = (PhaseState.WAITING, PhaseState.RUNNING)
+    news = [one for one in whole.phases if one.at >= since or one.state in is_open or one.spent != Spent()]
     phases = tuple(replace(one, title=titles.get(one.id) or one.title) for one in news)
     return replace(whole, title=title, phases=phases)
+
+
+#: The sections of the report of all repositories, in the order in which a person needs them.
+SECTIONS = {
+    PhaseState.WAITING: "Needs you",
+    PhaseState.FAILED: "Failed",
+    PhaseState.DONE: "Landed",
+    PhaseState.UNDONE: "Undone",
+    PhaseState.STOPPED: "Stopped",
+    PhaseState.RUNNING: "Running",
+}
 
 
 def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
     """The report as Markdown; `since` in words."""
     parts = [f"# Report since {since}", f"{counted(news)}."]
-    for one in news:
-        parts.append(f"## {inline(one.repository)}")
-        if one.error:
-            parts.append(f"Cannot be read: {inline(one.error)}")
-        for plan in one.plans:
-            lines = (f"- {_line(phase)}" for phase in plan.phases)
-            parts += [f"### {inline(f'{plan.title} ({plan.plan})')}", "\n".join(lines)]
-        paused = (
-            f"- Schedule of {code(plan)} is paused: {inline(why)}: {code(command('runplan', 'resume', plan))}"
-            for plan, why in one.paused
-        )
-        parts += ["\n".join(paused)] if one.paused else []
+    for state, title in SECTIONS.items():
+        lines = [line for one in news for line in _lines(one, state)]
+        parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
     return "\n\n".join(parts) + "\n"
 
 
-def _line(phase: PhaseSummary) -> str:
-    used = phase.spent.words if phase.spent != Spent() else ""
-    if phase.state not in ("done", "undone"):
-        return _not_done(phase) + (f" ({used})" if used else "")
-    word = "Landed" if phase.state == "done" else "Undone"
-    return ", ".join(part for part in (f"{word}: {phase.name}", code(phase.commit), phase.tests, used) if part)
+def _lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
+    """One line for each phase of the repository in this state, with the command that helps."""
+    name = news.repository.rstrip("/").rpartition("/")[2]
+    directory = command("cd", news.repository)
+    for plan in news.plans:
+        for phase in (one for one in plan.phases if one.state is state):
+            used = phase.spent.words if phase.spent != Spent() else ""
+            facts = (inline(phase.why), code(phase.commit) if phase.commit else "", phase.tests, used)
+            then = phase.command or command("runplan", "report", plan.plan)
+            head = f"{inline(f'{name}: {plan.title}')}, {phase.label}"
+            yield f"{head}: {', '.join(filter(None, facts))}: {code(f'{directory} && {then}')}"
+    if state is PhaseState.WAITING:
+        for path, why in news.paused:
+            then = code(f"{directory} && {command('runplan', 'resume', path)}")
+            yield f"{inline(name)}: the schedule of {code(path)} is paused: {inline(why)}: {then}"
+        if news.error:
+            yield f"{code(news.repository)} cannot be read: {inline(news.error)}"
 
 
-def counted(news: Iterable[RepositoryNews]) -> str:
-    """One line: how many phases landed, failed and wait, and what the agents used."""
+def counted(news: Sequence[RepositoryNews]) -> str:
+    """One line: how many phases wait, failed and landed, and what they took."""
     phases = [phase for one in news for plan in one.plans for phase in plan.phases]
-    names = {"landed": ("done",), "failed": ("failed",), "waiting for you": _OPEN, "running": ("running",)}
-    counts = {name: sum(phase.state in states for phase in phases) for name, states in names.items()}
-    words = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    words = {state: title.lower() for state, title in SECTIONS.items()} | {PhaseState.WAITING: "waiting for you"}
+    counts = {word: sum(phase.state is state for phase in phases) for state, word in words.items()}
+    shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     spent = total(*(phase.spent for phase in phases))
-    used = f"; agents took {spent.words}" if spent != Spent() else ""
-    return f"Phases: {words}{used}" if words else "Nothing landed, failed or waits for you"
+    used = f". Time: {spent.words}" if spent != Spent() else ""
+    return f"Phases: {shown}{used}" if shown else "No phase landed, failed or waits for you"
 
 
 def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from runplan.cli.show.report import since
 from runplan.errors import UsageError
@@ -31,29 +32,33 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
     first, second = tmp_path / "a", tmp_path / "b"
     add(first, "r1", "plans/x.md", LEASED, ROBOT, LANDED, state="done", outcome="done")
     add(first, "r2", "plans/y.md", LEASED, FAILED, state="failed", outcome="failed", reason="tests-failed")
+    stopped = replace(FAILED, reason="stopped", detail="stopped by runplan stop")
+    add(first, "r5", "plans/w.md", LEASED, stopped, state="stopped", outcome="stopped", reason="stopped")
     add(second, "r3", "plans/z.md", LEASED, state="waiting", waiting_for="approval", age=timedelta(days=3))
     add(second, "r4", "plans/old.md", LEASED, LANDED, state="done", outcome="done", age=timedelta(days=2))
     fixed = {"zone": "UTC", "misfire": "run-once", "request": "{}", "anchor": TODAY, "made": TODAY}
     Store(second).schedules.put(ScheduleRow(plan="plans/s.md", spec="4h", paused="phase 1 failed", **fixed))
-    news = news_of({"/src/a": first, "/src/b": second, "/src/none": tmp_path / "none"}, since=TODAY)
+    news = news_of({"/src/a": first, "/src/b c": second, "/src/none": tmp_path / "none"}, since=TODAY)
     assert morning_report(news, since="today") == (
         "# Report since today\n\n"
-        "Phases: 1 landed, 1 failed, 1 waiting for you; agents took 1m00s, 1,000 tokens, $0.50.\n\n"
-        "## /src/a\n\n"
-        "### X (plans/x.md)\n\n"
-        "- Landed: 1, `abcdef0`, 1m00s, 1,000 tokens, $0.50\n\n"
-        "### X (plans/y.md)\n\n"
-        "- Phase 1: failed, tests-failed at gate: `runplan retry plans/y.md`\n\n"
-        "## /src/b\n\n"
-        "### X (plans/z.md)\n\n"
-        "- Phase 1: waits for approval: `runplan diff plans/z.md`\n\n"
-        "- Schedule of `plans/s.md` is paused: phase 1 failed: `runplan resume plans/s.md`\n"
+        "Phases: 1 waiting for you, 1 failed, 1 landed, 1 stopped. Time: 4m00s (agents 1m00s), 1,000 tokens, $0.50.\n\n"
+        "## Needs you\n\n"
+        "- b c: X, phase 1: waits for approval: `cd '/src/b c' && runplan diff plans/z.md 1`\n"
+        "- b c: the schedule of `plans/s.md` is paused: phase 1 failed: "
+        "`cd '/src/b c' && runplan resume plans/s.md`\n\n"
+        "## Failed\n\n"
+        "- a: X, phase 1: tests-failed at gate, 1m00s: `cd /src/a && runplan retry plans/y.md`\n\n"
+        "## Landed\n\n"
+        "- a: X, phase 1: `abcdef0`, 2m00s (agents 1m00s), 1,000 tokens, $0.50: "
+        "`cd /src/a && runplan report plans/x.md`\n\n"
+        "## Stopped\n\n"
+        "- a: X, phase 1: stopped by runplan stop, 1m00s: `cd /src/a && runplan retry plans/w.md`\n"
     )
     notice = of_morning(news)
     assert notice is not None
     assert (notice.kind, notice.command) == ("morning", "runplan report --since yesterday")
-    assert notice.title.startswith("runplan: Phases: 1 landed, 1 failed, 1 waiting for you")
-    assert notice.text == "Repositories: a, b."
+    assert notice.title.startswith("runplan: Phases: 1 waiting for you, 1 failed, 1 landed")
+    assert notice.text == "Repositories: a, b c."
 
 
 def test_a_day_without_news_has_no_notice(tmp_path: Path) -> None:
@@ -64,7 +69,7 @@ def test_a_day_without_news_has_no_notice(tmp_path: Path) -> None:
 def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"no journal at all, but long enough to be read as one")
     news = news_of({"/src/a": tmp_path}, since=TODAY)
-    assert "## /src/a\n\nCannot be read: " in morning_report(news, since="today")
+    assert "## Needs you\n\n- `/src/a` cannot be read: " in morning_report(news, since="today")
 
 
 @pytest.mark.parametrize(

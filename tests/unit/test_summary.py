@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from runplan.plan.model import parse
 from runplan.report.summary import Spent, attempted, summary_of, summary_section, total
 from runplan.run import events as e
-from runplan.run.rows import RunRow
+from runplan.run.rows import RunRow, Work
 from tests.support.builders import waiting
 
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=True)
@@ -41,12 +41,30 @@ def test_a_landed_phase_has_its_commit_tests_time_tokens_and_cost() -> None:
     found = attempted(records(LEASED, BASE, ROBOT, GATE, lint, LANDED))["1"]
     assert (found.state, found.commit, found.attempts) == ("done", "abcdef0", 1)
     assert (found.before, found.after) == ("10 passed, 0 failed", "12 passed, 0 failed")
-    assert found.spent == Spent(seconds=60.0, tokens=1000, usd=0.5)
+    assert found.spent == Spent(seconds=60.0, wall_seconds=5 * 86400.0, tokens=1000, usd=0.5)
 
 
-def test_only_agents_that_ended_since_the_moment_count() -> None:
+def test_set_up_and_tests_are_no_time_of_agents() -> None:
+    command = replace(ROBOT, agent="", input_tokens=0, output_tokens=0, usd=0.0)
+    setup, gate = replace(command, role="setup", seconds=20.0), replace(command, role="gate", seconds=90.0)
+    spent = attempted(records(LEASED, setup, ROBOT, gate, LANDED))["1"].spent
+    assert replace(spent, wall_seconds=300.0).words == (
+        "5m00s (agents 1m00s, set-up 20s, tests 1m30s), 1,000 tokens, $0.50"
+    )
+
+
+def test_only_time_and_agents_since_the_moment_count() -> None:
     events = records(LEASED, ROBOT, ROBOT, LANDED)
-    assert attempted(events, since="2026-01-03T00:00:00Z")["1"].spent.tokens == 1000
+    spent = attempted(events, since="2026-01-03T00:00:00Z")["1"].spent
+    assert (spent.tokens, spent.wall_seconds) == (1000, 86400.0)
+
+
+def test_a_repair_of_the_pull_request_is_no_attempt_at_the_last_phase() -> None:
+    repair = [replace(LEASED, phase=""), replace(ROBOT, phase=""), replace(FAILED, phase="", title="Fix the checks")]
+    found = attempted(records(LEASED, LANDED, *repair))
+    assert (found["1"].state, found["1"].spent.tokens) == ("done", 0)
+    (failed,) = (one for one in summary_of("plans/x.md", PLAN, run("failed"), found).phases if one.state == "failed")
+    assert (failed.label, failed.command) == ("pull request Fix the checks", "runplan retry plans/x.md")
 
 
 def test_phases_side_by_side_are_kept_apart() -> None:
@@ -72,6 +90,16 @@ PLAN = parse(waiting("Phases 1 and 2.", own="3", others="1 2"), path="plans/x.md
     [
         ((), None, "todo", "not started", "runplan start plans/x.md 1"),
         ((LEASED, FAILED), run("failed"), "failed", "tests-failed at gate", "runplan retry plans/x.md"),
+        ((LEASED, FAILED), run("failed", id="r2"), "failed", "tests-failed at gate", "runplan retry plans/x.md 1"),
+        (
+            (LEASED, replace(FAILED, reason="stopped", detail="stopped by runplan stop")),
+            *(run("stopped"), "stopped", "stopped by runplan stop", "runplan retry plans/x.md"),
+        ),
+        (
+            (LEASED,),
+            run("running", phase="2", lanes=(Work(phase="2"), Work(phase="1", waiting_for="sign-off"))),
+            *("waiting", "waits for sign-off", "runplan diff plans/x.md 1"),
+        ),
         ((LEASED,), run("running", phase="1"), "running", "in progress", "runplan status plans/x.md"),
         ((LEASED,), run("stopped", phase="1"), "stopped", "its run has ended", "runplan retry plans/x.md"),
         (
@@ -79,14 +107,14 @@ PLAN = parse(waiting("Phases 1 and 2.", own="3", others="1 2"), path="plans/x.md
             run("waiting", phase="1", waiting_for="approval"),
             "waiting",
             "waits for approval",
-            "runplan diff plans/x.md",
+            "runplan diff plans/x.md 1",
         ),
         (
             (LEASED,),
             run("waiting", phase="1", waiting_for="checkout", about="a.txt is edited"),
             "waiting",
             "waits for checkout: a.txt is edited",
-            "runplan explain plans/x.md",
+            "runplan explain plans/x.md 1",
         ),
         (
             (LEASED,),
@@ -104,6 +132,13 @@ def test_a_phase_that_is_not_done_says_why_and_names_a_command(
     assert (first.state, first.why, first.command) == (state, why, command)
 
 
+def test_a_run_that_no_process_works_on_needs_a_person() -> None:
+    newest = run("running", phase="1")
+    first = summary_of("plans/x.md", PLAN, newest, attempted(records(LEASED)), owned=False).phases[0]
+    assert (first.state, first.why) == ("waiting", "interrupted; no process works on it")
+    assert first.command == "runplan retry plans/x.md"
+
+
 def test_a_phase_with_open_dependencies_names_them() -> None:
     assert summary_of("plans/x.md", PLAN, None, {}).phases[2].why == "after 1, 2"
 
@@ -119,11 +154,9 @@ def test_the_section_lists_every_phase_and_what_is_not_done() -> None:
     )
     found = attempted(records(LEASED, BASE, ROBOT, GATE, LANDED))
     section = summary_section(summary_of("plans/x.md", parse(done, path="plans/x.md"), None, found))
-    assert "**Done:** 1 of 2 phases. Agents took 1m00s, 1,000 tokens, $0.50." in section
-    assert (
-        "| 1 Title 1 | done | `abc1234` | 10 passed, 0 failed → 12 passed, 0 failed | 1 | 1m00s | 1,000 | $0.50 |"
-        in section
-    )
+    assert "**Done:** 1 of 2 phases. Time: 96h00m00s (agents 1m00s), 1,000 tokens, $0.50." in section
+    assert "| 1 Title 1 | done | `abc1234` | 10 passed, 0 failed → 12 passed, 0 failed | 1 | 96h00m00s |" in section
+    assert "| 96h00m00s | 1m00s | 1,000 | $0.50 |" in section
     assert section.endswith("**Not done:**\n\n- Phase 2 Title 2: not started: `runplan start plans/x.md 2`\n")
 
 

@@ -57,7 +57,8 @@ def _one_plan(args: argparse.Namespace) -> str:
         with suppress(PlanUnreadable):
             plan = parse(text, path=path) if text is not None else None
         attempts = summary.attempted(summary.recorded(store, path))
-        facts = summary.summary_of(path, plan, store.newest(path), attempts)
+        owned = summary.is_owned(store, path)
+        facts = summary.summary_of(path, plan, store.newest(path), attempts, owned=owned)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
         whole = report.prepend(old, plan_title=facts.title, sections=failures)
         whole = report.insert(whole, summary.summary_section(facts))
@@ -116,7 +117,7 @@ def since(word: str, *, now: datetime) -> datetime:
 
 
 def _journals() -> dict[str, Path]:
-    """The journals of the repositories that the daemon knows, and of the current one."""
+    """The journals of the repositories in which a run was started, and of the current one."""
     from runplan.daemon.state import known
     from runplan.engine.context import open_context
     from runplan.errors import RunplanError
