@@ -30,6 +30,7 @@ from runplan.errors import (
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import parse
+from runplan.report.summary import figures_of_run
 from runplan.run.events import RunStarted
 from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
@@ -251,7 +252,8 @@ def _show_end(at: RepositoryContext, plan: str, run: str) -> Exit:
     row = store.row(run)
     if row is None:
         raise NotFound(f"no run of {plan} is recorded here")
-    return progress.show_end(plan, state_of(store, row), at.state)
+    figures = figures_of_run(store, row) if not row.is_active else ""
+    return progress.show_end(plan, state_of(store, row), at.state, figures)
 
 
 def admit_agents(at: RepositoryContext) -> None:

@@ -228,9 +228,10 @@ def _outcome(event: e.Event) -> str:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def show_end(plan: str, state: RunState, directory: Path) -> Exit:
-    """Print the last lines of a run; `directory` is that of the journal."""
+def show_end(plan: str, state: RunState, directory: Path, figures: str) -> Exit:
+    """Print the last lines of a run; `directory` is that of the journal, `figures` are its time, cost and tests."""
     code, lines = summary(plan, state, directory)
+    lines[-1:] = [*([figures] if figures else []), lines[-1]]
     _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
