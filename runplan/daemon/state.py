@@ -104,7 +104,7 @@ def _file(directory: Path, repository: Known) -> Path:
 
 
 def known(state: Path) -> list[Known]:
-    """The repositories in which a command was given; those that cannot be read are added with the next one."""
+    """The repositories in which a run was started; those that cannot be read are added with the next one."""
     found = []
     for file in sorted((state / REPOSITORIES).glob("*.json")):
         with contextlib.suppress(OSError, ValueError):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.state import Known, remember, take
+from runplan.daemon.state import take
 from runplan.run.decide import decide
 from runplan.run.events import from_json
 from runplan.run.rows import ScheduleRow
@@ -202,11 +202,11 @@ def test_explain_prints_the_reason_of_decide(recorded: Project) -> None:
 def test_report_prints_a_summary_and_the_landed_report(recorded: Project) -> None:
     report = recorded.runplan("report", "X").out
     title, _, landed = recorded.show("main:reports/plan-x.md").partition("\n")
-    assert report.startswith(f"{title}\n\n## Summary\n\n**Done:** 1 of 3 phases. Agents took ")
+    assert report.startswith(f"{title}\n\n## Summary\n\n**Done:** 1 of 3 phases. Time: ")
     assert report.rstrip().endswith(landed)
     commit = recorded.repo.head("main~1")[:7]
     assert f"| 1 Step 1 | done | `{commit}` |" in report
-    assert "- Phase 2 Step 2: waits for approval: `runplan diff plans/X.md`\n" in report
+    assert "- Phase 2 Step 2: waits for approval: `runplan diff plans/X.md 2`\n" in report
     assert "- Phase 3 Step 3: after 2\n" in report
     assert report.index("## Phase — 1 Step 1") < report.index("## Run Failed — ")
     assert recorded.runplan("report").out == report, "without PLAN, of the newest run's plan"
@@ -233,22 +233,26 @@ def test_report_html_is_one_page_with_folded_diffs(recorded: Project, tmp_path: 
     assert (tmp_path / "X.html").read_text() == page
 
 
-def test_report_since_covers_every_repository_that_the_daemon_knows(recorded: Project, tmp_path: Path) -> None:
-    remember(tmp_path / "runplan", Known(common=str(recorded.path / ".git"), root=str(recorded.path)))
+def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
+    recorded: Project, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    ran = recorded.runplan_in(elsewhere, "report", "--since", "yesterday", XDG_STATE_HOME=str(tmp_path))
+    ran = recorded.runplan_in(elsewhere, "report", "--since", "yesterday")
     assert ran.code == 0, ran.err
     commit = recorded.repo.head("main~1")[:7]
-    assert re.search(r"^Phases: 1 landed, 1 waiting for you; agents took \d+s\.$", ran.out, re.MULTILINE)
-    assert f"\n## {recorded.path}\n\n### X (plans/X.md)\n\n- Landed: 1 Step 1, `{commit}`, passed, " in ran.out
-    assert "- Phase 2 Step 2: waits for approval: `runplan diff plans/X.md`" in ran.out
+    counts = r"^Phases: 1 waiting for you, 1 landed\. Time: \d+s \(agents \d+s, tests \d+s\)\.$"
+    assert re.search(counts, ran.out, re.MULTILINE), ran.out
+    name, there = recorded.path.name, f"cd {recorded.path} && runplan"
+    needs, _, landed = ran.out.partition("\n## Landed\n")
+    assert re.search(rf"- {name}: X, phase 2 Step 2: waits for approval, .*: `{there} diff plans/X.md 2`\n", needs)
+    assert re.search(rf"- {name}: X, phase 1 Step 1: `{commit}`, passed, .*: `{there} report plans/X.md`\n", landed)
     assert recorded.runplan("report", "--since", "8h").out.count("## ") == 2
     view = recorded.runplan("report", "--since", "2026-01-01", "--json").json
     assert [one["repository"] for one in view["repositories"]] == [str(recorded.path)]
     assert "<h2>" in recorded.runplan("report", "--since", "1h", "--html").out
     quiet = recorded.runplan_in(elsewhere, "report", "--since", "today", XDG_STATE_HOME=str(elsewhere))
-    assert "Nothing landed, failed or waits for you." in quiet.out
+    assert "No phase landed, failed or waits for you." in quiet.out
     assert recorded.runplan("report", "--since", "soon").code == 2
     assert recorded.runplan("report", "X", "--since", "today").code == 2
     unwritable = recorded.runplan("report", "--since", "today", "-o", "absent/report.md")

@@ -13,6 +13,7 @@ from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.daemon import submit as queue
 from runplan.daemon.client import wake
+from runplan.daemon.state import Known, remember
 from runplan.engine import context as contexts, preflight
 from runplan.engine.runs import describe_busy, does_what_is_asked, state_of
 from runplan.engine.worker import ForegroundWorker, Interruption
@@ -36,6 +37,7 @@ from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.settings.load import run_variables
 from runplan.settings.options import in_plan
+from runplan.settings.places import state_directory
 from runplan.store.files import first_line, make_below, publish
 from runplan.text import command
 from runplan.times import parse_iso, zone
@@ -278,6 +280,7 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
         admit_agents(at)
     plan = request.started.plan
     retry = command("runplan", "retry", plan)
+    _remember(at)
     with (
         progress.live(),
         Interruption(load_user(at.env).daemon.grace_s) as interruption,
@@ -297,6 +300,14 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
     if answer.declined or (request.answer is not None and not request.answer.approved):
         return print_answer(plan, answer, request)
     return _show_end(at, plan, answer.run)
+
+
+def _remember(at: RepositoryContext) -> None:
+    """Add the repository to those that `report --since` lists; a run does not depend on it."""
+    try:
+        remember(state_directory(at.env), Known(common=str(at.repository.common_dir), root=str(at.repository.root)))
+    except Unreachable as error:
+        progress.warn(f"{error}; report --since will not list this repository")
 
 
 def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -> Exit:
