@@ -14,8 +14,10 @@ from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from argparse import ArgumentParser
+    from collections.abc import Iterable
     from typing import NoReturn
 
+COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
 PLANNED = ("plan", "inbox", "answer")  #: verbs of a later version
 
 USAGE = """\
@@ -26,7 +28,7 @@ verifier, and a landing that happens once or not at all.
 
 {verbs}
 
-  runplan VERB --help        options and examples of a verb
+  runplan help VERB          options and examples of a verb
   runplan --version
   --debug                    with any verb: show the traceback of an error
 
@@ -99,24 +101,42 @@ def _run(words: list[str]) -> int:
     if words and words[0] in ("-V", "--version"):
         print(f"runplan {__version__}")
         return 0
-    from runplan.cli.verbs import VERBS
-
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(_usage())
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
         return 0 if words else 2
     verb, *rest = words
+    if verb == COMPLETE:
+        import importlib
+
+        _import_msgspec()
+        importlib.import_module("runplan.cli.setup.completion").print_candidates(rest)
+        return 0
+    return run_verb(require_verb(verb), rest)
+
+
+def require_verb(verb: str) -> str:
+    """The verb; refused with the nearest one when it is unknown."""
+    from runplan.cli.verbs import VERBS
+
     if verb in PLANNED:
         raise UsageError(f"{verb} is not in this version of runplan; see: runplan --help")
     if verb not in VERBS:
-        import difflib
-
-        near = [one for one in VERBS if one.startswith(verb)] or difflib.get_close_matches(verb, VERBS, cutoff=0.7)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
-        raise UsageError(f"{verb}: no such verb{hint}")
-    return run_verb(verb, rest)
+        near = _nearest(verb, VERBS)
+        hint = f"did you mean {near}?" if near else f"there are: {', '.join(VERBS)}"
+        raise UsageError(f"{verb}: no such verb; {hint}")
+    return verb
 
 
-def _usage() -> str:
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that begins with this one, or is most like it; "" for none."""
+    import difflib
+
+    known = list(known)
+    near = [name for name in known if name.startswith(word)] or difflib.get_close_matches(word, known, cutoff=0.7)
+    return near[0] if near else ""
+
+
+def usage() -> str:
     """The verbs in groups; their headings are bold on a terminal."""
     from runplan.cli.terminal import Style
     from runplan.cli.verbs import GROUPS
@@ -135,7 +155,10 @@ def run_verb(verb: str, words: list[str]) -> int:
 
     from runplan.cli.verbs import CHANGING, VERBS
 
-    args = parser_of(verb).parse_args(words)
+    parser = parser_of(verb)
+    args, unknown = parser.parse_known_intermixed_args(words)  # options may stand between the words
+    if unknown:
+        raise UsageError(f"{verb}: {_describe_unknown(unknown[0], parser)}")
     _import_msgspec()
     if verb in CHANGING:
         from runplan.engine.context import refuse_under_agent
@@ -143,6 +166,14 @@ def run_verb(verb: str, words: list[str]) -> int:
         refuse_under_agent(verb)
     module = importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
     return int(getattr(module, f"run_{verb.replace('-', '_')}")(args))
+
+
+def _describe_unknown(word: str, parser: ArgumentParser) -> str:
+    if not word.startswith("-"):
+        return f"{word}: one word too many; see: {parser.prog} --help"
+    options = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no other way
+    near = _nearest(word.partition("=")[0], options)
+    return f"{word}: no such option; " + (f"did you mean {near}?" if near else f"see: {parser.prog} --help")
 
 
 def parser_of(verb: str) -> ArgumentParser:

@@ -43,6 +43,10 @@ _RETRY = (
     _PLAN,
     _value("a phase id; default: as the last run", "phase", metavar="PHASE", nargs="?"),
     _flag("have an agent handle new comments on the pull request", "--review"),
+    [
+        _flag("run here and exit with the outcome", "--foreground"),
+        _flag("follow the daemon's run and exit with its outcome", "--wait"),
+    ],
 )
 _WHY = _value("why, for the report and the next agent", "-m", metavar="REASON", dest="why", default="")
 _STATUS = (
@@ -74,6 +78,7 @@ _CHECK = (
     _JSON,
 )
 _SERVICE = (
+_DAEMON = (_value("stop or restart the running daemon", "action", nargs="?", choices=("stop", "restart")),)
     _value("what to do", "action", choices=("install", "uninstall", "status")),
     _flag("only show the file and the commands", "--dry-run"),
     _JSON,
@@ -119,14 +124,14 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
             (_flag("only list", "--dry-run"), _JSON),
         ),
         "service": ("setup.machine", "Manage the login service", _SERVICE),
-        "daemon": ("setup.machine", "Run the daemon in the foreground", ()),
+        "daemon": ("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
         "demo": (
             "setup.demo",
             "Work on a three-phase plan in a temporary repository",
             (_flag("keep the repository and say where it is", "--keep"),),
         ),
         "completion": (
-            "setup.machine",
+            "setup.completion",
             "Print a completion script for bash, zsh or fish",
             (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),),
         ),
@@ -135,6 +140,11 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 #: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
 CHANGING = (
+        "help": (
+            "setup.machine",
+            "Show all verbs, or the options and examples of one",
+            (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),),
+        ),
     *("start", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
     *("approve", "reject", "init", "daemon", "demo"),
 )
@@ -170,6 +180,7 @@ EXAMPLES = {
   runplan diff plans/X.md         checks, verdict, findings and diff
   runplan diff X 2                one of several phases that wait""",
     "approve": """\
+  runplan retry X --wait          by the daemon; exits with the outcome
   runplan approve plans/X.md      land the change that was shown, then continue the run
   runplan approve X 2             sign off one of several phases that wait""",
     "reject": """\
@@ -212,7 +223,10 @@ EXAMPLES = {
   runplan service install                write it, start the daemon, and start it at each login
   runplan service status                 whether it is installed, and whether it runs
   runplan service uninstall              stop the daemon and remove the file""",
-    "daemon": "  runplan daemon        in the foreground; Ctrl-C lets agents finish, a second one stops them",
+    "daemon": """\
+  runplan daemon           in the foreground; Ctrl-C lets agents finish, a second one stops them
+  runplan daemon stop      start nothing new, give agents daemon.grace to finish, then end
+  runplan daemon restart   after an update, or with other settings; running agents survive""",
     "demo": """\
   runplan demo             three phases, one of them fixed on the way; leaves no files
   runplan demo --keep      keep the repository, to look around in it""",
@@ -221,3 +235,6 @@ EXAMPLES = {
   runplan completion zsh       in ~/.zshrc: source <(runplan completion zsh)
   runplan completion fish      into ~/.config/fish/completions/runplan.fish""",
 }
+    "help": """\
+  runplan help             all verbs
+  runplan help start       options and examples of a verb""",

@@ -157,8 +157,8 @@ def reach(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready
     if hello.version != __version__ and not hello.draining:  # the command, given twice, would end its agents
         client.close()
         raise RefusedEarly(
-            f"the daemon is runplan {hello.version}, this is {__version__}; end it, its agents survive: "
-            f"kill {hello.pid} (if it is the login service, then also: runplan service install)"
+            f"the daemon is runplan {hello.version}, this is {__version__}; restart it, its agents survive: "
+            "runplan daemon restart (if it is the login service, first: runplan service install)"
         )
     return client
 

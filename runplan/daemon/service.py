@@ -180,13 +180,19 @@ def uninstall(manager: Manager, env: Mapping[str, str]) -> bool:
     return True
 
 
-def start(env: Mapping[str, str]) -> bool:
-    """Have an installed service start the daemon; False when none is installed."""
+def installed(env: Mapping[str, str]) -> Manager | None:
+    """The service manager, if the service is installed there."""
     try:
         found = manager(env)
     except RefusedEarly:
-        return False
-    return found.file.is_file() and _run(found.starts, env).returncode == 0
+        return None
+    return found if found.file.is_file() else None
+
+
+def start(env: Mapping[str, str]) -> bool:
+    """Have an installed service start the daemon; False when none is installed."""
+    found = installed(env)
+    return found is not None and _run(found.starts, env).returncode == 0
 
 
 def standing(manager: Manager, env: Mapping[str, str]) -> Standing:

@@ -232,7 +232,7 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     plans = known_plans(at, active)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
-    plans = list(dict.fromkeys([*plans, *_spec_plans(root)]))
+    plans = list(dict.fromkeys([*plans, *spec_plans(root)]))
     gone = [plan for plan in ran if plan not in plans]
     if (path := _on_own_branch(at, word)) and path not in (*plans, *gone):
         return path
@@ -271,7 +271,8 @@ def known_plans(at: RepositoryContext, active: Iterable[str]) -> list[str]:
     return sorted(path for path in found if names.is_plain(path) and not path.startswith(names.WATCH))
 
 
-def _spec_plans(root: Path) -> list[str]:
+def spec_plans(root: Path) -> list[str]:
+    """The plans in spec folders of the checkout."""
     found = (file for folder in FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}")))
     return [file.relative_to(root).as_posix() for file in found]
 
@@ -314,7 +315,7 @@ def slug_of(at: RepositoryContext, plan: str) -> str:
     newest = store.newest(plan)
     if newest is not None and newest.slug:
         return newest.slug
-    return names.plan_key(plan, [*known_plans(at, store.active_plans()), *_spec_plans(at.repository.root)])
+    return names.plan_key(plan, [*known_plans(at, store.active_plans()), *spec_plans(at.repository.root)])
 
 
 def stored_as(at: RepositoryContext, path: str, content: bytes) -> str:

@@ -240,7 +240,7 @@ WORDS = {
     "word": Bad(words=start("X", "fnish"), says="fnish: no such word or phase; the phases are 1"),
     "option": Bad(
         words=("start", "X", "--forground"),
-        says="start: unrecognized arguments: --forground; see: runplan start --help",
+        says="start: --forground: no such option; did you mean --foreground?",
     ),
     "no plan": Bad(words=("start",), says="name a plan, or an issue with --issue"),
     "pr": Bad(words=start("X", "pr"), says="there is no remote origin here to push to; run: git remote add"),

@@ -47,9 +47,9 @@ def gone(project: Project, daemon: int) -> bool:
     return daemon not in processes_of(project.home)
 
 
-def in_flight(project: Project, meanwhile: Meanwhile, *words: str) -> None:
+def in_flight(project: Project, meanwhile: Meanwhile, *words: str, settings: str = LONG) -> None:
     """A run whose implementer does not end before it is let on."""
-    user_settings(project, LONG)
+    user_settings(project, settings)
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
     assert project.runplan("start", "X", *(words or ("1", "auto"))).code == 0
     meanwhile.reached("agent")
@@ -70,6 +70,36 @@ def test_the_first_signal_starts_nothing_new_and_lets_agents_finish(project: Pro
         until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]
+
+
+def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: Project, meanwhile: Meanwhile) -> None:
+    in_flight(project, meanwhile, settings='[daemon]\ngrace = "1s"\n')
+    before = daemon_of(project)
+    ran = project.runplan("daemon", "restart")
+    assert (ran.code, ran.err.splitlines()) == (
+        0,
+        [
+            f"runplan: Stopping the daemon (process {before}); agents have 1s to finish, and survive it",
+            f"runplan: the daemon runs as process {daemon_of(project)}",
+        ],
+    )
+    assert daemon_of(project) != before
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+
+
+def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Meanwhile) -> None:
+    none = project.runplan("daemon", "stop")
+    assert (none.code, none.last) == (0, "runplan: the daemon is not running")
+    in_flight(project, meanwhile)
+    drain(project)
+    with project.running("daemon", "stop") as stop:
+        assert stop.stderr is not None
+        assert b"Stopping the daemon" in stop.stderr.readline()
+        meanwhile.let_on("agent")  # a second signal would have ended it
+        assert (stop.wait(60), daemon_of(project)) == (0, 0)
+    assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["exited"]
 
 
 def test_a_verified_change_lands_before_the_daemon_ends(project: Project, meanwhile: Meanwhile) -> None:

@@ -23,7 +23,20 @@ PHASES = ("1", "2", "4b")
 #: test_demo.py and test_daemon.py test these.
 NOT_RUN = ("demo", "daemon")
 #: Verbs that read; they share a project.
-READING = ("completion", "status", "next", "metrics", "report", "logs", "explain", "check", "config", "doctor", "gc")
+READING = (
+    "completion",
+    "help",
+    "status",
+    "next",
+    "metrics",
+    "report",
+    "logs",
+    "explain",
+    "check",
+    "config",
+    "doctor",
+    "gc",
+)
 
 
 def examples(verb: str) -> str:

@@ -1,28 +1,78 @@
-"""runplan service, daemon and completion: the login service (systemd or launchd), the daemon, and the shell."""
+"""runplan service, daemon and help: the login service (systemd or launchd), the daemon, and the manual."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import as_json
-from runplan.errors import Exit
-from runplan.settings.schema import LANDINGS
+from runplan.errors import Exit, Unreachable
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Mapping
 
     from runplan.daemon.service import Manager, Standing
+
+
+def run_help(args: argparse.Namespace) -> Exit:
+    from runplan.cli.main import parser_of, require_verb, usage
+
+    print(parser_of(require_verb(args.verb)).format_help().rstrip() if args.verb else usage())
+    return Exit.DONE
 
 
 # --- daemon and service -----------------------------------------------------------------------------------
 
 
-def run_daemon(_args: argparse.Namespace) -> Exit:
-    from runplan.daemon.process import serve
+def run_daemon(args: argparse.Namespace) -> Exit:
     from runplan.settings.load import environment
 
-    serve(environment())
+    env = environment()
+    if args.action is None:
+        from runplan.daemon.process import serve
+
+        serve(env)
+        return Exit.DONE
+    from runplan.cli.show.progress import say
+    from runplan.daemon import client, service
+
+    was_running = _end_daemon(env, say)
+    if args.action == "restart":
+        with client.reach(env) as reached:
+            say(f"the daemon runs as process {reached.hello.pid}")
+    elif was_running:
+        login = "at the next login, or " if service.installed(env) else ""
+        say(f"The daemon has ended. It starts again {login}with: runplan daemon restart")
     return Exit.DONE
+
+
+def _end_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> bool:
+    """Drain the daemon as SIGTERM does, and wait for its end; False when none runs."""
+    import signal
+
+    from runplan import processes
+    from runplan.daemon import client, state
+    from runplan.daemon.process import CLOSING_S
+    from runplan.settings.load import load_user
+    from runplan.settings.places import state_directory
+    from runplan.text import in_words
+
+    holder = state.holder(state_directory(env))
+    process = processes.living(holder.identity) if holder else None
+    if holder is None or process is None:
+        say("the daemon is not running")
+        return False
+    grace_s, is_draining = load_user(env).daemon.grace_s, False
+    with suppress(Unreachable), client.connect(env) as reached:
+        is_draining = bool(reached.hello.draining)
+    if not is_draining:  # a second SIGTERM would end the agents
+        for number in (signal.SIGTERM, signal.SIGCONT):  # Ctrl-Z may have stopped it
+            processes.send(process, number)
+    say(f"Stopping the daemon (process {holder.pid}); agents have {in_words(grace_s)} to finish, and survive it")
+    if processes.await_gone([process], timeout_s=grace_s + CLOSING_S):
+        raise Unreachable(f"the daemon (process {holder.pid}) still runs; see its log, or end it: kill -9 {holder.pid}")
+    return True
 
 
 def run_service(args: argparse.Namespace) -> Exit:
@@ -68,59 +118,3 @@ def _describe(standing: Standing) -> str:
     if not standing.current:
         lines.append("written by another version or for another PATH; write it again: runplan service install")
     return "\n".join(lines)
-
-
-# --- completion -------------------------------------------------------------------------------------------
-
-#: The words after PLAN, which the parser of `start` does not list.
-START = ("finish", "auto", *LANDINGS, "every", "now")
-
-BASH = """\
-_runplan() {{
-    local cur=${{COMP_WORDS[COMP_CWORD]}} words=
-    if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "{verbs}" -- "$cur"))
-        return
-    fi
-    case "${{COMP_WORDS[1]}}" in
-{cases}
-    esac
-    COMPREPLY=($(compgen -W "$words" -- "$cur") $(compgen -f -X '!*.md' -- "$cur") $(compgen -d -- "$cur"))
-}}
-complete -o filenames -F _runplan runplan"""
-
-
-def run_completion(args: argparse.Namespace) -> Exit:
-    from runplan.cli.main import parser_of
-    from runplan.cli.verbs import VERBS
-
-    words = {verb: _words(parser_of(verb)) for verb in VERBS}
-    words["start"] = [*START, *words["start"]]
-    words["watch-issues"] = ["every", "now", *words["watch-issues"]]
-    if args.shell == "fish":
-        print(_fish(words, {verb: line for verb, (_, line, _) in VERBS.items()}))
-        return Exit.DONE
-    if args.shell == "zsh":  # it understands the functions of bash
-        print("autoload -U +X bashcompinit && bashcompinit")
-    cases = "\n".join(f'    {verb}) words="{" ".join(found)}" ;;' for verb, found in words.items())
-    print(BASH.format(verbs=" ".join(words), cases=cases))
-    return Exit.DONE
-
-
-def _words(parser: argparse.ArgumentParser) -> list[str]:
-    actions = parser._actions  # noqa: SLF001 - argparse has no other way to list them
-    options = [option for action in actions for option in action.option_strings if option.startswith("--")]
-    return [*(word for action in actions for word in action.choices or ()), *options]
-
-
-def _fish(words: dict[str, list[str]], lines: dict[str, str]) -> str:
-    found = [
-        "complete -c runplan -f",
-        "complete -c runplan -n 'not __fish_use_subcommand' -a '(__fish_complete_suffix .md)'",
-    ]
-    for verb, line in lines.items():
-        found.append(f"complete -c runplan -n __fish_use_subcommand -a {verb} -d '{line}'")
-        for word in words[verb]:
-            given = f"-l {word.removeprefix('--')}" if word.startswith("--") else f"-a {word}"
-            found.append(f"complete -c runplan -n '__fish_seen_subcommand_from {verb}' {given}")
-    return "\n".join(found)

@@ -1,0 +1,130 @@
+"""runplan completion: the scripts of the shells, and the words that these scripts ask runplan for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from runplan.cli.main import COMPLETE, parser_of
+from runplan.cli.verbs import VERBS
+from runplan.errors import Exit
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator, Sequence
+
+BASH = f"""\
+_runplan() {{
+    local line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        COMPREPLY+=("${{line%%$'\\t'*}}")
+    done < <("${{COMP_WORDS[0]}}" {COMPLETE} "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null)
+}}
+complete -o default -o filenames -F _runplan runplan"""
+
+ZSH = f"""\
+(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit }}
+_runplan() {{
+    local -a lines
+    lines=(${{(f)"$("${{words[1]}}" {COMPLETE} "${{(@)words[2,CURRENT]}}" 2>/dev/null)"}})
+    (( $#lines )) && compadd -- "${{(@)lines%%$'\\t'*}}" || _files
+}}
+compdef _runplan runplan"""
+
+FISH = f"""\
+function __runplan_complete
+    set -l words (commandline -opc) (commandline -ct)
+    $words[1] {COMPLETE} $words[2..] 2>/dev/null
+end
+complete -c runplan -f -a '(__runplan_complete)'
+complete -c runplan -n '__fish_seen_subcommand_from check' -F"""
+
+
+def run_completion(args: argparse.Namespace) -> Exit:
+    print({"bash": BASH, "zsh": ZSH, "fish": FISH}[args.shell])
+    return Exit.DONE
+
+
+def print_candidates(words: Sequence[str]) -> None:
+    """Print the words that may stand in place of the last one, each with a description after a tab."""
+    *before, current = words or [""]
+    for word, description in _candidates(before, current):
+        if word.startswith(current) and word not in before:
+            print(f"{word}\t{description.partition(chr(10))[0]}")
+
+
+def _candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]]:
+    if not before:
+        return _verbs()
+    verb = before[0]
+    actions = parser_of(verb)._actions if verb in VERBS else ()  # noqa: SLF001 - argparse has no other way to list them
+    with_value = {name for action in actions if action.nargs != 0 for name in action.option_strings}
+    if before[-1] in with_value:
+        return ()
+    options = [
+        (name, action.help or "") for action in actions for name in action.option_strings if name.startswith("--")
+    ]
+    given = [word for previous, word in pairwise(before) if not word.startswith("-") and previous not in with_value]
+    places = [action for action in actions if not action.option_strings]
+    if current.startswith("-") or not places or (len(given) >= len(places) and places[-1].nargs != "*"):
+        return options
+    place = places[min(len(given), len(places) - 1)]
+    if place.choices is not None:
+        return ((str(choice), "") for choice in place.choices)
+    match place.dest:
+        case "plan":
+            return _plans(with_paths=bool(current))
+        case "phase":
+            return _phases(given[0])
+        case "words":
+            return (*(_phases(given[0], is_open=True) if verb == "start" else ()), *_words(verb))
+        case "verb":
+            return _verbs()
+        case _:
+            return ()
+
+
+def _verbs() -> Iterator[tuple[str, str]]:
+    return ((verb, line) for verb, (_, line, _) in VERBS.items())
+
+
+def _words(verb: str) -> Iterator[tuple[str, str]]:
+    """The words after PLAN, which the parser does not list."""
+    from runplan.settings.schema import LANDINGS
+
+    if verb == "start":
+        yield "finish", "all remaining phases"
+        yield "auto", "land without asking"
+        yield from ((landing, "how it lands") for landing in LANDINGS)
+    yield "every", "a schedule"
+    yield "now", "start at once as well"
+
+
+def _plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
+    """The names of the plans, and their paths."""
+    from runplan.engine.context import known_plans, open_context, spec_plans
+    from runplan.plan.specs import PLAN_FILE
+
+    with open_context(warn=lambda _text: None) as context:
+        paths = [PurePosixPath(plan) for plan in (*known_plans(context, ()), *spec_plans(context.repository.root))]
+    names = [path.parent.name if path.name == PLAN_FILE else path.stem for path in paths]
+    for name, path in zip(names, paths, strict=True):
+        if names.count(name) == 1:
+            yield name, str(path)
+        if with_paths or names.count(name) > 1:
+            yield str(path), ""
+
+
+def _phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str]]:
+    """The phases of the plan that the word means, or only those that are not done."""
+    from runplan.engine.context import open_context, plan_path
+    from runplan.plan.model import parse
+
+    with open_context(warn=lambda _text: None) as context:
+        path = plan_path(context, word)
+        file, git = context.repository.root / path, context.repository.git
+        text = file.read_bytes() if file.is_file() else git.blob(context.tip(), path)
+    plan = parse(text or b"", path=path)
+    return ((phase.id, phase.title) for phase in plan.phases if not is_open or phase.status != "done")
