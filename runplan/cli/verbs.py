@@ -92,7 +92,11 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "stop": (
             "control.commands",
             "Cancel schedules and end runs; their work is kept",
-            (_ANY_PLAN, _flag("kill a run of another terminal at once", "--force")),
+            (
+                _ANY_PLAN,
+                _flag("end the run only; its schedule stays", "--keep-schedule"),
+                _flag("kill a run of another terminal at once", "--force"),
+            ),
         ),
         "pause": ("control.commands", "Pause a plan; the current step finishes", (_PLAN,)),
         "resume": ("control.commands", "Resume a paused plan and its schedule", (_PLAN,)),
@@ -163,9 +167,10 @@ EXAMPLES = {
   runplan watch-issues --label runplan every 10m      open issues with the label, one after the other
   runplan watch-issues --label runplan every 1h now   the first one at once""",
     "stop": """\
-  runplan stop                  everything in this repository
-  runplan stop plans/X.md       the plan's schedule and its run
-  runplan stop issues:runplan   the watch of this label; the issue at work is finished""",
+  runplan stop                      everything in this repository
+  runplan stop plans/X.md           the plan's schedule and its run
+  runplan stop X --keep-schedule    only the run; the schedule fires again at its next time
+  runplan stop issues:runplan       the watch of this label; the issue at work is finished""",
     "pause": "  runplan pause plans/X.md      until: runplan resume plans/X.md",
     "resume": "  runplan resume plans/X.md     after a pause, a failed phase, or a lost key",
     "now": """\
@@ -175,12 +180,12 @@ EXAMPLES = {
   runplan retry plans/X.md        again, with the options of the last run
   runplan retry plans/X.md 4b     only this phase, landing the same way
   runplan retry X --review        have an agent handle the review of the pull request""",
+  runplan retry X --wait          by the daemon; exits with the outcome
     "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",
     "diff": """\
   runplan diff plans/X.md         checks, verdict, findings and diff
   runplan diff X 2                one of several phases that wait""",
     "approve": """\
-  runplan retry X --wait          by the daemon; exits with the outcome
   runplan approve plans/X.md      land the change that was shown, then continue the run
   runplan approve X 2             sign off one of several phases that wait""",
     "reject": """\

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
+KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run only
 ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
 
 
@@ -164,17 +165,19 @@ class Executor:
         return begun
 
     def _stop(self, command: Command) -> Answer | None:
-        """Cancel the schedule and end the run."""
+        """Cancel the schedule, unless it is to be kept, and end the run."""
         plan, lines = command.plan, []
         row = self._schedules.get(plan)
-        if row is not None:
+        keeps = bool(command.arguments.get(KEEP_SCHEDULE))
+        if row is not None and not keeps:
             schedules.give_up(row, self._schedules, self._repository.clock.now(), "the schedule was cancelled")
             self._schedules.drop(plan)
             lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
         if self._worker.adopt(plan) is not None and not self._begins:
             return None  # a daemon has come up meanwhile: it executes the command
         if self._worker.record(plan, e.StopRequested(by=command.by)):
-            lines.append(f"Stopping {plan}; its work is kept")
+            kept = f"its work and its schedule (every {row.spec}) are kept" if row and keeps else "its work is kept"
+            lines.append(f"Stopping {plan}; {kept}")
         return Answer(lines=tuple(lines))
 
     def _pause(self, command: Command) -> Answer | None:

@@ -227,6 +227,17 @@ def test_a_start_after_a_crash_says_that_it_resumes_the_run(project: Project, me
     until_runs_are(project, "done")
 
 
+def test_retry_wait_follows_the_daemon_and_exits_with_the_outcome(project: Project) -> None:
+    project.agent(steps("exit = 3"))
+    assert project.start("1", "auto").code == 1
+    ran = project.runplan("retry", "X", "--wait")
+    assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
+    assert run_of(project)["id"] in ran.err
+    project.agent(work())
+    ran = project.runplan("retry", "X", "--foreground")
+    assert (ran.code, "Done: 1 phase landed" in ran.err, "Accepted" in ran.err) == (0, True, False), ran.err
+
+
 def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     with project.running("start", "X", "1", "auto", "--wait") as waits:

@@ -163,6 +163,22 @@ def test_now_does_not_replace_a_pending_answer(project: Project, words: tuple[st
     assert project.landed() == ["1"]
 
 
+def test_a_stop_may_keep_the_schedule(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    scheduled(project, "now")
+    meanwhile.reached("agent")
+    ran = project.runplan("stop", "X", "--keep-schedule")
+    assert (ran.code, ran.last) == (
+        0,
+        "runplan: Stopping plans/X.md; its work and its schedule (every 4h) are kept",
+    )
+    until_runs_are(project, "stopped")
+    (row,) = schedules(project)
+    assert (row.spec, row.paused) == ("4h", None)
+    assert "Nothing to stop for plans/X.md" in project.runplan("stop", "X", "--keep-schedule").err
+    assert len(schedules(project)) == 1
+
+
 def test_a_rejection_pauses_the_schedule(project: Project) -> None:
     scheduled(project)
     project.runplan("start", "X", "1")

@@ -16,6 +16,7 @@ from runplan.daemon import submit
 from runplan.daemon.state import holder
 from runplan.engine import preflight
 from runplan.engine.context import open_context, plan_or_watch, plan_path, scheduled
+from runplan.engine.commands import KEEP_SCHEDULE
 from runplan.engine.runs import end_recorded_agents
 from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
@@ -83,13 +84,14 @@ def run_now(args: argparse.Namespace) -> Exit:
 def run_stop(args: argparse.Namespace) -> Exit:
     with open_context(warn=progress.warn) as at:
         plan = plan_or_watch(at, args.plan) if args.plan else ""
-        if not _stop(at, at.store(), plan, force=args.force):
+        if not _stop(at, at.store(), plan, keep_schedule=args.keep_schedule, force=args.force):
             progress.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
     return Exit.DONE
 
 
-def _stop(at: RepositoryContext, store: Store, plan: str, *, force: bool) -> bool:
+def _stop(at: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool, force: bool) -> bool:
     """Cancel schedules and end runs, of one plan or of all; whether there were any."""
+    arguments = {KEEP_SCHEDULE: True} if keep_schedule else {}
     lines, still_running = _end_foreground(at, store, plan, force=force)
     plans = [one for one in store.active_plans(queued=True) if plan in ("", one) and one not in still_running]
     commands = [Command(plan=one, verb="stop", arguments={}, by="runplan stop", at="") for one in plans]

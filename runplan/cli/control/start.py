@@ -172,7 +172,8 @@ def run_retry(args: argparse.Namespace) -> Exit:
             return _undo(at, row.plan, last.wanted)
         is_again = not args.phase and not args.review
         asked = Options(phase=last.wanted, finish=last.mode == "finish", auto=last.auto, landing=last.landing)
-        return _start(at, row.plan, asked, foreground=not last.daemon, again=is_again, like=last, review=review)
+        here = args.foreground or not (args.wait or last.daemon)
+        return _start(at, row.plan, asked, foreground=here, wait=args.wait, again=is_again, like=last, review=review)
 
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
