@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from typing import TextIO
 
+NOT_THERE = 127  #: exit code of a shell for a program that is not installed
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 #: A command in a message, with the words before it: `Report: runplan report plans/X.md`.
 _COMMAND = r"(?:\w+ )?\w+: (?:runplan|git|cd|kill) .+?(?=[;,.)]?$|[;,.)] )"
@@ -67,6 +68,30 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """Print a warning of a reading verb."""
     say(f"warning: {text}")
+
+
+def page(text: str) -> None:
+    """Print the text, on a terminal through $PAGER (default: less)."""
+    from runplan.settings.load import environment
+
+    env = environment()
+    pager = env.get("PAGER", "less")
+    if not sys.stdout.isatty() or pager in ("", "cat"):
+        print(text)
+        return
+    import signal
+    import subprocess
+
+    before = signal.getsignal(signal.SIGINT)
+    # LESS as git sets it: short texts without a pager, colours, and the text stays on the screen.
+    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", **env})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
+    try:
+        shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if shown.returncode == NOT_THERE:
+        print(text)
 
 
 def as_json(value: object, indent: int | None = 2) -> str:

@@ -48,6 +48,7 @@ _RETRY = (
         _flag("follow the daemon's run and exit with its outcome", "--wait"),
     ],
 )
+_DIFF = (_PLAN, _value("a phase that waits or failed", "phase", metavar="PHASE", nargs="?"), _JSON)
 _WHY = _value("why, for the report and the next agent", "-m", metavar="REASON", dest="why", default="")
 _STATUS = (
     _ANY_PLAN,
@@ -77,8 +78,8 @@ _CHECK = (
     _flag("turn warnings into errors", "--strict"),
     _JSON,
 )
-_SERVICE = (
 _DAEMON = (_value("stop or restart the running daemon", "action", nargs="?", choices=("stop", "restart")),)
+_SERVICE = (
     _value("what to do", "action", choices=("install", "uninstall", "status")),
     _flag("only show the file and the commands", "--dry-run"),
     _JSON,
@@ -105,8 +106,8 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "undo": ("control.start", "Revert a landed phase with a new commit", (_PLAN, _PHASE)),
     },
     "Answer": {
-        "diff": ("control.commands", "Show the change that waits for you, with its evidence", (_PLAN, _WAITING, _JSON)),
-        "approve": ("control.commands", "Approve a pending change and continue", (_PLAN, _WAITING)),
+        "diff": ("control.commands", "Show the change that waits for you, or the kept work of a failed phase", _DIFF),
+        "approve": ("control.commands", "Approve a pending change and continue", (_ANY_PLAN, _WAITING)),
         "reject": ("control.commands", "Reject a pending change", (_PLAN, _WAITING, _WHY)),
     },
     "Look": {
@@ -139,16 +140,16 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
             "Print a completion script for bash, zsh or fish",
             (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),),
         ),
-    },
-}
-VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
-#: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
-CHANGING = (
         "help": (
             "setup.machine",
             "Show all verbs, or the options and examples of one",
             (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),),
         ),
+    },
+}
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
+#: The verbs that are refused to agents; `gc` and `service` are refused for some of their arguments.
+CHANGING = (
     *("start", "watch-issues", "stop", "pause", "resume", "now", "retry", "undo"),
     *("approve", "reject", "init", "daemon", "demo"),
 )
@@ -179,14 +180,16 @@ EXAMPLES = {
     "retry": """\
   runplan retry plans/X.md        again, with the options of the last run
   runplan retry plans/X.md 4b     only this phase, landing the same way
-  runplan retry X --review        have an agent handle the review of the pull request""",
   runplan retry X --wait          by the daemon; exits with the outcome
+  runplan retry X --review        have an agent handle the review of the pull request""",
     "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",
     "diff": """\
   runplan diff plans/X.md         checks, verdict, findings and diff
-  runplan diff X 2                one of several phases that wait""",
+  runplan diff X 2                one of several phases that wait, or the kept work of a failed phase
+  PAGER=cat runplan diff X        without a pager; the default on a terminal is less""",
     "approve": """\
   runplan approve plans/X.md      land the change that was shown, then continue the run
+  runplan approve                 the only change that waits in this repository
   runplan approve X 2             sign off one of several phases that wait""",
     "reject": """\
   runplan reject plans/X.md -m "the flag must be optional"    the reason goes into the report and to the next agent""",
@@ -239,7 +242,7 @@ EXAMPLES = {
   runplan completion bash      in ~/.bashrc: source <(runplan completion bash)
   runplan completion zsh       in ~/.zshrc: source <(runplan completion zsh)
   runplan completion fish      into ~/.config/fish/completions/runplan.fish""",
-}
     "help": """\
   runplan help             all verbs
   runplan help start       options and examples of a verb""",
+}

@@ -76,6 +76,41 @@ def prompt_of(project: Project, dispatch: str) -> str:
     return (project.path / ".git/runplan/dispatch" / dispatch / "prompt.md").read_text(encoding="utf-8")
 
 
+def test_diff_shows_the_kept_work_of_a_failed_phase_and_why_it_failed(project: Project) -> None:
+    set_up(project, agent=work(), settings='[run]\nmax_fix_cycles = 0\n[tests]\ncommand = "! test -e 1.txt"\n')
+    assert project.start("1", "auto").last == "runplan: failed: tests-failed"
+    project.repo.git("switch", "-q", "runplan/x/1")
+    project.commit_file("1.txt", "by hand\n")
+    project.repo.git("switch", "-q", "main")
+    seen = project.runplan("diff", "X", "1")
+    view = project.runplan("diff", "X", "--json").json
+    assert seen.code == 0, seen.err
+    assert (view["waiting_for"], view["failed"]["reason"], view["failed"]["step"]) == (None, "tests-failed", "gate")
+    assert (view["commit"], view["onto"]) == (project.repo.head("runplan/x/1"), project.repo.head("main"))
+    assert "+++ b/1.txt\n@@ -0,0 +1 @@\n+by hand\n" in view["diff"]
+    assert seen.out.splitlines()[0] == "plans/X.md, phase 1 Step 1: failed at gate (tests-failed)"
+    for words in (view["failed"]["detail"], "branch runplan/x/1", view["diff"], "runplan retry plans/X.md 1"):
+        assert words in seen.out
+    assert project.runplan("diff", "X", "2").code == 3
+
+
+def test_approve_without_a_plan_takes_the_only_change_that_waits(project: Project) -> None:
+    none = project.runplan("approve")
+    assert (none.code, none.last) == (3, "runplan: no change waits for you here; see: runplan status")
+    project.plan(a_plan("2"), name="plans/Y.md")
+    for words in (("X", "1"), ("Y",)):
+        assert project.runplan("start", *words, "--foreground").code == 4
+    several = project.runplan("approve")
+    assert (several.code, several.last) == (
+        3,
+        "runplan: 2 changes wait for you; name one: runplan approve plans/X.md 1; runplan approve plans/Y.md 2",
+    )
+    assert project.runplan("reject", "X").code == 0
+    ran = project.runplan("approve")
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["2"]
+
+
 def test_diff_shows_the_pending_change_and_its_evidence(project: Project) -> None:
     project.settings('[tests]\ncommand = "echo checked"\n')
     none = project.runplan("diff", "X")

@@ -41,6 +41,18 @@ def test_status_is_coloured_on_a_terminal_unless_no_color_is_set(
     assert "\x1b[" not in project.runplan("status").out, "a pipe gets no colour"
 
 
+@pytest.mark.parametrize(
+    ("pager", "shown"), [("sed s/^/paged:/", True), ("cat", False), ("no-such-pager 2>/dev/null", False)]
+)
+def test_diff_goes_through_the_pager_on_a_terminal_only(tmp_path: Path, pager: str, shown: bool) -> None:
+    project = a_project(tmp_path, "1")
+    assert project.start().code == 4
+    env = {**project.env, "TERM": "xterm", "PAGER": pager}
+    out = on_terminal([str(RUNPLAN), "diff", "X"], cwd=project.path, env=env)
+    assert ("paged:+1" in out, "+1" in out) == (shown, True), out
+    assert "paged:" not in project.runplan("diff", "X", PAGER=pager).out
+
+
 def test_columns_sets_the_width(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     shown = on_terminal(

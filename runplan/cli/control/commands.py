@@ -6,26 +6,27 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import processes
 from runplan.cli.control import runs
 from runplan.cli.show import progress
-from runplan.cli.terminal import as_json
+from runplan.cli.terminal import as_json, page
 from runplan.daemon import submit
 from runplan.daemon.state import holder
 from runplan.engine import preflight
-from runplan.engine.context import open_context, plan_or_watch, plan_path, scheduled
 from runplan.engine.commands import KEEP_SCHEDULE
-from runplan.engine.runs import end_recorded_agents
+from runplan.engine.context import open_context, plan_or_watch, plan_path, scheduled
+from runplan.engine.runs import end_recorded_agents, state_of
 from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
 from runplan.run.decide import ANSWERED, decide
-from runplan.run.events import Answered
+from runplan.run.events import Answered, PhaseFailed
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
-from runplan.run.state import open_states
+from runplan.run.state import PhaseRun, RunState, open_states
 from runplan.settings.places import state_directory
 from runplan.text import command, plain
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     import argparse
 
     from runplan.engine.context import RepositoryContext
-    from runplan.run.state import PhaseRun, RunState
     from runplan.store.sqlite import Store
 
 SHORT = 12  #: digits of an id
@@ -94,7 +94,7 @@ def _stop(at: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool
     arguments = {KEEP_SCHEDULE: True} if keep_schedule else {}
     lines, still_running = _end_foreground(at, store, plan, force=force)
     plans = [one for one in store.active_plans(queued=True) if plan in ("", one) and one not in still_running]
-    commands = [Command(plan=one, verb="stop", arguments={}, by="runplan stop", at="") for one in plans]
+    commands = [Command(plan=one, verb="stop", arguments=arguments, by="runplan stop", at="") for one in plans]
     error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
     try:
         answers = submit.submit(at, commands, say=progress.say) if commands else []
@@ -138,32 +138,74 @@ def _end_foreground(at: RepositoryContext, store: Store, plan: str, *, force: bo
 # --- the change that waits for a person -------------------------------------------------------------------
 
 
-def _waiting(at: RepositoryContext, plan: str, wanted: str | None, verb: str) -> tuple[str, RunState, PhaseRun, str]:
-    """The run with its state, and its first phase that waits for the verb, with what it waits for."""
-    found = runs.unfinished(at, plan)
-    waits = ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
-    for row, state in [found] if found is not None else []:
-        for _, strand in open_states(state):
-            phase, waiting = strand.phase, decide(strand).waiting
+class Change(Struct, frozen=True, kw_only=True):
+    """The work on a phase that a person is asked about, or that is kept after its failure."""
+
+    run: str
+    state: RunState
+    phase: PhaseRun
+    waiting: str = ""  #: what it waits for; "" after a failure
+
+
+def _pending(at: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
+    """The phases that wait for the verb, of one plan or of all."""
+    store, waits = at.store(), ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
+    changes = []
+    for row in store.unfinished():
+        if plan not in (None, row.plan):
+            continue
+        state = state_of(store, row)
+        for _, lane_state in open_states(state):
+            phase, waiting = lane_state.phase, decide(lane_state).waiting
             is_shown = phase is not None and (verb != "diff" or phase.candidate is not None)
             if phase is not None and is_shown and waiting in waits and wanted in (None, phase.read.phase):
-                return row.id, state, phase, waiting
+                changes.append(Change(run=row.id, state=state, phase=phase, waiting=waiting))
+    return changes
+
+
+def _nothing_pending(plan: str, wanted: str | None) -> NotFound:
     which = f"phase {wanted} of {plan}" if wanted else plan
-    raise NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
+    return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
+
+
+def _kept_work(at: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
+    """The newest failure of the phase, or of any, whose work is on its branch."""
+    store = at.store()
+    for fact in reversed(store.facts(PhaseFailed, plan=plan)):
+        failed, row = fact.event, store.row(fact.run)
+        if wanted not in (None, failed.phase) or row is None:
+            continue
+        state = state_of(store, row)
+        phases = [each.phase for each in (state, *(lane.state for lane in state.lanes))]
+        phase = next((one for one in phases if one and one.failure and one.failure.phase == failed.phase), None)
+        is_kept = bool(failed.branch) and at.repository.git.tip(f"refs/heads/{failed.branch}") is not None
+        return Change(run=row.id, state=state, phase=phase) if phase is not None and is_kept else None
+    return None
 
 
 def run_diff(args: argparse.Namespace) -> Exit:
     with open_context(warn=progress.warn) as at:
-        view = _view(at, plan_path(at, args.plan), args.phase)
-    print(as_json(view, indent=None) if args.json else plain(_text(view)))
+        plan = plan_path(at, args.plan)
+        change = next(iter(_pending(at, plan, args.phase, "diff")), None) or _kept_work(at, plan, args.phase)
+        if change is None:
+            raise _nothing_pending(plan, args.phase)
+        view = _view(at, change)
+    if args.json:
+        print(as_json(view, indent=None))
+    else:
+        page(plain(_text(view)))
     return Exit.DONE
 
 
-def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
-    """The change that waits, as data (docs/reference.md)."""
-    run, state, phase, waiting = _waiting(at, plan, wanted, "diff")
-    candidate, started, verdict, texts = phase.candidate, state.options, phase.verdict, dict(phase.read.items)
-    assert candidate is not None
+def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
+    """The change as data (docs/reference.md)."""
+    phase, started, git = change.phase, change.state.options, at.repository.git
+    verdict, texts, failed = phase.verdict, dict(phase.read.items), phase.failure
+    if failed is None:
+        commit, tree, onto = phase.built.commits[-1], phase.built.tree, phase.built.onto
+    else:
+        commit, onto = git.tip(f"refs/heads/{failed.branch}") or "", phase.base
+        tree = git.commit(commit).tree
     checks = at.for_run(started).settings.checks
     gates = [
         {
@@ -180,27 +222,32 @@ def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any
         for item, ok, evidence in (verdict.items if verdict else ())
     ]
     return {
-        "plan": plan,
+        "plan": started.plan,
         "phase": phase.read.phase,
         "title": phase.read.title,
-        "run": run,
-        "waiting_for": waiting,
-        "commit": candidate.commits[-1],
-        "tree": candidate.tree,
-        "onto": candidate.onto,
+        "run": change.run,
+        "waiting_for": change.waiting or None,
+        "failed": failed
+        and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "branch")},
+        "commit": commit,
+        "tree": tree,
+        "onto": onto,
         "target": started.target,
         "gates": gates,
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
         "findings": list(phase.warnings),
-        "diff": at.diff(candidate.onto, candidate.commits[-1]).decode("utf-8", "backslashreplace"),
+        "diff": at.diff(onto, commit).decode("utf-8", "backslashreplace"),
     }
 
 
 def _text(view: dict[str, Any]) -> str:
-    plan = view["plan"]
+    plan, failed = view["plan"], view["failed"]
+    what = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
+    about = (failed["detail"], failed["evidence"], f"branch {failed['branch']}") if failed else ()
     lines = [
-        f"{plan}, phase {view['phase']} {view['title']}: waits for {view['waiting_for']}",
+        f"{plan}, phase {view['phase']} {view['title']}: {what}",
+        *filter(None, about),
         f"commit {view['commit'][:SHORT]}, tree {view['tree'][:SHORT]}, on {view['target']} {view['onto'][:SHORT]}",
         "",
         "Checks:",
@@ -216,10 +263,23 @@ def _text(view: dict[str, Any]) -> str:
     if view["findings"]:
         lines += ["", "Findings:", *(f"  {line}" for line in view["findings"])]
     helps = f"what it waits for: {command('runplan', 'explain', plan)}"
-    if view["waiting_for"] in ANSWERED:
+    if failed:
+        helps = f"to work on it again: {command('runplan', 'retry', plan, view['phase'])}"
+    elif view["waiting_for"] in ANSWERED:
         approve, reject = command("runplan", "approve", plan), command("runplan", "reject", plan)
         helps = f"to land it: {approve}; to refuse it: {reject} -m REASON"
     return "\n".join([*lines, "", view["diff"], helps])
+
+
+def _change_to_answer(at: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> Change:
+    """The first change of the plan that waits for the verb; without a plan, the only one of the repository."""
+    changes = _pending(at, plan, wanted, verb)
+    if plan is None and len(changes) > 1:
+        commands = (command("runplan", verb, change.state.options.plan, change.phase.read.phase) for change in changes)
+        raise NotFound(f"{len(changes)} changes wait for you; name one: {'; '.join(commands)}")
+    if not changes:
+        raise _nothing_pending(plan, wanted) if plan else NotFound("no change waits for you here; see: runplan status")
+    return changes[0]
 
 
 def run_approve(args: argparse.Namespace) -> Exit:
@@ -233,8 +293,8 @@ def run_reject(args: argparse.Namespace) -> Exit:
 def _answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
     """Record the answer to the change that waits, and continue the run as it was started."""
     with open_context() as at:
-        path = plan_path(at, args.plan)
-        _, state, phase, _ = _waiting(at, path, args.phase, verb)
+        change = _change_to_answer(at, plan_path(at, args.plan) if args.plan else None, args.phase, verb)
+        phase, state, path = change.phase, change.state, change.state.options.plan
         if phase.candidate is not None:
             tree, commit = phase.candidate.tree, phase.candidate.commits[-1]
             answer = replace(answer, tree=tree)
