@@ -180,7 +180,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
     wall_s: Annotated[float, "longest run of an agent per dispatch", not_zero] = 7200.0
     fix_wall_s: Annotated[float, "the same of a fixer; 0s: as limits.wall"] = 0.0
-    verify_wall_s: Annotated[float, "the same of a verifier; 0s: as limits.wall"] = 0.0
+    verify_wall_s: Annotated[float, "the same of a verifier, which only reads; 0s: as limits.wall"] = 2700.0
     silence_s: Annotated[float, "longest time without output or activity; 0s for no limit"] = 900.0
     context_critical: Annotated[int, "per cent of context at which a fresh agent continues; 0: never", percentage] = 60
     tokens: Annotated[int, "tokens per dispatch, sent and received; 0 for no limit"] = 0

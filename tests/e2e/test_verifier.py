@@ -75,3 +75,10 @@ def test_a_verifier_has_its_own_wall_limit(project: Project) -> None:
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: timeout"), ran.err
     assert project.dispatched() == ["implement", "verify"]
+
+
+def test_the_default_wall_limit_of_a_verifier_is_shorter_than_that_of_a_writer(project: Project) -> None:
+    project.agent(steps('write = "1.txt"\ntext = "1\\n"'))
+    assert project.start("1", "auto").code == 0
+    limits = [(body["role"], body["seconds"]) for kind, body in project.events() if kind == "DispatchStarted"]
+    assert limits == [("implement", 2 * 3600.0), ("verify", 45 * 60.0)]
