@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.checks.results import Results
-    from runplan.run.events import GateJudged, PlanRead
+    from runplan.run.events import GateJudged, KeptWork, PlanRead
 
 FINAL = "final"  #: the template of the verification across all phases
 
@@ -170,6 +170,16 @@ def rejections(words: Sequence[str]) -> str:
     """The part of a prompt that quotes why people rejected earlier attempts; "" for none."""
     head = "An earlier attempt at this phase was proven, but a person rejected it. Your work must address the reasons."
     return _section("What was rejected", head, [quoted(one, "rejection") for one in words])
+
+
+def kept_note(kept: KeptWork) -> str:
+    """The part of a prompt for an implementer that continues the work of a failed attempt."""
+    head = (
+        f"An earlier attempt failed. Its work is on your branch, up to {kept.head[:12]}. Look at it, then continue it."
+    )
+    lines = [f"- {item}: {one_line(evidence)}" for item, evidence in kept.failed]
+    outputs = [quoted(output, f"output of {name}") for name, output in kept.red]
+    return _section("Work so far", head, [f"It failed because: {one_line(kept.complaint)}", *lines, *outputs])
 
 
 def _section(title: str, head: str, lines: Sequence[str]) -> str:

@@ -42,6 +42,7 @@ _WATCH = (
 _RETRY = (
     _PLAN,
     _value("a phase id; default: as the last run", "phase", metavar="PHASE", nargs="?"),
+    _flag("begin the phase anew; its kept work is parked", "--fresh"),
     _flag("have an agent handle new comments on the pull request", "--review"),
     [
         _flag("run here and exit with the outcome", "--foreground"),
@@ -102,7 +103,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "pause": ("control.commands", "Pause a plan; the current step finishes", (_PLAN,)),
         "resume": ("control.commands", "Resume a paused plan and its schedule", (_PLAN,)),
         "now": ("control.commands", "Run a scheduled plan now", (_ANY_PLAN,)),
-        "retry": ("control.start", "Resume the last run, or restart its failed phase", _RETRY),
+        "retry": ("control.start", "Resume the last run, or continue its failed phase", _RETRY),
         "undo": ("control.start", "Revert a landed phase with a new commit", (_PLAN, _PHASE)),
     },
     "Answer": {
@@ -180,6 +181,7 @@ EXAMPLES = {
     "retry": """\
   runplan retry plans/X.md        again, with the options of the last run
   runplan retry plans/X.md 4b     only this phase, landing the same way
+  runplan retry X --fresh         without the work that the failed attempt has kept
   runplan retry X --wait          by the daemon; exits with the outcome
   runplan retry X --review        have an agent handle the review of the pull request""",
     "undo": "  runplan undo plans/X.md 3       revert what phase 3 landed; it can be worked on again",

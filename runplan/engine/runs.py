@@ -78,6 +78,8 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
     was = state.started
     if was is None:
         return False
+    if asked.anew:
+        return True
     if "undo" in (asked.mode, was.mode):
         return (asked.mode, asked.wanted) != (was.mode, was.wanted)
     other = bool(open_lanes(state)) or asked.wanted not in (phases_at_work(state) or [asked.wanted])

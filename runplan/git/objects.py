@@ -320,14 +320,15 @@ class Candidates:
             at = commit.parents[0]
         return tuple(reversed(line))
 
-    def foreign(self, base: Oid, head: Oid, *, run: str) -> tuple[tuple[Oid, str], ...] | None:
-        """The ids and subjects of commits that the run did not make; None if the base is no ancestor.
+    def foreign(self, base: Oid, head: Oid, *, run: str, kept: Oid = "") -> tuple[tuple[Oid, str], ...] | None:
+        """The ids and subjects of commits that neither the run made nor `kept` has; None if the base is no ancestor.
 
-        It costs no process where the commits are one line.
+        Without `kept` it costs no process where the commits are one line.
         """
         line = self.commits(base, head)
         if line is None and not self._git.is_ancestor(base, head):
             return None
+        known = {*self._git.text("rev-list", f"{base}..{kept}").split()} if kept else set()
         every, straight = line or (), {one.oid for one in line or ()}
         if line is None:
             every = tuple(map(self._git.commit, self._git.text("rev-list", "--reverse", f"{base}..{head}").split()))
@@ -336,7 +337,9 @@ class Candidates:
         foreign = (
             (one.oid, one.message.partition("\n")[0])
             for one in every
-            if not is_own(one.committer, run) and (one.oid not in straight or self._user.object(one.oid) is not None)
+            if one.oid not in known
+            and not is_own(one.committer, run)
+            and (one.oid not in straight or self._user.object(one.oid) is not None)
         )
         return tuple(islice(foreign, NAMED))
 

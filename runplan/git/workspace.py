@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, Git, borrowing, one_line, remedy_for
 from runplan.git.objects import read_loose, small_pack
-from runplan.git.repository import refs_snapshot
-from runplan.names import DIFF_FILE, base_ref, parked_under
+from runplan.git.repository import Checkouts, refs_snapshot
+from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file
 
 if TYPE_CHECKING:
@@ -171,6 +171,10 @@ class Workspace:
                 shutil.copyfile(file, draft)
                 draft.replace(place)
 
+    def fetch(self, tip: Oid, *, without: Sequence[Oid]) -> None:
+        """Copy commits of the user's repository into `tool.git`: the user may delete their branch at any time."""
+        transfer(self.user, self.git, tip, without=without, read=self.user.known)
+
     def deliver(self, tip: Oid, *, without: Sequence[Oid], keep: str = LANDING_KEEP) -> Path | None:
         """Copy commits of `tool.git` into the user's repository; the pack's `.keep` file, if there is a pack.
 
@@ -202,16 +206,33 @@ class Workspace:
 
     # --- refs of the user's repository ------------------------------------------------------------------
 
-    def publish(self, branch: str, *, base: Oid = "") -> str:
+    def publish(self, branch: str, *, base: Oid = "", newer_than: tuple[str, Oid] | None = None) -> str:
         """Copy a branch with work into the user's repository; its full name there, or empty when it has no work.
 
-        A name that is taken by other commits gets a number. Published work keeps its name.
+        A name that is taken by other commits gets a number. Published work keeps its name. `newer_than` is a ref of the
+        user's and the commit on which the work began; the ref follows where nobody else has moved or checked it out.
         """
         tip = self.git.tip(branch)
         if tip is None or tip == base:
             return ""
+        if newer_than is not None and self._follow(*newer_than, tip):
+            return newer_than[0]
         names = [branch, *(f"{branch}-{number}" for number in range(2, MOST_NAMES))]
         return self._keep_at(names, tip, without=[base] if base else [])
+
+    def _follow(self, ref: str, old: Oid, new: Oid) -> bool:
+        """Move a branch that runplan made to newer work; commits that this lacks are parked."""
+        if not ref.startswith(HEADS) or self.user.tip(ref) != old:
+            return False
+        if Checkouts(self.user.cwd, self.common_dir).with_branch(ref):
+            return False
+        if not self.git.is_ancestor(old, new):
+            self.park(old, under=ref)
+        keep = self.deliver(new, without=[old], keep=KEEP)
+        self.user.update_refs(f"update {ref} {new} {old}")
+        if keep:
+            keep.unlink(missing_ok=True)
+        return True
 
     def give_to_user(self, branch: str, *, base: Oid = "") -> None:
         self.publish(branch, base=base)

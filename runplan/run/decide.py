@@ -17,6 +17,7 @@ from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
 from runplan.run.events import TESTS, DispatchStarted
 from runplan.run.reasons import (
+    Beginning,
     Reason,
     conflicting,
     describe_ending,
@@ -194,6 +195,9 @@ def _work(started: RunStarted, phase: PhaseRun) -> Decision:
         return _judge(phase, phase.ended)
     if phase.work is not None:
         return _prove(started, phase, phase.work)
+    kept = phase.leased.kept
+    if kept is not None and kept.beginning is Beginning.PROVE and phase.cycle == 1:
+        return _do(a.TAKE_WORK, "the attempt begins with the checks of the kept work")
     last = phase.handovers[-2:]
     if len(last) == 2 and last[0].tree == last[1].tree:
         detail = "two agents in a row filled their context, and the second one changed nothing"

@@ -9,6 +9,7 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from runplan.run.dispatch import Ending
+from runplan.run.reasons import Beginning  # noqa: TC001 - msgspec reads the annotations
 from runplan.text import bounded, plain
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class RunOptions(Event, frozen=True, kw_only=True):
     daemon: bool = False  #: in the daemon, which resumes it after a restart
     needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
     review: Rows = ()  #: ids and texts of review comments that a person wants handled
+    anew: bool = False  #: without the kept work of failed attempts
 
 
 class RunStarted(RunOptions, frozen=True, kw_only=True):
@@ -171,17 +173,31 @@ class RunEnded(Event, frozen=True, kw_only=True):
 # --- a phase: worktree, agents, checks ----------------------------------------------------------------
 
 
+class KeptWork(Struct, frozen=True, kw_only=True):
+    """Work of a failed attempt, with commits that a person added, on which the next attempt begins."""
+
+    ref: str  #: that has it in the user's repository
+    head: str
+    tree: str
+    beginning: Beginning
+    complaint: str = ""  #: why the attempt failed
+    failed: Rows = ()  #: items that its verifier failed, with the evidence
+    red: Rows = ()  #: checks that failed, with the end of their output
+    authors: tuple[str, ...] = ()  #: the agents that wrote it
+
+
 class Leased(Event, frozen=True, kw_only=True):
     """The worktree is on the phase's branch."""
 
     phase: str
     branch: str  #: full ref name
-    base: str  #: the target tip it starts at
+    base: str  #: the target tip it starts at; with kept work the commit that it was based on
     base_tree: str
     worktree: str  #: its name under the worktree root
     attempt: int  #: from 1, over all runs of the plan
     fresh: bool  #: newly made or cleaned, so setup has to run
     parked: str = ""  #: the ref that keeps the work of an earlier attempt
+    kept: KeptWork | None = None
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -349,8 +365,12 @@ class PhaseFailed(Event, frozen=True, kw_only=True):
     parked: str = ""  #: the ref that keeps the work as it was before a conflict
     evidence: str = ""  #: many lines: failed items, the end of an output
     dispatch: str = ""  #: the last process of the phase, for its log
-    rejected: str = ""  #: a person's reason for the rejection, for the next agent
+    rejected: str | None = None  #: a person's reason for the rejection, for the next agent; None: not rejected
     tree: str = ""  #: of the work; the same tree and the same failure twice is no progress
+    head: str = ""  #: the newest commit of that branch; another one there is a person's
+    failed: Rows = ()  #: items that the verifier failed, with the evidence
+    red: Rows = ()  #: checks that failed, with the end of their output
+    authors: tuple[str, ...] = ()  #: the agents that wrote the work
 
 
 class CleanedUp(Event, frozen=True, kw_only=True):

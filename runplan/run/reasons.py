@@ -5,44 +5,96 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from runplan.run.dispatch import Role
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.events import DispatchEnded, Paused
+    from runplan.run.events import DispatchEnded, Paused, PhaseFailed
     from runplan.run.state import PhaseRun
+
+
+class Beginning(StrEnum):
+    """How the next attempt at a failed phase begins."""
+
+    PROVE = "prove"  #: with the checks of the kept work
+    FIX = "fix"  #: with a fixer on the kept work, which gets the complaint about it
+    CONTINUE = "continue"  #: with an implementer that continues the kept work
+    ANEW = "anew"  #: with an implementer on the target; the kept work is parked
 
 
 class Reason(StrEnum):
     """Why a run failed, and what a person does about it; part of the public contract (docs/reference.md)."""
 
     advice: str
+    beginning: Beginning  #: of the next attempt, unless a person changed the branch or the phase's text meanwhile
 
-    def __new__(cls, value: str, advice: str = "") -> Reason:
+    def __new__(cls, value: str, advice: str = "", beginning: Beginning = Beginning.PROVE) -> Reason:
         reason = str.__new__(cls, value)
-        reason._value_, reason.advice = value, advice
+        reason._value_, reason.advice, reason.beginning = value, advice, beginning
         return reason
 
-    NO_COMMITS = "no-commits", "Read the agent's log, make the work items of the phase concrete, then retry."
-    OFF_BASE = "off-base", "The branch holds commits of others. Pick the agent's own from the kept branch, or retry."
-    VERIFICATION_FAILED = "verification-failed", "Read the failed items in the report, correct the plan, then retry."
-    INVALID_VERDICT = "invalid-verdict", "The verifier gave no usable verdict. Read its log, then retry."
-    TESTS_FAILED = "tests-failed", "Read the test output in the report. The work is on the branch. Then retry."
+    NO_COMMITS = (
+        "no-commits",
+        "Read the agent's log, make the work items of the phase concrete, then retry.",
+        Beginning.ANEW,
+    )
+    OFF_BASE = (
+        "off-base",
+        "The branch holds commits of others. Remove them from the kept branch, or retry without it.",
+        Beginning.ANEW,
+    )
+    VERIFICATION_FAILED = (
+        "verification-failed",
+        "Read the failed items in the report. `retry` starts a fixer on the kept work.",
+        Beginning.FIX,
+    )
+    INVALID_VERDICT = (
+        "invalid-verdict",
+        "The verifier gave no usable verdict. Read its log. `retry` checks the kept work again.",
+    )
+    TESTS_FAILED = (
+        "tests-failed",
+        "Read the test output in the report. `retry` starts a fixer on the kept work.",
+        Beginning.FIX,
+    )
     TESTS_UNFINISHED = "tests-unfinished", "A check did not end. Raise its timeout ([tests], [gates.NAME]), or fix it."
-    TAMPERED = "tampered", "The agent changed guarded files. Review the branch, or permit it with Allows: in the plan."
-    OUT_OF_SCOPE = "out-of-scope", "Files outside Touches: changed. Widen Touches: in the plan, or retry."
-    GUARD_VIOLATED = "guard-violated", "An agent moved one of your refs; the report shows both values. Set it back."
+    TAMPERED = (
+        "tampered",
+        "Guarded files changed. Permit it with Allows: in the plan, or retry: a fixer removes it.",
+        Beginning.FIX,
+    )
+    OUT_OF_SCOPE = (
+        "out-of-scope",
+        "Files outside Touches: changed. Widen Touches: in the plan, or retry: a fixer removes it.",
+        Beginning.FIX,
+    )
+    GUARD_VIOLATED = (
+        "guard-violated",
+        "An agent moved one of your refs; the report shows both values. Set it back, then retry.",
+    )
     READONLY_VIOLATED = "readonly-violated", "The verifier changed files. Use another verifier, then retry."
-    CONFLICT = "conflict", "Bring the kept work onto the target by hand; the report names its ref. Or retry."
+    CONFLICT = (
+        "conflict",
+        "Bring the kept work onto the target by hand, on its branch, or retry: an agent tries it again.",
+    )
     TARGET_MOVING = "target-moving", "The target kept moving. Retry when it is quiet."
     PROTECTED = "protected", "The target rejects pushes. Land by cherry-pick and push later, or have the rule lifted."
     DRIFT = "drift", "The numbers in the plan do not fit the code. Correct the plan, then retry."
     TIMEOUT = "timeout", "The agent ran too long. Raise limits.wall, fix_wall or verify_wall, or split the phase."
-    SILENT = "silent", "The agent was silent for limits.silence. Read its log, then retry."
-    NO_PROGRESS = "no-progress", "Two passes ended with the same tree and the same failure. Review the branch."
-    BUDGET = "budget", "The budget is used up. Raise it to continue."
-    AGENT_FAILED = "agent-failed", "The agent failed. Read its log, then retry."
-    AGENT_MISSING = "agent-missing", "Install the agent, or name another one under [agents]."
-    BLOCKED = "blocked", "Resolve the blocker that the report names, then retry."
+    SILENT = "silent", "The agent was silent for limits.silence. Read its log. `retry` checks the kept work."
+    NO_PROGRESS = (
+        "no-progress",
+        "Two passes ended with the same tree and the same failure. Edit the branch, or `retry --fresh`.",
+    )
+    BUDGET = "budget", "The budget is used up. Raise it, then retry: it continues with the kept work."
+    AGENT_FAILED = (
+        "agent-failed",
+        "The agent failed. Read its log, then retry: the next one continues the kept work.",
+        Beginning.CONTINUE,
+    )
+    AGENT_MISSING = "agent-missing", "Install the agent, or name another one under [agents].", Beginning.CONTINUE
+    BLOCKED = "blocked", "Resolve the blocker that the report names, then retry.", Beginning.CONTINUE
     BASELINE_RED = "baseline-red", "Tests fail before any work. Fix them, or set tests.env or tests.allow_red_baseline."
     SETUP_FAILED = "setup-failed", "run.setup failed in the new worktree. Fix the command, then retry."
     ALREADY_ON_TARGET = "already-on-target", "If another run landed it, you are done. Else mark it done in the plan."
@@ -50,8 +102,31 @@ class Reason(StrEnum):
     CI_FAILED = "ci-failed", "Read the failed checks on the pull request."
     PR_CLOSED = "pr-closed", "Reopen the pull request, or start again."
     FORGE_UNREACHABLE = "forge-unreachable", "Check the network and the token, then retry."
-    STOPPED = "stopped", "Edit the plan or the branch if needed, then run `runplan retry`."
+    STOPPED = (
+        "stopped",
+        "Edit the plan or the branch if needed, then run `runplan retry`: it continues with the kept work.",
+    )
     CRASHED = "crashed", "runplan itself failed; the work is kept. Read the log, then retry."
+
+
+#: Failures that say nothing about the work: the same one twice is not the work's lack of progress.
+NOT_OF_WORK = frozenset({
+    Reason.STOPPED, Reason.TIMEOUT, Reason.SILENT, Reason.BUDGET, Reason.AGENT_FAILED, Reason.AGENT_MISSING,
+    Reason.CRASHED,
+})  # fmt: skip
+
+
+def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool) -> Beginning:
+    """How the attempt after this failure begins on the kept work.
+
+    When a person changed the branch or the phase's text since, the checks decide whether the complaint still holds.
+    """
+    if is_changed:
+        return Beginning.PROVE
+    beginning = Beginning.FIX if failure.rejected is not None else Reason(failure.reason).beginning
+    if beginning is Beginning.CONTINUE and failure.step != Role.IMPLEMENT:
+        return Beginning.PROVE  # the implementer had finished
+    return Beginning.CONTINUE if beginning is Beginning.FIX and not has_fixers else beginning
 
 
 UNDO_ADVICE = "Undo the phase again if it is not undone yet, or revert it by hand and set its row in the plan to todo."

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.run import events as e
 from runplan.run.dispatch import MAX_OVERLOADS, WRITERS
-from runplan.run.reasons import Reason
+from runplan.run.reasons import Beginning, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,6 +79,17 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
         return {gate.name: gate for gate in self.gates}
 
     @property
+    def failed(self) -> e.Rows:
+        """The items that the newest verdict fails, with the evidence."""
+        items = self.verdict.items if self.verdict is not None else ()
+        return tuple((item, evidence) for item, passed, evidence in items if not passed)
+
+    @property
+    def red(self) -> e.Rows:
+        """The checks with output for the fixer."""
+        return tuple((gate.name, gate.output) for gate in self.judged.values() if gate.output)
+
+    @property
     def leased(self) -> e.Leased:
         """The lease, for steps that are due only with one."""
         assert self.lease is not None
@@ -95,7 +106,7 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
     """The attempt after one more event."""
     match event:
         case e.Leased():
-            return replace(phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh)
+            return _leased(phase, event)
         case e.BaselineKnown():
             return replace(phase, baselines={**phase.baselines, event.name: event}, ended=None)
         case e.DispatchStarted():
@@ -126,6 +137,16 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return _rebuilt(phase, event)
         case _:
             return _landing(phase, event)
+
+
+def _leased(phase: PhaseRun, event: e.Leased) -> PhaseRun:
+    phase = replace(phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh)
+    if (kept := event.kept) is None:
+        return phase
+    phase = replace(phase, authors=kept.authors)
+    if kept.beginning is not Beginning.FIX:
+        return phase
+    return _to_fix(phase, tree=kept.tree, complaint=kept.complaint, cycle=2)
 
 
 def _landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
@@ -161,8 +182,7 @@ def _landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
 
 def _to_fix(phase: PhaseRun, *, tree: str, complaint: str, cycle: int) -> PhaseRun:
     if cycle != phase.cycle:
-        items = phase.verdict.items if phase.verdict is not None and not phase.verdict.passed else ()
-        failed = "".join(f"\n  {item}: {evidence}" for item, passed, evidence in items if not passed)
+        failed = "".join(f"\n  {item}: {evidence}" for item, evidence in phase.failed)
         phase = replace(phase, cycles=(*phase.cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}"))
     return replace(phase, cycle=cycle, failed_tree=tree, complaint=complaint, work=None, candidate=None)
 

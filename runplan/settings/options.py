@@ -19,7 +19,7 @@ _VERBS = ("stop", "next", "status")
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What the words after PLAN ask for."""
+    """What the words and options after PLAN ask for."""
 
     phase: str = ""
     finish: bool = False
@@ -27,6 +27,7 @@ class Options(Struct, frozen=True, kw_only=True):
     landing: str = ""  #: "" for that of the settings
     every: str = ""  #: the schedule in its canonical form, without `every`
     now: bool = False
+    anew: bool = False  #: without the kept work of failed attempts
 
     @property
     def mode(self) -> str:

@@ -11,6 +11,7 @@ from runplan import names
 from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git.objects import Signature
 from runplan.plan.model import parse
+from runplan.run.events import Landed, PhaseFailed
 from runplan.text import command
 from runplan.times import git_date, iso
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.plan.model import Plan
+    from runplan.run.events import Recorded
     from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
     from runplan.store.sqlite import Store
@@ -120,6 +122,15 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
         if text is None:
             raise PlanUnreadable(f"{self.plan} is no longer on {self.settings.run.target}")
         return parse(text, path=self.plan), text
+
+    def failures(self, phase: str) -> list[Recorded[PhaseFailed]]:
+        """The failed attempts at the phase since it last landed; oldest first."""
+        failed = [one for one in self.store.facts(PhaseFailed, plan=self.plan) if one.event.phase == phase]
+        if not failed:  # usual; the landings of a long plan are many
+            return []
+        landings = self.store.facts(Landed, plan=self.plan)
+        landed = max((one.seq for one in landings if one.event.phase == phase), default=0)
+        return [one for one in failed if one.seq > landed]
 
     def lease(self, branch: str, base: str, *, onto: str = "", is_tidy: bool = False) -> Path:
         """The run's worktree on a new branch at `base`."""

@@ -170,11 +170,14 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
         return prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates) + files
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     note = as_utf8(files + prompts.rejections(_rejections(phase.read.phase, context)) + handover)
+    kept = phase.leased.kept
     if started.role == "implement":
-        return prompts.implement_prompt(template, brief) + note
-    checks, judged = context.settings.checks, phase.judged.values()
-    red = [(checks[gate.name].command, gate.output) for gate in judged if gate.output]
-    failed = [(one, why) for one, passed, why in (phase.verdict.items if phase.verdict else ()) if not passed]
+        return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
+    failed, outputs = phase.failed, phase.red
+    if kept is not None and not phase.gates and started.complaint == kept.complaint:  # of the last attempt
+        failed, outputs = kept.failed, kept.red
+    checks = context.settings.checks
+    red = [(checks[name].command, output) for name, output in outputs if name in checks]
     why = started.complaint
     return prompts.fix_prompt(template, brief, failed=failed, why=why, gates=red, diff=diff) + note
 
@@ -195,14 +198,8 @@ def _baseline(phase: PhaseRun, context: RunContext) -> list[tuple[str, results.R
 
 
 def _rejections(phase: str, context: RunContext) -> list[str]:
-    """The reasons of rejected attempts at the phase since it last landed; oldest first."""
-    failures = [one for one in context.store.facts(e.PhaseFailed, plan=context.plan) if one.event.phase == phase]
-    rejected = [one for one in failures if one.event.rejected]
-    if not rejected:  # usual; the landings of a long plan are many
-        return []
-    landings = context.store.facts(e.Landed, plan=context.plan)
-    landed = max((one.seq for one in landings if one.event.phase == phase), default=0)
-    return [one.event.rejected for one in rejected if one.seq > landed]
+    """The reasons of rejected attempts at the phase; oldest first."""
+    return [why for failure in context.failures(phase) if (why := failure.event.rejected)]
 
 
 # --- its agent and budget -------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan.agents.prompts import Standing, note
 from runplan.checks import tamper
 from runplan.checks.lineage import off_base
@@ -15,11 +17,12 @@ from runplan.git.objects import Signature
 from runplan.git.removal import Kept
 from runplan.git.worktrees import is_users_own
 from runplan.gitfacts import AGENT, signing
+from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
 from runplan.run.dispatch import Return
 from runplan.run.events import WorkRefused
-from runplan.run.reasons import Reason, conflicting, describe_ending, unsolved
+from runplan.run.reasons import NOT_OF_WORK, Beginning, Reason, beginning_after, conflicting, describe_ending, unsolved
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import release_issues
@@ -60,11 +63,16 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
-    parked = _park(context, branch, base)
+    kept, parked = _find_kept_work(state, context, branch), ""
+    if kept is None:
+        parked = _park(context, branch, base)
+    else:
+        base = _merge_base(context, base, kept.head)
+        context.workspace.fetch(kept.head, without=[base])
     run = context.settings.run
     # A run that died while it leased has left a worktree in which run.setup has not run.
     fresh = run.clean == "ignored" or not state.leased or not context.worktrees.path(context.worktree).exists()
-    context.lease(branch, base, is_tidy=state.tidy)
+    context.lease(branch, kept.head if kept else base, onto=base, is_tidy=state.tidy)
     context.worktrees.lane(context.worktree).copy(context.copied, context.root)
     yield e.Leased(
         phase=phase.read.phase,
@@ -75,7 +83,56 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         attempt=earlier + 1,
         fresh=fresh,
         parked=parked,
+        kept=kept,
     )
+
+
+def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.KeptWork | None:
+    """The work of the phase's last attempt, as it is on the user's branch now; None to begin without it."""
+    phase, user = state.current, context.workspace.user
+    failures = context.failures(phase.read.phase)
+    if not failures or state.options.anew or phase.read.choice != "next":
+        return None
+    # A failure before any work says nothing about the work of the attempt before it.
+    last = next((one for one in reversed(failures) if one.event.branch), failures[-1])
+    failure, ref = last.event, f"{HEADS}{last.event.branch}" if last.event.branch else branch
+    own = context.objects.tip(branch)
+    if own is not None and not context.objects.is_ancestor(
+        own, phase.read.tip
+    ):  # runplan crashed before it was published
+        ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
+    head = user.tip(ref)
+    if failure.reason == Reason.CONFLICT and failure.parked and head in (None, failure.head):
+        ref, head = failure.parked, user.tip(failure.parked)  # without what the fixer tried
+        failure = replace(failure, head=head or "")
+    base = _merge_base(context, phase.read.tip, head) if head else ""
+    if not head or not base or context.objects.commit(head).tree == context.objects.commit(base).tree:
+        return None
+    is_changed = head != failure.head or _is_reworded(phase.read, context, before=last.seq)
+    beginning = beginning_after(failure, is_changed=is_changed, has_fixers=state.options.max_fix_cycles > 0)
+    if beginning is Beginning.ANEW:
+        return None
+    return e.KeptWork(
+        ref=ref,
+        head=head,
+        tree=context.objects.commit(head).tree,
+        beginning=beginning,
+        complaint=failure.detail,
+        failed=failure.failed,
+        red=failure.red,
+        authors=failure.authors,
+    )
+
+
+def _merge_base(context: RunContext, target: str, head: str) -> str:
+    return context.objects.run("merge-base", target, head, ok=(0, 1)).text
+
+
+def _is_reworded(read: e.PlanRead, context: RunContext, *, before: int) -> bool:
+    """Whether the phase's text has changed since it was read last before that place in the journal."""
+    readings = context.store.facts(e.PlanRead, plan=context.plan)
+    earlier = [one.event.text for one in readings if one.seq < before and one.event.phase == read.phase]
+    return bool(earlier) and earlier[-1] != read.text
 
 
 def refused(user: Git, branch: str, base: str, *, known: bool) -> str:
@@ -100,7 +157,8 @@ def _park(context: RunContext, branch: str, base: str) -> str:
 def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Restart the branch on the target's tip; its former commits stay under a parked ref."""
     phase = state.current
-    parked = _park(context, phase.leased.branch, action.start)
+    assert phase.work is not None
+    parked = context.workspace.park(phase.work.head, under=phase.leased.branch)
     context.lease(phase.leased.branch, action.start, onto=action.onto)
     conflict = (
         f"The work does not apply on the target any more. It conflicts in {conflicting(phase)}. "
@@ -116,12 +174,12 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
 
 
 def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = state.current
-    head = _commit_leftovers(phase, context, message=f"{phase.read.title or f'Phase {phase.read.phase}'}\n")
+    phase, kept = state.current, state.current.leased.kept
+    head = _commit_leftovers(phase, context, message=_subject(phase))
     if isinstance(head, WorkRefused):
         yield head
         return
-    foreign = context.candidates.foreign(phase.base, head, run=context.mark)
+    foreign = context.candidates.foreign(phase.base, head, run=context.mark, kept=kept.head if kept else "")
     if why := off_base(foreign, branch=phase.leased.branch, base=phase.base):
         yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return
@@ -143,12 +201,16 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     )
 
 
+def _subject(phase: PhaseRun) -> str:
+    return f"{phase.read.title or f'Phase {phase.read.phase}'}\n"
+
+
 def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
     """Commit everything that the agent left; the newest commit. Nothing is committed if any file is refused."""
-    assert phase.ended is not None
     branch, lane = phase.leased.branch, context.worktrees.lane(phase.leased.worktree)
     tip = context.objects.tip(branch) or phase.base
-    if not lane.exists:  # the agent deleted its worktree; its commits are on the branch
+    # The agent may have deleted its worktree; its commits are on the branch. Files for a check are no agent's work.
+    if not phase.written or not lane.exists or lane.is_disposable:
         return tip
     lane.stand_on(tip)
     left = context.left_in(lane)
@@ -160,7 +222,7 @@ def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> 
     rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
     if not rest:
         return left.head
-    by = Signature(author=AGENT, committer=signing(phase.ended.id), when=context.git_date())
+    by = Signature(author=AGENT, committer=signing(phase.written), when=context.git_date())
     try:
         return lane.commit_leftovers(rest, branch=branch, message=message, by=by)
     except ObjectsRefused as error:
@@ -304,7 +366,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase = state.current
-    branch = context.workspace.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
+    branch = _publish(phase, context) if phase.lease else ""
     tree = phase.work.tree if phase.work else ""
     is_stuck = _is_stuck(action, phase.read.phase, tree, context)
     yield e.PhaseFailed(
@@ -319,24 +381,36 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
         parked=phase.parked,
         evidence="\n".join((*phase.cycles, *_evidence(action.reason, phase, context))),
         dispatch=phase.newest.id if phase.newest else "",
-        rejected=phase.rejected or "",
+        rejected=phase.rejected,
+        head=(context.workspace.user.tip(branch) or "") if branch else "",
+        failed=phase.failed,
+        red=phase.red,
+        authors=phase.authors,
     )
+
+
+def _publish(phase: PhaseRun, context: RunContext) -> str:
+    """Keep the work on a branch of the user's, with the files that a stopped writer has not committed."""
+    lease, kept = phase.leased, phase.leased.kept
+    if phase.work is None:
+        _commit_leftovers(phase, context, message=_subject(phase))  # a refused file is parked with the worktree
+    return context.workspace.publish(lease.branch, base=phase.base, newer_than=(kept.ref, kept.head) if kept else None)
 
 
 def _is_stuck(action: Fail, phase: str, tree: str, context: RunContext) -> bool:
     """Whether the previous attempt failed for the same reason with the same work."""
-    if action.reason == Reason.STOPPED or not tree:  # a person ended both
+    if action.reason in NOT_OF_WORK or not tree:
         return False
-    failures = [one.event for one in context.store.facts(e.PhaseFailed, plan=context.plan) if one.event.phase == phase]
+    last = [one.event for one in context.failures(phase)[-1:]]
     reasons = (action.reason, Reason.NO_PROGRESS)
-    return any(one.tree == tree and one.reason in reasons and one.step == action.at for one in failures[-1:])
+    return any(one.tree == tree and one.reason in reasons and one.step == action.at for one in last)
 
 
 def _evidence(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
     """A few lines that prove the failure: failed items, guard findings, or the end of the output."""
     match reason:
         case Reason.VERIFICATION_FAILED | Reason.NO_PROGRESS if phase.verdict is not None:
-            lines = [f"{item}: {found}" for item, passed, found in phase.verdict.items if not passed]
+            lines = [f"{item}: {evidence}" for item, evidence in phase.failed]
         case Reason.NO_PROGRESS | Reason.TESTS_FAILED | Reason.TESTS_UNFINISHED if phase.gates:
             red = (gate.output for gate in phase.judged.values() if gate.answer != "passed")
             lines = [line for output in red for line in output.splitlines()[-LINES_SHOWN:]]
@@ -358,6 +432,9 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
         context.removal.landed(branch, tip, worktree=phase.lease.worktree)
     elif branch:
         context.workspace.give_to_user(branch, base=phase.base)
+    kept = phase.lease.kept if phase.lease and phase.landed else None
+    if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:
+        context.removal.ref(kept.ref)  # unless a person has it checked out, or has moved it
     yield e.CleanedUp(phase=phase.read.phase)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
+from runplan.run.reasons import Beginning
 from runplan.run.rows import RunRow
 from runplan.run.state import PhaseRun, RunState
 from runplan.settings.load import Layer, LoadedSettings, merge
@@ -183,9 +184,13 @@ class Chance:
             return e.WorkRefused(reason="blocked", detail="the branch exists")
         phase = state.phase.read.phase if state.phase else ""
         fresh = self._choose(["fresh", "used"]) == "fresh"
-        return e.Leased(
+        lease = e.Leased(
             phase=phase, branch=f"refs/heads/{phase}", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=fresh
         )
+        beginning = Beginning(self._choose([*[Beginning.ANEW] * 3, Beginning.PROVE, Beginning.FIX, Beginning.CONTINUE]))
+        if beginning is Beginning.ANEW:
+            return lease
+        return replace(lease, kept=e.KeptWork(ref="b", head="c1", tree=self._new("t"), beginning=beginning))
 
     def _end(self, name: str, role: str) -> list[e.Event]:
         ending = self._choose(

@@ -22,8 +22,10 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
 
 
 def test_every_reason_is_listed_with_its_next_action() -> None:
-    listed = [(name.strip("`"), action) for name, action in rows(read("docs/reference.md"), "## Reasons")]
-    assert listed == [(str(reason), reason.advice) for reason in Reason]
+    listed = [
+        (name.strip("`"), action, begins) for name, action, begins in rows(read("docs/reference.md"), "## Reasons")
+    ]
+    assert listed == [(str(reason), reason.advice, reason.beginning) for reason in Reason]
 
 
 def test_the_reserved_reasons_are_those_that_nothing_uses() -> None:

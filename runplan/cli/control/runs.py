@@ -180,6 +180,7 @@ def run_started(
         mode=asked.mode,
         wanted=asked.phase,
         auto=asked.auto,
+        anew=asked.anew,
         landing=run.landing,
         target=run.target,
         slug="" if plan.startswith(WATCH) else contexts.slug_of(at, plan),

@@ -172,6 +172,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
             return _undo(at, row.plan, last.wanted)
         is_again = not args.phase and not args.review
         asked = Options(phase=last.wanted, finish=last.mode == "finish", auto=last.auto, landing=last.landing)
+        asked = replace(asked, anew=args.fresh)
         here = args.foreground or not (args.wait or last.daemon)
         return _start(at, row.plan, asked, foreground=here, wait=args.wait, again=is_again, like=last, review=review)
 

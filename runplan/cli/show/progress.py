@@ -157,9 +157,10 @@ def sentence(event: e.Event) -> str:
             return "\nevery phase is done; the plan is marked complete"
         case e.LanesChosen(lanes=lanes) if lanes:
             return "\nside by side: " + ", ".join(f"phase {phase} as [{name}]" for name, phase, _ in lanes)
-        case e.Leased(branch=branch, parked=parked):
-            kept = f"; the earlier attempt is kept at {parked}" if parked else ""
-            return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{kept}"
+        case e.Leased(branch=branch, parked=parked, kept=kept):
+            note = f"; the earlier attempt is kept at {parked}" if parked else ""
+            note = f"; continues the kept work, {kept.head[:12]}" if kept else note
+            return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
         case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
             notes = f" (tried once more: {again})" if again else ""
             named = "" if gates == (e.TESTS,) else ", ".join(gates)

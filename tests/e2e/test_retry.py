@@ -1,0 +1,184 @@
+"""A new attempt continues from the kept work of the last one, with everything that a person did to its branch."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Project, a_project, fix, set_up, steps, verify, work
+
+BRANCH = "runplan/x/1"
+RED = '[tests]\ncommand = "! grep -q wrong 1.txt"\nallow_red_baseline = true\n'
+WRONG = steps('write = "1.txt"\ntext = "wrong\\n"', 'commit = "Write it wrong"')
+UNUSED = steps('write = "unused.txt"')  #: an implementer that must not run
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1")
+
+
+def roles(project: Project, since: int) -> list[str]:
+    return project.dispatched()[since:]
+
+
+def commit_on_the_branch(project: Project, place: Path, *, amend: bool = False, **files: str) -> str:
+    """A person's commit on the kept branch, in a worktree of their own that is gone afterwards."""
+    project.repo.git("worktree", "add", "-q", str(place), BRANCH)
+    for name, text in files.items():
+        (place / name.replace("_", ".")).write_text(text)
+    project.repo.git("-C", str(place), "add", "-A")
+    project.repo.git("-C", str(place), "commit", "-qm", "By hand", *(["--amend"] if amend else []))
+    project.repo.git("worktree", "remove", str(place))
+    return project.repo.head(BRANCH)
+
+
+def test_after_a_verifier_that_failed_the_kept_work_is_checked_and_lands(project: Project) -> None:
+    set_up(project, settings=RED, agent=work() + verify('say = "?"'))
+    assert project.start("1", "auto").last == "runplan: failed: invalid-verdict"
+    kept = project.repo.head(BRANCH)
+    before = len(project.dispatched())
+    project.agent(UNUSED)
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+    assert f"continues the kept work, {kept[:12]}" in ran.err
+    assert roles(project, before) == ["baseline", "gate", "verify"], "the target has moved"
+    assert project.landed() == ["1"]
+    assert project.leftovers() == []
+
+
+def test_after_failed_tests_a_fixer_gets_the_complaint_and_the_kept_work(project: Project) -> None:
+    set_up(
+        project, settings=f"[run]\nmax_fix_cycles = 1\n{RED}", agent=WRONG + fix('append = "1.txt"\ntext = "wronger"')
+    )
+    assert project.start("1", "auto").last == "runplan: failed: tests-failed"
+    before = len(project.dispatched())
+    project.agent(UNUSED + fix('run = "grep -q wronger 1.txt"', 'write = "1.txt"\ntext = "right\\n"'))
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+    assert roles(project, before)[0] == "fix"
+    fixer = next(body["id"] for kind, body in reversed(project.events()) if body.get("role") == "fix")
+    prompt = (project.path / ".git/runplan/dispatch" / fixer / "prompt.md").read_text()
+    assert "the checks failed: " in prompt
+    assert project.show("main:1.txt") == "right"
+    assert project.leftovers() == []
+
+
+def test_a_failed_item_reaches_the_fixer_of_the_next_attempt(project: Project) -> None:
+    settings = "[run]\nmax_fix_cycles = 1\n"
+    failing = verify('fail = ["W1"]\nevidence = "1.txt:1 is not signed"')
+    again = verify('fail = ["W1"]\nevidence = "1.txt:1 is not signed"', cycle="2")
+    set_up(project, settings=settings, agent=work() + failing + fix('append = "1.txt"\ntext = "signed?\\n"') + again)
+    assert project.start("1", "auto").last == "runplan: failed: verification-failed"
+    project.agent(UNUSED + fix('append = "1.txt"\ntext = "signed\\n"'))
+    assert project.runplan("retry", "X").code == 0
+    fixer = [body["id"] for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "fix"][-1]
+    prompt = (project.path / ".git/runplan/dispatch" / fixer / "prompt.md").read_text()
+    assert "- W1: 1.txt:1 is not signed" in prompt
+    assert project.show("main:1.txt") == "1\nsigned?\nsigned"
+
+
+@pytest.mark.parametrize("amend", [False, True])
+def test_commits_of_a_person_on_the_branch_become_part_of_the_phase(
+    project: Project, tmp_path: Path, amend: bool
+) -> None:
+    """They settle the complaint, so no fixer is needed."""
+    set_up(project, settings=f"[run]\nmax_fix_cycles = 1\n{RED}", agent=WRONG + fix('write = "2.txt"'))
+    assert project.start("1", "auto").last == "runplan: failed: tests-failed"
+    commit_on_the_branch(project, tmp_path / "mine", amend=amend, **{"1_txt": "right\n", "3_txt": "mine\n"})
+    before = len(project.dispatched())
+    project.agent(UNUSED + fix('write = "unused.txt"'))
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+    assert "fix" not in roles(project, before)
+    assert (project.show("main:1.txt"), project.show("main:3.txt")) == ("right", "mine")
+    assert "By hand" in project.repo.git("log", "--format=%s", "main")
+    assert project.leftovers() == []
+
+
+def test_kept_work_that_conflicts_with_the_target_gets_a_conflict_fix(project: Project, tmp_path: Path) -> None:
+    set_up(project, settings=RED, agent=work() + verify('say = "?"'))
+    assert project.start("1", "auto").code == 1
+    kept = commit_on_the_branch(project, tmp_path / "mine", **{"1_txt": "1\nmine\n"})
+    project.repo.commit("Take the file", **{"1.txt": "theirs\n"})
+    project.agent(UNUSED + fix('write = "1.txt"\ntext = "theirs\\n1\\nmine\\n"'))
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+    assert project.show("main:1.txt") == "theirs\n1\nmine"
+    assert kept in project.repo.refs().values(), "the work before the conflict is parked"
+
+
+def test_the_work_of_a_stopped_agent_that_did_not_commit_is_continued(project: Project) -> None:
+    set_up(project, settings='[limits]\nwall = "1s"\n', agent=steps('write = "1.txt"\ntext = "1\\n"', "sleep = 60"))
+    assert project.start("1", "auto").last == "runplan: failed: timeout"
+    assert project.show(f"{BRANCH}:1.txt") == "1"
+    before = len(project.dispatched())
+    project.agent(UNUSED)
+    assert project.runplan("retry", "X").code == 0
+    assert roles(project, before) == ["verify"]
+
+
+def test_an_implementer_continues_the_work_of_one_that_failed(project: Project) -> None:
+    project.agent(work("exit = 3"))
+    assert project.start("1", "auto").last == "runplan: failed: agent-failed"
+    project.agent(steps('run = "test -e 1.txt && grep -q \\"Work so far\\" $RUNPLAN_PROMPT"', 'write = "2.txt"'))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.show("main:1.txt") == "1"
+
+
+def test_retry_fresh_begins_on_the_target_and_parks_the_branch(project: Project) -> None:
+    project.agent(work("exit = 3"))
+    assert project.start("1", "auto").code == 1
+    kept = project.repo.head(BRANCH)
+    project.agent(steps('run = "test ! -e 1.txt"', 'write = "2.txt"'))
+    ran = project.runplan("retry", "X", "--fresh")
+    assert ran.code == 0, ran.err
+    assert "the earlier attempt is kept at refs/runplan/parked/x/1/1" in ran.err
+    assert project.repo.head("refs/runplan/parked/x/1/1") == kept
+    assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "main").split()
+
+
+def test_retry_fresh_ends_a_run_that_waits(project: Project) -> None:
+    assert project.start("1").code == 4
+    ran = project.runplan("retry", "X", "--fresh")
+    assert ran.code == 4, ran.err
+    assert project.dispatched() == ["implement", "verify", "implement", "verify"]
+
+
+def test_the_same_kept_work_that_fails_again_is_no_progress(project: Project) -> None:
+    set_up(project, settings=RED, agent=work() + verify('say = "?"'))
+    assert project.start("1", "auto").last == "runplan: failed: invalid-verdict"
+    assert project.runplan("retry", "X").last == "runplan: failed: no-progress"
+    assert project.show(f"{BRANCH}:1.txt") == "1"
+
+
+def test_a_branch_that_a_person_has_checked_out_is_continued_and_left_alone(project: Project, tmp_path: Path) -> None:
+    settings = f"[run]\nmax_fix_cycles = 1\n{RED}"
+    set_up(project, settings=settings, agent=WRONG + fix('append = "1.txt"\ntext = "wronger"'))
+    assert project.start("1", "auto").code == 1
+    mine = tmp_path / "mine"
+    project.repo.git("worktree", "add", "-q", str(mine), BRANCH)
+    kept = project.repo.head(BRANCH)
+    project.agent(fix('append = "1.txt"\ntext = "once more"'))
+    again = project.runplan("retry", "X")
+    assert "The work is kept on the branch runplan/x/1-2" in again.err
+    assert project.repo.head(BRANCH) == kept
+    assert project.repo.git("-C", str(mine), "status", "--porcelain") == ""
+    project.agent(fix('write = "1.txt"\ntext = "right\\n"'))
+    ran = project.runplan("retry", "X")
+    assert (ran.code, project.show("main:1.txt")) == (0, "right"), ran.err
+    assert project.repo.head(BRANCH) == kept
+
+
+def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> None:
+    """What the agent changed outside `Touches:` is permitted now."""
+    plan = project.show("main:plans/X.md") + "\n"
+    project.plan(plan.replace("### Work Items", "Touches: other/\n\n### Work Items"))
+    project.agent(steps('write = "stray.txt"', 'commit = "Stray"'))
+    assert project.start("1", "auto").last == "runplan: failed: out-of-scope"
+    project.plan(plan)
+    before = len(project.dispatched())
+    project.agent(UNUSED)
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+    assert roles(project, before) == ["verify"]
