@@ -201,8 +201,8 @@ SCENES = (
         auto=False,
         parks=True,
     ),
-    Scene(name="failing", about="the first attempt fails, the second lands", plans=ONE, fails=True, parks=True),
-    Scene(name="stopped", about="a person stops the run, and starts it again", plans=TWO, stops=True, parks=True),
+    Scene(name="failing", about="the first attempt fails, the second continues and lands", plans=ONE, fails=True),
+    Scene(name="stopped", about="a person stops the run, and starts it again", plans=TWO, stops=True),
     Scene(name="undone", about="a landed phase is taken back, and landed again", plans=ONE, undoes=1),
     Scene(
         name="parallel",

@@ -21,11 +21,11 @@ def roles(project: Project, since: int) -> list[str]:
     return project.dispatched()[since:]
 
 
-def commit_on_the_branch(project: Project, place: Path, *, amend: bool = False, **files: str) -> str:
+def commit_on_the_branch(project: Project, place: Path, files: dict[str, str], *, amend: bool = False) -> str:
     """A person's commit on the kept branch, in a worktree of their own that is gone afterwards."""
     project.repo.git("worktree", "add", "-q", str(place), BRANCH)
     for name, text in files.items():
-        (place / name.replace("_", ".")).write_text(text)
+        (place / name).write_text(text)
     project.repo.git("-C", str(place), "add", "-A")
     project.repo.git("-C", str(place), "commit", "-qm", "By hand", *(["--amend"] if amend else []))
     project.repo.git("worktree", "remove", str(place))
@@ -84,7 +84,7 @@ def test_commits_of_a_person_on_the_branch_become_part_of_the_phase(
     """They settle the complaint, so no fixer is needed."""
     set_up(project, settings=f"[run]\nmax_fix_cycles = 1\n{RED}", agent=WRONG + fix('write = "2.txt"'))
     assert project.start("1", "auto").last == "runplan: failed: tests-failed"
-    commit_on_the_branch(project, tmp_path / "mine", amend=amend, **{"1_txt": "right\n", "3_txt": "mine\n"})
+    commit_on_the_branch(project, tmp_path / "mine", {"1.txt": "right\n", "3.txt": "mine\n"}, amend=amend)
     before = len(project.dispatched())
     project.agent(UNUSED + fix('write = "unused.txt"'))
     ran = project.runplan("retry", "X")
@@ -98,7 +98,7 @@ def test_commits_of_a_person_on_the_branch_become_part_of_the_phase(
 def test_kept_work_that_conflicts_with_the_target_gets_a_conflict_fix(project: Project, tmp_path: Path) -> None:
     set_up(project, settings=RED, agent=work() + verify('say = "?"'))
     assert project.start("1", "auto").code == 1
-    kept = commit_on_the_branch(project, tmp_path / "mine", **{"1_txt": "1\nmine\n"})
+    kept = commit_on_the_branch(project, tmp_path / "mine", {"1.txt": "1\nmine\n"})
     project.repo.commit("Take the file", **{"1.txt": "theirs\n"})
     project.agent(UNUSED + fix('write = "1.txt"\ntext = "theirs\\n1\\nmine\\n"'))
     ran = project.runplan("retry", "X")
