@@ -74,6 +74,7 @@ class Agent:
     passed: tuple[str, ...] = ()  #: further variables of the caller that it gets
     prompt_ends = b""  #: it prints its prompt first; the line that ends it begins so
     personal: tuple[str, ...] = ()  #: untracked files of the checkout that it reads; copied to its worktree
+    overhead = 0  #: characters of its own instructions in each request, for an agent that reports usage at its end
     prints_json = False  #: each line is a JSON object; else it is a part of the message
     closes = False  #: it has an end event, and without one no run ended well
     codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
@@ -269,6 +270,10 @@ def tool(name: str, parameters: object, *, denied: bool = False) -> ToolUsed:
     return ToolUsed(tool=name[:200], path=path[:4_096], detail=detail[:4_096], denied=denied)
 
 
-def estimate(message: str, output: str = "") -> Context:
-    """The context used by a message and a command's output, for programs that report usage only at their end."""
-    return Context(tokens=tokens_in(len(message) + min(len(output), _LONGEST_OUTPUT)), estimated=True)
+def estimate(message: str, output: str = "", *, resent: bool = False) -> Context:
+    """The context used by a message and a command's output, for programs that report usage only at their end.
+
+    `resent`: the program answers its model with this, and sends the whole conversation again.
+    """
+    tokens = tokens_in(len(message) + min(len(output), _LONGEST_OUTPUT))
+    return Context(tokens=tokens, estimated=True, resent=resent)

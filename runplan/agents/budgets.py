@@ -41,11 +41,21 @@ def tokens_in(characters: int) -> int:
 
 
 def metered(tally: Tally, *, prompt: int, usd_in: float, usd_out: float) -> Usage:
-    """The usage with its dollars; `prompt` is its length in characters, prices are per million tokens, 0 if unknown."""
+    """The usage with its dollars; `prompt` is its length in characters, prices are per million tokens, 0 if unknown.
+
+    An estimate: each request sends the prompt and the conversation so far, of which the provider has cached the rest.
+    """
     used = tally.usage
-    if tally.estimated and used == Usage():  # everything was sent once at least
-        used = Usage(input_tokens=tally.context + tokens_in(prompt))
+    if is_estimate(tally):
+        fresh = tokens_in(prompt) + tally.context
+        sent = max(fresh, tokens_in(prompt) * (tally.requests + 1) + tally.resent)
+        used = Usage(input_tokens=sent, cached_tokens=sent - fresh)
     return used if used.usd else priced(used, usd_in, usd_out)
+
+
+def is_estimate(tally: Tally) -> bool:
+    """Whether the agent has reported no usage, but its output shows some."""
+    return tally.estimated and tally.usage == Usage()
 
 
 def priced(used: Usage, usd_in: float, usd_out: float) -> Usage:

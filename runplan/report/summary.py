@@ -18,7 +18,7 @@ from runplan.processes import alive
 from runplan.report.notices import Notice
 from runplan.report.sections import SHORT, counts
 from runplan.report.text import code, inline, row
-from runplan.report.views import cost, usage
+from runplan.report.views import cost, token_count, usage
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.run.rows import wait_of
@@ -60,6 +60,7 @@ class Spent(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     usd: float = 0.0
     unpriced: bool = False  #: an agent reported tokens but no cost
+    estimated: bool = False  #: an agent was stopped before it reported tokens
 
     @property
     def cost(self) -> str:
@@ -70,13 +71,15 @@ class Spent(Struct, frozen=True, kw_only=True):
         parts = {"agents": self.seconds, "set-up": self.setup_seconds, "tests": self.test_seconds}
         shares = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in parts.items() if seconds)
         time = elapsed(self.wall_seconds) + (f" ({shares})" if shares else "")
-        return ", ".join(part for part in (time, usage(self.tokens, self.usd, unpriced=self.unpriced)) if part)
+        used = usage(self.tokens, self.usd, unpriced=self.unpriced, estimated=self.estimated)
+        return ", ".join(part for part in (time, used) if part)
 
 
 def total(*parts: Spent) -> Spent:
     return Spent(
-        **{name: sum(getattr(part, name) for part in parts) for name in Spent.__struct_fields__[:-1]},
+        **{name: sum(getattr(part, name) for part in parts) for name in Spent.__struct_fields__[:-2]},
         unpriced=any(part.unpriced for part in parts),
+        estimated=any(part.estimated for part in parts),
     )
 
 
@@ -173,7 +176,8 @@ def _spent(ended: e.DispatchEnded) -> Spent:
     if not ended.agent:
         return Spent(test_seconds=ended.seconds)
     tokens = ended.input_tokens + ended.output_tokens
-    return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=bool(tokens and not ended.usd))
+    unpriced, estimated = bool(tokens and not ended.usd), ended.estimated
+    return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=unpriced, estimated=estimated)
 
 
 def figures_of_run(store: Store, run: RunRow) -> str:
@@ -277,7 +281,7 @@ def summary_section(summary: PlanSummary) -> str:
             str(phase.attempts or ""),
             elapsed(spent.wall_seconds) if phase.attempts else "",
             elapsed(spent.seconds) if spent.seconds else "",
-            f"{spent.tokens:,}" if spent.tokens else "",
+            token_count(spent.tokens, estimated=spent.estimated) if spent.tokens else "",
             spent.cost if spent.tokens or spent.usd else "",
         )
         rows.append(row(*cells))

@@ -153,10 +153,14 @@ def cost(usd: float, *, unpriced: bool) -> str:
     return f"{'≥ ' if unpriced else ''}${usd:.2f}" if usd else "-"
 
 
-def usage(tokens: int, usd: float, *, unpriced: bool) -> str:
+def token_count(tokens: int, *, estimated: bool) -> str:
+    return f"{'≈ ' if estimated else ''}{tokens:,}"
+
+
+def usage(tokens: int, usd: float, *, unpriced: bool, estimated: bool = False) -> str:
     """The tokens and the cost; "" for neither."""
     parts = (
-        f"{tokens:,} tokens" if tokens else "",
+        f"{token_count(tokens, estimated=estimated)} tokens" if tokens else "",
         cost(usd, unpriced=unpriced) if usd else "cost -" if tokens else "",
     )
     return ", ".join(part for part in parts if part)

@@ -132,6 +132,8 @@ class Context(Struct, frozen=True, kw_only=True):
     tokens: int | None = None  #: None: unchanged
     window: int = 0  #: its size; 0: unchanged
     estimated: bool = False  #: `tokens` is an estimate, to be added
+    file: str = ""  #: a file that the agent read; its size is to be added
+    resent: bool = False  #: the program sends the whole conversation after this
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
@@ -172,6 +174,8 @@ class Tally(Struct, frozen=True, kw_only=True):
     context: int = 0  #: tokens in the main conversation
     window: int = 0  #: 0 when unknown
     estimated: bool = False  #: `context` is an estimate that leaves the prompt out
+    requests: int = 0  #: after the first one, in an estimate
+    resent: int = 0  #: tokens of the conversation in all of these requests
     troubles: tuple[Trouble, ...] = ()
     finished: Finished | None = None
     denied: tuple[ToolUsed, ...] = ()
@@ -263,6 +267,9 @@ class Folding:
         if event.tokens is not None:
             before = self._tally.context if event.estimated else 0
             self._set(context=before + event.tokens, estimated=event.estimated)
+            if event.resent:
+                tally = self._tally
+                self._set(requests=tally.requests + 1, resent=tally.resent + tally.context)
 
     def _meet(self, event: Trouble) -> None:
         if self._tally.finished is not None and self._tally.finished.ok:
@@ -317,7 +324,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     grace_s: float = 5.0  #: between asking the process to end and killing it
     tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: likewise
-    prompt: int = 0  #: characters of the prompt, for an estimate of the context
+    prompt: int = 0  #: characters of the prompt and the program's own instructions, for an estimate
     hand_over_at: int = 0  #: per cent at which it is stopped, so that a fresh agent continues; 0 = never
     window: int = 0  #: tokens of its context; 0 = as it reports, or by the model's name
     model: str = ""
@@ -335,6 +342,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     message: str  #: the end of the agent's message, bounded
     leftovers: int = 0  #: descendants that had to be ended after it
     tally: Tally = Tally()
+    estimated: bool = False  #: its usage, or the usage at which it was stopped, is an estimate
     error: str = ""  #: the end of its standard error
     ended_at: float = 0.0  #: seconds since the epoch; 0 when unknown
     seconds: float = 0.0  #: from its start to its end

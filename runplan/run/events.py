@@ -257,6 +257,7 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
     cached_tokens: int = 0
     usd: float = 0.0
     seconds: float = 0.0  #: from its start to its end
+    estimated: bool = False  #: its tokens, or the tokens at which it was stopped, are an estimate
 
 
 class HandedOver(Event, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from runplan.agents.adapter import Agent
     from runplan.agents.endings import AgentEnding
     from runplan.run.actions import Action, Start
     from runplan.run.state import PhaseRun, RunState
@@ -133,13 +134,18 @@ def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pat
         silence_s=limits.silence_s,
         tokens=started.tokens,
         usd=started.usd,
-        prompt=len(text),
+        prompt=_sent_at_first(agent_of(table.kind), text),
         hand_over_at=limits.context_critical if started.role in WRITERS else 0,
         window=table.context,
         model=table.model,
         usd_in=table.usd_per_mtok_in,
         usd_out=table.usd_per_mtok_out,
     )
+
+
+def _sent_at_first(agent: Agent, prompt: str) -> int:
+    """The characters of the first request, for an estimate; an agent that prints its prompt shows them itself."""
+    return 0 if agent.prompt_ends else len(prompt) + agent.overhead
 
 
 def _command(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path) -> d.Launch:
@@ -363,7 +369,7 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
     if not outcome.ended_at:  # its shim died and recorded neither
         seconds = d.ran_s(started, context.clock.now())
         if table is not None:
-            prompt = len(context.dispatches.read(started.id, "prompt.md") or "")
+            prompt = _sent_at_first(agent_of(table.kind), context.dispatches.read(started.id, "prompt.md") or "")
             prices = {"usd_in": table.usd_per_mtok_in, "usd_out": table.usd_per_mtok_out}
             usage = metered(outcome.tally, prompt=prompt, **prices)
     _, returned = reply_of(started.id, context)
@@ -390,6 +396,7 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
         said=said,
         detail=detail,
         seconds=seconds,
+        estimated=outcome.estimated,
         **asdict(usage),
     )
 
@@ -418,11 +425,12 @@ def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.Dispatc
         return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=detail)
     if ended.kind != EndingKind.BUDGET:
         return ended
-    if started.tokens and ended.input_tokens + ended.output_tokens >= started.tokens:
-        return replace(ended, detail=f"{tokens} left {started.tokens} tokens")
+    guess = "; its use is an estimate, as this agent reports it only at its end" if ended.estimated else ""
+    if started.tokens and (ended.estimated or ended.input_tokens + ended.output_tokens >= started.tokens):
+        return replace(ended, detail=f"{tokens} left {started.tokens} tokens{guess}")
     if started.usd:
         words = f" ({ended.detail})" if ended.detail and ended.ending != Ending.BUDGET else ""
-        return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}")
+        return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}{guess}")
     return ended
 
 

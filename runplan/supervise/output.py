@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from runplan.agents.budgets import tokens_in
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST, Redactor, overlap, redacted, redacted_end
 from runplan.run.dispatch import (
     MESSAGE_TAIL,
     RETURN,
+    Context,
     Ending,
     Finished,
     Folding,
@@ -41,7 +44,6 @@ from runplan.store.files import is_held, publish, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
-    from pathlib import Path
 
     from runplan.run.dispatch import AgentEvent
 
@@ -54,6 +56,7 @@ LARGEST = 64 * 1024 * 1024
 
 LOG_TAIL = 256 * 1024  #: how much of the end is kept of a log that is longer than its cap
 LONGEST_LINE = 10 * 1024 * 1024  #: a longer line is cut before it is read for events; the log has all of it
+LONGEST_READ = 100_000  #: programs give their model about 2,000 lines of a file at once
 ERROR_TAIL = 4 * 1024  #: how many bytes of the end of standard error are kept to judge the ending
 
 #: Exceptions of a reader that meets a line of an unexpected form.
@@ -120,8 +123,9 @@ class CappedLog:
 class EventCollector:
     """Cuts output into lines, reads them for events and sums these up. A line that its reader fails on is unread."""
 
-    def __init__(self, read: Reader, *, secrets: Collection[str] = ()) -> None:
+    def __init__(self, read: Reader, *, secrets: Collection[str] = (), cwd: str = "") -> None:
         self._read = read
+        self._cwd = cwd
         self._secrets = secrets
         self._line = bytearray()  #: the newest one, until its end arrives
         self._folding = Folding()
@@ -155,6 +159,8 @@ class EventCollector:
                 case ToolUsed(tool=tool, path=path):  # the detail is only shown from the log, which is redacted
                     tool, path = redacted(tool, self._secrets), redacted(path, self._secrets)
                     event = replace(event, tool=tool, path=path, detail="")
+                case Context(tokens=int(tokens), file=file) if file:
+                    event = replace(event, tokens=tokens + tokens_in(_size(Path(self._cwd, file))))
             self._folding.take(event)
 
     @property
@@ -166,6 +172,14 @@ class EventCollector:
     @property
     def tally(self) -> Tally:
         return self._folding.tally
+
+
+def _size(path: Path) -> int:
+    """The bytes that an agent gets of a file; 0 if it cannot be seen."""
+    try:
+        return min(path.stat().st_size, LONGEST_READ)
+    except (OSError, ValueError):
+        return 0
 
 
 # --- records -----------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import processes
-from runplan.agents.budgets import metered, reached
+from runplan.agents.budgets import is_estimate, metered, reached
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import secret_values
 from runplan.errors import is_shortage, refused_by_system
@@ -214,7 +214,7 @@ class _Supervision:
         self._signals = signals
         self._files = files
         secrets = secret_values(launch.env)
-        self._events = EventCollector(reader_of(launch.reader), secrets=secrets)
+        self._events = EventCollector(reader_of(launch.reader), secrets=secrets, cwd=launch.cwd)
         paths = (files.out, files.err, *(files.directory / name for name in launch.logs))
         self._logs = [CappedLog(path, cap=launch.log_cap, secrets=secrets) for path in paths]
         self._started = time.monotonic()  # before the start: from there on the agent can stop the shim
@@ -223,6 +223,7 @@ class _Supervision:
         self._ending: Ending | None = None
         self._kill_at = 0.0  #: when an agent that was asked to end is killed
         self._waiting = ""  #: the provider it waited for when it was asked to end
+        self._by_estimate = False  #: its usage was an estimate when it was asked to end
         self._wall = self._started + launch.wall_s
         self._last_output = time.monotonic()
         self._sample: Activity | None = None  #: taken in the middle of the current silence
@@ -337,7 +338,7 @@ class _Supervision:
     def _stop(self, ending: Ending, now: float) -> None:
         """Ask the agent to end by the signal on which its kind ends cleanly; it is killed after the grace."""
         self._ending = ending
-        self._waiting = self._events.tally.waiting
+        self._waiting, self._by_estimate = self._events.tally.waiting, is_estimate(self._events.tally)
         self._kill_at = now + self._launch.grace_s
         self._signal(agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM)
 
@@ -379,6 +380,7 @@ class _Supervision:
             message=self._events.message,
             leftovers=leftovers,
             tally=replace(tally, usage=self._usage(), waiting=self._waiting or tally.waiting),
+            estimated=is_estimate(tally) or (self._by_estimate and self._ending is Ending.BUDGET),
             error=self._files.error(),
             ended_at=time.time(),
             seconds=round(time.monotonic() - self._started, 3),

@@ -113,6 +113,32 @@ def test_an_agent_that_uses_up_its_budget_is_ended_while_it_runs(project: Projec
     assert of(project, "DispatchEnded")[0]["input_tokens"] == 600
 
 
+CODEX = """echo '{"type": "thread.started", "thread_id": "t"}'
+for n in 1 2 3; do
+echo '{"type": "item.completed", "item": {"type": "command_execution", "command": "ls", "aggregated_output": "x"}}'
+done
+sleep 60
+"""
+
+
+def test_an_agent_that_reports_nothing_until_its_end_is_ended_by_an_estimate(project: Project) -> None:
+    (project.home / "codex.sh").write_text(CODEX)
+    text = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "codex"')
+    codex = f'[agents.codex]\nargv = ["sh", "{project.home / "codex.sh"}"]\n[limits]\ntokens = 30000\n'
+    project.commit_file("runplan.toml", text + codex)
+
+    ran = project.start("1", "auto")
+
+    assert (ran.code, ran.last) == (1, "runplan: failed: budget")
+    words = "limits.tokens left 30000 tokens; its use is an estimate, as this agent reports it only at its end"
+    assert words in " ".join(ran.err.split())
+    (ended,) = of(project, "DispatchEnded")
+    assert ended["estimated"]
+    report = project.runplan("report", "X").out
+    assert words in " ".join(report.split())
+    assert f"≈ {ended['input_tokens']:,}" in report
+
+
 @pytest.mark.parametrize(
     ("limit", "says"),
     [

@@ -1,16 +1,19 @@
 """Costs: the usage of an agent that reports tokens, dollars or neither, and what is left."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left, metered
+from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, is_estimate, left, metered
+from runplan.agents.clis import agent_of
 from runplan.agents.invocation import unwatched
 from runplan.run.dispatch import Tally, Usage
 from runplan.settings.schema import AgentTable
-from tests.support.samples import outcome_of
+from runplan.supervise.output import EventCollector
+from tests.support.samples import lines, outcome, outcome_of
 
 PRICE = {"usd_in": 2.0, "usd_out": 10.0}
 COMMAND = {"type": "item.completed", "item": {"type": "command_execution", "command": "x" * 40_000}}
@@ -38,7 +41,40 @@ def test_cached_tokens_cost_a_tenth() -> None:
 )
 def test_an_agent_without_a_report_has_used_at_least_its_output(last: list[dict[str, Any]]) -> None:
     tally = outcome_of("codex", [json.dumps(event).encode() for event in [COMMAND, *last]]).tally
-    assert metered(tally, prompt=4_000, **PRICE) == Usage(input_tokens=11_000, usd=0.022)
+    used = metered(tally, prompt=4_000, **PRICE)
+    assert is_estimate(tally)
+    # The prompt, then the prompt, which is cached now, and the conversation.
+    assert (used.input_tokens, used.cached_tokens) == (12_000, 1_000)
+    assert used.usd == pytest.approx(0.0222)
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini"])
+def test_an_estimate_is_near_to_what_the_program_reports_at_its_end(name: str) -> None:
+    whole = outcome(f"{name}/success.jsonl").tally
+    cut = outcome_of(name, lines(f"{name}/success.jsonl")[:-1]).tally
+    guess = metered(cut, prompt=agent_of(name).overhead + len("Please do phase 1."), usd_in=0, usd_out=0)
+    assert guess.input_tokens == pytest.approx(whole.usage.input_tokens, rel=0.1)
+    assert not is_estimate(whole)
+
+
+def test_the_lines_that_mini_prints_show_how_much_it_has_sent() -> None:
+    """It prints the prompt, and before each answer of its model a line with the number of the step."""
+    step = b"mini-swe-agent (step %d, $0.00):"
+    tally = outcome_of("mini", [b"p" * 40_000, step % 1, b"o" * 4_000, step % 2]).tally
+    assert metered(tally, prompt=0, usd_in=0, usd_out=0).input_tokens == pytest.approx(10_000 + 11_000, rel=0.01)
+
+
+def test_files_that_gemini_reads_and_writes_fill_its_context(tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_text("x" * 8_000)
+    used = [
+        ("read_file", {"file_path": "big.txt"}),
+        ("read_file", {"file_path": "big.txt", "start_line": 1, "end_line": 101}),
+    ]
+    used += [("write_file", {"file_path": "new.txt", "content": "y" * 4_000}), ("read_file", {"file_path": "gone"})]
+    events = EventCollector(agent_of("gemini").read, cwd=str(tmp_path))
+    for name, parameters in used:
+        events.read_line(json.dumps({"type": "tool_use", "tool_name": name, "parameters": parameters}).encode())
+    assert events.tally.context == pytest.approx(2_000 + 1_000 + 1_000, rel=0.05)
 
 
 def test_reported_usage_overrides_an_estimate() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.agents.adapter import Agent, at, estimate, objects, text, under_home, usage
 from runplan.agents.endings import trouble
-from runplan.run.dispatch import Finished, Message, Retrying, Spent, ToolUsed, Unread
+from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +34,7 @@ class Codex(Agent):
     base = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false", *_NO_GOALS)
     writing = ("--dangerously-bypass-approvals-and-sandbox",)
     reading = ("-s", "read-only")
+    overhead = 37_000
     prints_json = True
     rank = 2
     keys = ("OPENAI_API_KEY", "CODEX_API_KEY")
@@ -109,15 +110,19 @@ def _item(item: Any) -> Iterable[AgentEvent]:
         case "command_execution":
             line = text(item, "command")
             used = ToolUsed(tool="command", detail=_script(line[:4_096]))
-            return (used, estimate(line, text(item, "aggregated_output")))
+            return (used, estimate(line, text(item, "aggregated_output"), resent=True))
         case "file_change":
             denied = text(item, "status") == "declined"
-            paths = (text(each, "path")[:4_096] for each in objects(item, "changes"))
-            return (ToolUsed(tool="file_change", path=path, denied=denied) for path in paths)
+            changes = [(text(each, "path")[:4_096], text(each, "kind")) for each in objects(item, "changes")]
+            tools = (ToolUsed(tool="file_change", path=path, denied=denied) for path, _ in changes)
+            # Of a patch the event has no text; a new file is as long as its patch.
+            written = (Context(tokens=0, estimated=True, file=path) for path, kind in changes if kind == "add")
+            return (*tools, *written, estimate("", resent=True))
         case "reasoning":
             return (estimate(text(item, "text")),)
         case "mcp_tool_call" | "web_search" | "todo_list" as tool:
-            return (ToolUsed(tool=tool, detail=(text(item, "query") or text(item, "tool"))[:4_096]),)
+            used = ToolUsed(tool=tool, detail=(text(item, "query") or text(item, "tool"))[:4_096])
+            return (used, estimate("", resent=True))
         case "error":  # a warning, such as an unknown model name
             return ()
         case _:

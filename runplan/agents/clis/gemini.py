@@ -6,18 +6,21 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import Agent, at, estimate, read_json, text, tool, under_home, usage
+from runplan.agents.adapter import Agent, at, count, estimate, read_json, text, tool, under_home, usage
+from runplan.agents.budgets import tokens_in
 from runplan.agents.endings import trouble
-from runplan.run.dispatch import OWN, EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
+from runplan.run.dispatch import OWN, Context, EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
 
 #: With an address in the environment it would choose another login, and fail. It ignores such a file elsewhere.
 _SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}
+_LINE = 40  #: characters of a line, in an estimate
+_MOST_LINES = 2_000  #: that it reads at once
 _DENIED = ("policy_violation", "permission_denied")
 
 
@@ -26,6 +29,7 @@ class Gemini(Agent):
     base = ("--skip-trust", "-o", "stream-json")
     writing = ("--approval-mode", "yolo")
     reading = ("--approval-mode", "plan")
+    overhead = 48_000
     prints_json = True
     rank = 3
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -63,18 +67,18 @@ class Gemini(Agent):
             case "init":
                 return (Started(model=text(event, "model")),)
             case "message":
-                content = estimate(text(event, "content"))
-                if text(event, "role") != "assistant":
-                    return (content,)
+                if text(event, "role") != "assistant":  # the prompt
+                    return ()
                 before = () if at(event, "delta") is True else (Message(text="", final=True),)
-                return (*before, Message(text=text(event, "content")), content)
+                return (*before, Message(text=text(event, "content")), estimate(text(event, "content")))
             case "tool_use":
+                used, given = text(event, "tool_name"), at(event, "parameters")
                 # Text after the use of a tool is a new message.
-                return (tool(text(event, "tool_name"), at(event, "parameters")), Message(text="", final=True))
+                return (tool(used, given), Message(text="", final=True), *_exchanged(used, given))
             case "tool_result":
                 denied = text(event, "error", "type") in _DENIED
                 refused = (ToolUsed(tool=text(event, "tool_id")[:200], denied=True),) if denied else ()
-                return (estimate("", text(event, "output")), *refused)
+                return (estimate("", text(event, "output"), resent=True), *refused)
             case "result":
                 return _result(event)
             case "error":  # a warning, or an error that the result repeats
@@ -84,6 +88,15 @@ class Gemini(Agent):
 
 
 AGENT = Gemini()
+
+
+def _exchanged(used: str, given: Any) -> Iterator[AgentEvent]:
+    """The context used by the text that a tool writes and by the file that it reads, whose text no event has."""
+    yield estimate(json.dumps(given))
+    if used == "read_file":
+        lines = min(count(given, "end_line") - count(given, "start_line"), _MOST_LINES)
+        path = tool(used, given).path if lines <= 0 else ""
+        yield Context(tokens=tokens_in(_LINE * max(0, lines)), estimated=True, file=path)
 
 
 def _result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:

@@ -6,7 +6,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from runplan.agents.adapter import ProviderAgent, at, count, money, objects, provider_keys, record, text, under_home
+from runplan.agents.adapter import (
+    ProviderAgent,
+    at,
+    count,
+    estimate,
+    money,
+    objects,
+    provider_keys,
+    record,
+    text,
+    under_home,
+)
 from runplan.agents.endings import trouble
 from runplan.run.dispatch import Context, Finished, Message, Spent, Started, Usage
 from runplan.store.files import read_text
@@ -58,9 +69,9 @@ class Mini(ProviderAgent):
         remedy = f'set model = "..." under [agents.{table.name}] in runplan.toml'
         return f"has no model, and does not work without one; {remedy}"
 
-    def read(self, line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG002
-        """Its output is for people: the prompt, commands and their output."""
-        return ()
+    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+        """Its output is for people: the prompt, commands and their output. It shows how long the conversation is."""
+        return (estimate(line.decode(errors="replace"), resent=line.startswith(self.prompt_ends)),)
 
     def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
         """The trajectory is written at every step."""

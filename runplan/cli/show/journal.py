@@ -244,7 +244,7 @@ class Transcript:
         return output
 
     def _show(self, line: bytes) -> None:
-        from runplan.run.dispatch import Message, Unread
+        from runplan.run.dispatch import Context, Message, Unread
         from runplan.supervise.output import MISREAD
 
         if self._agent is not None and self._is_prompt:
@@ -263,7 +263,7 @@ class Transcript:
             elif (text := _event_text(event)) or isinstance(event, Message):
                 self._end_message()
                 self._print(text)
-        if not line.startswith(b"{") and all(isinstance(event, Unread) for event in events):  # plain text
+        if not line.startswith(b"{") and all(isinstance(event, (Context, Unread)) for event in events):  # plain text
             self._print(line.decode("utf-8", "replace"))
 
     def _end_message(self) -> None:
