@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
@@ -16,27 +15,22 @@ from runplan.daemon.protocol import Done, Environment, Hello, Ping, Wake
 from runplan.daemon.state import Known, holder, remember
 from runplan.engine.commands import BEGINNING, ENVIRONMENT
 from runplan.engine.context import uses_forge
-from runplan.engine.preflight import living_owner
 from runplan.errors import Unreachable
 from runplan.landing import modes
-from runplan.run.events import from_json
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import Store
-from runplan.text import command
 from runplan.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from runplan.daemon.client import Client
     from runplan.engine.context import RepositoryContext
-    from runplan.run.events import Event
     from runplan.run.requests import Answer
     from runplan.run.rows import Command
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 BUSY_S = 3.0  #: a worker that is not in a long step has executed a command by then
-FOLLOW_S = 0.1  #: between two looks at the journal
 
 
 class Queued(Unreachable):
@@ -144,21 +138,3 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
 
 def newest_event(at: RepositoryContext) -> int:
     return int(at.store().query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
-
-
-def follow(at: RepositoryContext, plan: str, run: str, *, after: int) -> Iterator[Event]:
-    """The events of that run of the plan after this number, until it ends or waits for a person."""
-    with closing(Store(at.state, writable=False)) as store:
-        while True:
-            # In this order: a run that ends has no owner any more, and no event after its end.
-            owner, row = living_owner(store, plan), store.row(run)
-            for event in store.events(run, after=after):
-                after = event.seq
-                if (fact := from_json(event.type, event.body)) is not None:
-                    yield fact
-            if row is None or not row.is_active or row.needs_person:
-                return
-            if not owner:
-                status = command("runplan", "status", plan)
-                raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
-            time.sleep(FOLLOW_S)

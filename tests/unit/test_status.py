@@ -241,6 +241,11 @@ def test_a_small_screen_shows_running_plans_first_and_counts_the_others(height: 
     assert len("\n\n".join(texts).splitlines()) <= height
 
 
+def test_no_running_plan_is_hidden_by_another_one() -> None:
+    texts = fit([WAITS, WORKS, a_block("too", 4, is_running=True)], ["foot"], 8)
+    assert texts == ["works: short", "too: short", "… 1 more", "foot"]
+
+
 def test_a_run_that_has_ended_is_one_line() -> None:
     seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="timeout", tokens=5))
     shown = view(seen)

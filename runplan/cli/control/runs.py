@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
 from runplan.agents.invocation import require_sandbox, sandbox_modes
-from runplan.cli.show import progress
+from runplan.cli.show import journal, progress
 from runplan.clock import SystemClock
 from runplan.daemon import submit as queue
 from runplan.daemon.client import wake
@@ -32,7 +33,7 @@ from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import parse
 from runplan.report.summary import figures_of_run
-from runplan.run.events import RunStarted
+from runplan.run.events import RunStarted, from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.settings.load import run_variables
@@ -240,13 +241,19 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
 
 def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
+    after = queue.newest_event(at) if after is None else after
     try:
-        with progress.live():
-            for event in queue.follow(at, plan, run, after=queue.newest_event(at) if after is None else after):
-                progress.show(event)
+        with progress.live(), closing(at.store()) as store:
+            for rows, _ in journal.follow(store, plan, run, after=after):
+                for event in filter(None, (from_json(row.type, row.body) for row in rows)):
+                    progress.show(event)
+            newest = store.row(run)
     except KeyboardInterrupt:
         again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
         raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
+    if newest is not None and newest.is_active and not newest.needs_person:
+        status = command("runplan", "status", plan)
+        raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
     return _show_end(at, plan, run)
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style, as_json, warn
 from runplan.errors import Exit, NotFound
-from runplan.text import clock, elapsed, escaped, localized, plain, zone_name
+from runplan.text import clock, elapsed, escaped, localized, plain
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import Any
+    from typing import Any, Protocol
 
     from runplan.agents.adapter import Agent
     from runplan.run.dispatch import AgentEvent
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from runplan.run.rows import EventRow, RunRow
     from runplan.store.sqlite import Store
 
-FOLLOW_S = 0.5  #: between two looks at a followed journal or log
+    class Log(Protocol):
+        def add(self, row: EventRow) -> None: ...
+
+        def look(self, *, is_last: bool) -> None:
+            """Called when all rows so far were added; the last time when no more will come."""
+
+
+FOLLOW_S = 0.2  #: between two looks at a followed journal or log
 
 #: Events whose type does not say it in plain words.
 WORDS = {
@@ -55,43 +62,51 @@ def run_logs(args: argparse.Namespace) -> Exit:
 
     with open_context(warn=warn) as context:
         store, run = newest_run(context, args.plan)
-        log = _log_of(args, run, context.state)
-        seen = 0
-        for is_open in _looks(lambda: args.follow and _is_worked(store, run)):
-            for row in store.events(run.id, after=seen):
+        log = _log_of(args, store, run)
+        for rows, is_last in follow(store, run.plan, run.id, is_followed=args.follow):
+            for row in rows:
                 log.add(row)
-                seen = row.seq
-            log.look(is_last=not is_open)
+            log.look(is_last=is_last)
             sys.stdout.flush()
     return Exit.DONE
 
 
-def _log_of(args: argparse.Namespace, run: RunRow, state: Path) -> Log:
+def _log_of(args: argparse.Namespace, store: Store, run: RunRow) -> Log:
     if args.agent:
-        return Transcripts(run, state / "dispatch")
+        return Transcripts(run, store.path.with_name("dispatch"))
     if args.json:
-        return Log(_json)
-    return Log(_text) if args.events else RunLog(run, state)
+        return Records(_json)
+    if args.events:
+        return Records(_text)
+    from runplan.cli.show.progress import RunLog  # slow to import
+
+    return RunLog(store, run)
 
 
-def _looks(is_open: Callable[[], bool]) -> Iterator[bool]:
-    """Look again and again while it is open, and once after that; whether it was open before the look."""
-    while is_open():
-        yield True
+def follow(
+    store: Store, plan: str, run: str, *, after: int = 0, is_followed: bool = True
+) -> Iterator[tuple[list[EventRow], bool]]:
+    """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
+    while True:
+        # In this order: a run that ends has no owner any more, and no event after its end.
+        is_worked, row = is_followed and _is_worked(store, plan), store.row(run)
+        is_last = not is_worked or row is None or not row.is_active or row.needs_person
+        rows = store.events(run, after=after)
+        yield rows, is_last
+        if is_last:
+            return
+        after = rows[-1].seq if rows else after
         time.sleep(FOLLOW_S)
-    yield False
 
 
-def _is_worked(store: Store, run: RunRow) -> bool:
-    """Whether a live process works on the run, and it does not wait for a person."""
-    from runplan.engine.preflight import living_owner
+def _is_worked(store: Store, plan: str) -> bool:
+    from runplan.engine.preflight import living_owner  # slow to import
 
-    row = store.row(run.id)
-    return row is not None and row.is_active and not row.needs_person and bool(living_owner(store, run.plan))
+    return bool(living_owner(store, plan))
 
 
-class Log:
-    """Prints each row of the journal in a form of its own."""
+class Records:
+    """Prints each row of the journal in this form."""
 
     def __init__(self, form: Callable[[EventRow], str]) -> None:
         self._form = form
@@ -100,7 +115,7 @@ class Log:
         print(self._form(row))
 
     def look(self, *, is_last: bool) -> None:
-        """Called when all rows so far were added; the last time when no more will come."""
+        """Each row was printed when it was added."""
 
 
 def _json(row: EventRow) -> str:
@@ -121,52 +136,10 @@ def _short(value: object) -> str:
     return flat if len(flat) <= 60 else f"{flat[:59]}…"
 
 
-class RunLog(Log):
-    """Prints the sentences of `start --wait` with local times, and at the end how the run ended."""
-
-    def __init__(self, run: RunRow, directory: Path) -> None:
-        from runplan.run.state import RunState
-
-        self._run = run
-        self._directory = directory
-        self._style = Style.of(sys.stdout)
-        self._state = RunState()
-        self._day = ""
-        self._newest = run.since
-
-    def add(self, row: EventRow) -> None:
-        from runplan.cli.show.progress import lines_of
-        from runplan.run.events import from_json
-        from runplan.run.state import apply
-
-        if (event := from_json(row.type, row.body)) is not None:  # else of another version
-            self._state = apply(self._state, event)
-            self._newest = row.at
-            self._print(lines_of(event), f"[{event.lane}] " if event.lane else "")
-
-    def look(self, *, is_last: bool) -> None:
-        from runplan.cli.show.progress import summary
-        from runplan.run.decide import decide
-
-        if is_last and (self._state.ended or decide(self._state).waiting):
-            self._print(["", *summary(self._run.plan, self._state, self._directory)[1]])
-
-    def _print(self, lines: list[str], lane: str = "") -> None:
-        from runplan.cli.show.progress import painted
-
-        moment = datetime.fromisoformat(self._newest).astimezone()
-        day = f"{moment:%Y-%m-%d} {zone_name(moment)}"
-        if lines and day != self._day:
-            print(self._style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
-            self._day = day
-        for line in lines:
-            print(painted(line, self._style, f"{moment:%H:%M:%S}  {lane}") if line else "")
-
-
 # --- the transcripts of agents ------------------------------------------------------------------------
 
 
-class Transcripts(Log):
+class Transcripts:
     """Prints the output of the running agents, or of the last one, and of those after them."""
 
     def __init__(self, run: RunRow, dispatches: Path) -> None:

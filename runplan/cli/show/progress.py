@@ -12,28 +12,34 @@ from typing import TYPE_CHECKING
 from runplan.cli.terminal import Style
 from runplan.errors import OUTCOMES, Exit
 from runplan.report.sections import kept
+from runplan.report.summary import figures_of_run
 from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.reasons import Reason, describe_ending, describe_pause, next_action
 from runplan.run.rows import wait_of
-from runplan.run.state import failed_lane, failure as failure_of
-from runplan.text import clock, command, counted, elapsed, plain
+from runplan.run.state import RunState, apply, failed_lane, failure as failure_of
+from runplan.text import clock, command, counted, elapsed, plain, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.run.state import RunState
+    from runplan.run.rows import EventRow, RunRow
+    from runplan.store.sqlite import Store
 
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold", "waiting": "yellow", "approval": "yellow"}
 
 
 def show(event: e.Event) -> None:
-    lane = f"[{event.lane}] " if event.lane else ""
+    lane = _lane(event)
     text = _LIVE.note(lane, event) or sentence(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
     if text and not is_live:
         _write(text, lane)
+
+
+def _lane(event: e.Event) -> str:
+    return f"[{event.lane}] " if event.lane else ""
 
 
 def warn(text: str) -> None:
@@ -47,13 +53,13 @@ def say(text: str) -> None:
 def _write(text: str, lane: str = "") -> None:
     """Print the text over the live line; a closed pipe does not end a run."""
     style = Style.of(sys.stderr)
-    lines = [painted(line, style, lane) for line in text.split("\n") if line or not lane]
+    lines = [_painted(line, style, lane) for line in text.split("\n") if line or not lane]
     with contextlib.suppress(OSError, ValueError), _LIVE.lock:
         _LIVE.clear()
         print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def painted(line: str, style: Style, before: str = "") -> str:
+def _painted(line: str, style: Style, before: str = "") -> str:
     """The line in colours, wrapped below its words; `before` is a time or a lane."""
     line = plain(line)
     indent = 13 if line.startswith("  ") else 9 if line.startswith("runplan: ") else 0
@@ -126,15 +132,6 @@ def live() -> Iterator[None]:
         yield
     finally:
         _LIVE.stop()
-
-
-def lines_of(event: e.Event) -> list[str]:
-    """The lines for an event in a log, which also has the end of each process."""
-    text = sentence(event)
-    if isinstance(event, e.DispatchEnded) and not text:
-        is_exit = event.ending == "exited"
-        text = _took(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
-    return [line for line in text.split("\n") if line or not event.lane] if text else []
 
 
 def _took(ended: e.DispatchEnded, seconds: float) -> str:
@@ -226,19 +223,64 @@ def _outcome(event: e.Event) -> str:
             return ""
 
 
+# --- logs ---------------------------------------------------------------------------------------------
+
+
+class RunLog:
+    """Prints the same sentences with local times, and at the end how the run ended."""
+
+    def __init__(self, store: Store, run: RunRow) -> None:
+        self._store = store
+        self._run = run
+        self._state = RunState()
+        self._moment = datetime.now()  #: of the newest event
+        self._day = ""
+
+    def add(self, row: EventRow) -> None:
+        event = e.from_json(row.type, row.body)
+        if event is None:  # of another version
+            return
+        self._state = apply(self._state, event)
+        self._moment = datetime.fromisoformat(row.at).astimezone()
+        text = sentence(event)
+        if isinstance(event, e.DispatchEnded) and not text:
+            is_exit = event.ending == "exited"
+            text = _took(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
+        self._print(text.split("\n") if text else [], _lane(event))
+
+    def look(self, *, is_last: bool) -> None:
+        if is_last and (self._state.ended or decide(self._state).waiting):
+            row = self._store.row(self._run.id)
+            figures = figures_of_run(self._store, row) if row is not None and self._state.ended else ""
+            self._print(["", *_last_lines(self._run.plan, self._state, self._store.path.parent, figures)[1]])
+
+    def _print(self, lines: list[str], lane: str = "") -> None:
+        style, day = Style.of(sys.stdout), f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
+        if lines and day != self._day:
+            print(style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
+            self._day = day
+        for line in lines:
+            print(_painted(line, style, f"{self._moment:%H:%M:%S}  {lane}") if line else "")
+
+
 # --- the end ------------------------------------------------------------------------------------------
 
 
 def show_end(plan: str, state: RunState, directory: Path, figures: str) -> Exit:
     """Print the last lines of a run; `directory` is that of the journal, `figures` are its time, cost and tests."""
-    code, lines = summary(plan, state, directory)
-    lines[-1:] = [*([figures] if figures else []), lines[-1]]
+    code, lines = _last_lines(plan, state, directory, figures)
     _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
 
-def summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
-    """The exit code and the last lines."""
+def _last_lines(plan: str, state: RunState, directory: Path, figures: str) -> tuple[Exit, list[str]]:
+    """The exit code and the last lines, with the figures before the last one."""
+    code, lines = _summary(plan, state, directory)
+    return code, [*lines[:-1], *([figures] if figures else []), lines[-1]]
+
+
+def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
+    """The exit code and the outcome in sentences."""
     ended, decision = state.ended, decide(state)
     report = f"Report: {command('runplan', 'report', plan)}"
     if ended is None:

@@ -107,15 +107,15 @@ def fit(blocks: list[Block], foot: list[str], height: int) -> list[str]:
     if sum(_height(text) for text in (*(block.text for block in blocks), *foot)) <= height + 1:
         return [*(block.text for block in blocks), *foot]
     shown = {number: block.line for number, block in enumerate(blocks) if block.is_running}
-    room = height + 1 - sum(map(_height, (*shown.values(), *foot, "… more")))
+    left = height + 1 - sum(map(_height, (*shown.values(), *foot, "… more")))
     for number, block in sorted(enumerate(blocks), key=lambda numbered: not numbered[1].is_running):
         taken = _height(shown[number]) if number in shown else 0
-        best = next((text for text in (block.text, block.line) if _height(text) - taken <= room), None)
+        best = next((text for text in (block.text, block.line) if _height(text) - taken <= left), None)
         if best is not None:
-            room -= _height(best) - taken
+            left -= _height(best) - taken
             shown[number] = best
-    left = len(blocks) - len(shown)
-    return [*(shown[number] for number in sorted(shown)), *([f"… {left} more"] if left else []), *foot]
+    hidden = len(blocks) - len(shown)
+    return [*(shown[number] for number in sorted(shown)), *([f"… {hidden} more"] if hidden else []), *foot]
 
 
 def _height(text: str) -> int:
@@ -266,14 +266,7 @@ def _parsed(text: bytes, path: str) -> PlanOutline:
 
 # --- text ---------------------------------------------------------------------------------------------
 
-_COLOURS = {
-    "Done": "green",
-    "In progress": "cyan bold",
-    "Next": "yellow",
-    "Blocked": "red",
-    "After": "dim",
-    "Failed": "red",
-}
+_COLOURS = {"Done": "green", "In": "cyan bold", "Next": "yellow", "After": "dim", "Blocked": "red", "Failed": "red"}
 _LEVELS = {"fine": "green", "slow": "yellow", "look": "red"}
 
 
