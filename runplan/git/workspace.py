@@ -184,7 +184,9 @@ class Workspace:
             self._share_lfs(lane)
         if self.user.object(tip) is not None:
             return None
-        pack = transfer(self.git, self.user, tip, without=without, read=self.git.known, keep=keep)
+        # The base of a repair is a merge that only `tool.git` has.
+        there = [oid for oid in without if self.user.object(oid) is not None]
+        pack = transfer(self.git, self.user, tip, without=there, read=self.git.known, keep=keep)
         return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
 
     def release_landed(self) -> None:

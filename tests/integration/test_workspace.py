@@ -534,6 +534,16 @@ def test_a_branch_without_work_is_not_published(place: Place) -> None:
     assert place.refs() == {"refs/heads/main": place.base}
 
 
+def test_work_on_a_base_that_only_runplan_has_is_published_with_it(place: Place) -> None:
+    """The base of a repair is a merge with conflict markers, which the user's repository has never seen."""
+    git = place.workspace.git
+    base = git.text("commit-tree", f"{place.base}^{{tree}}", "-p", place.base, "-m", "merged")
+    work = git.text("commit-tree", f"{place.base}^{{tree}}", "-p", base, "-m", "work")
+    git.update_refs(f"create {BRANCH} {work}")
+    assert place.workspace.publish(BRANCH, base=base) == BRANCH
+    assert place.repo.git("rev-list", f"{place.base}..{BRANCH}").split() == [work, base]
+
+
 def test_a_name_that_is_taken_gets_a_number(place: Place) -> None:
     place.repo.git("branch", "runplan/plan/1")
     tree = place.lease()
