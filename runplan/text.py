@@ -44,6 +44,15 @@ def _harmless(text: str) -> bool:
     return text.replace("\n", "").replace("\t", "").isprintable()
 
 
+def inert(text: str) -> str:
+    """The text of an agent without effect on a forge: it mentions nobody, and refers to and closes no issue.
+
+    A zero-width space follows each `@` of a mention, and each mark of a reference: `#1`, `GH-1`, `…/issues/1`.
+    """
+    mark = r"(?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d)|/(?=(?:issues|pull|discussions)/\d)"
+    return re.sub(mark, lambda found: f"{found[0]}\u200b", text, flags=re.IGNORECASE)
+
+
 def command(*words: str) -> str:
     """The line to copy into a shell."""
     if all(word and word.isascii() and word.translate(_PLAIN).isalnum() for word in words):

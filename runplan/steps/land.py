@@ -22,7 +22,7 @@ from runplan.report.sections import SHORT, failure_sections, phase_section, undo
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.steps.verify import audited, before_the_end, corrected, is_complete_with
-from runplan.text import bounded, command
+from runplan.text import bounded, command, inert
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
     def rewrite(commit: Commit) -> tuple[str, Signature]:
         author = commit.author if context.settings.run.author == "agent" else context.user
         message = (phase.read.title or f"Phase {phase.read.phase}") if phase.handovers else commit.message
-        return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
+        return add_trailers(inert(message), trailers), replace(by, author=author, authored=commit.authored)
 
     if phase.read.merge:
         message = add_trailers(f"{phase.read.title}\n", trailers)

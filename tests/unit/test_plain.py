@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken, sanitized
-from runplan.text import LONGEST, bounded, escaped, plain
+from runplan.text import LONGEST, bounded, escaped, inert, plain
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,19 @@ def test_the_text_of_every_event_is_sanitized() -> None:
 def test_file_names_stay_unchanged() -> None:
     taken = WorkTaken(head="h", tree="t", commits=1, files=("odd\x1bname",))
     assert sanitized(taken) is taken
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Fixes #1", "Fixes #|1"),
+        ("closes acme/app#12, gh-3", "closes acme/app#|12, gh-|3"),
+        ("resolves https://github.com/a/b/issues/1", "resolves https://github.com/a/b/|issues/1"),
+        ("thanks @everyone and (@acme/team)", "thanks @|everyone and (@|acme/team)"),
+        ("Signed-off-by: Ann <ann@example.com>", "Signed-off-by: Ann <ann@example.com>"),
+        ("use C# and # 1", "use C# and # 1"),
+    ],
+)
+def test_a_text_without_effect_on_a_forge_looks_the_same(text: str, expected: str) -> None:
+    assert inert(text) == expected.replace("|", "\u200b")
+    assert inert(inert(text)) == inert(text)
