@@ -27,7 +27,7 @@ from runplan.landing import modes
 from runplan.plan.body import QUOTED, WHOLE_PHASE
 from runplan.plan.model import parse
 from runplan.run.requests import Answer, RunRequest
-from runplan.steps.conclude import foreign_claim
+from runplan.steps.conclude import foreign_claims
 from runplan.text import command
 from runplan.times import git_date
 
@@ -106,8 +106,11 @@ def path_of(at: RepositoryContext, number: int) -> str:
 # --- the branch -----------------------------------------------------------------------------------------
 
 
-def take(at: RepositoryContext, number: int, *, now: datetime) -> RepositoryContext | TakenElsewhere:
-    """Take the issue: afterwards the branch with its plan is on the remote. The context that reads the plan there."""
+def take(at: RepositoryContext, number: int, *, now: datetime, label: str = "") -> RepositoryContext | TakenElsewhere:
+    """Take the issue: afterwards the branch with its plan is on the remote. The context that reads the plan there.
+
+    With a label nobody has read the issue: it is taken only from accounts that `issues.trust` permits.
+    """
     git, path = at.repository.git, path_of(at, number)
     slug, target, store = slug_of(at, path), at.tip(), at.store()
     tip = modes.fetch_branch(at.repository, at.settings.run, slug, at.env)
@@ -115,7 +118,7 @@ def take(at: RepositoryContext, number: int, *, now: datetime) -> RepositoryCont
     if tip is None and git.blob(target, path) is None:
         require_test_command(at)  # a refused start leaves no branch behind
         require_agents(at)
-        made = _create_branch(at, number, target, now)
+        made = _create_branch(at, number, now=now, label=label)
         if isinstance(made, TakenElsewhere):
             return made
         tip = made
@@ -141,14 +144,21 @@ def _taken_by(at: RepositoryContext, tip: Oid) -> str:
     return found[-1] if found else ""
 
 
-def _create_branch(at: RepositoryContext, number: int, target: Oid, now: datetime) -> Oid | TakenElsewhere:
+def _create_branch(at: RepositoryContext, number: int, *, now: datetime, label: str) -> Oid | TakenElsewhere:
     """Push a commit with the plan as a new branch; the tip of the branch, which another repository may have made."""
-    repository, run, path = at.repository, at.settings.run, path_of(at, number)
+    repository, run, path, target = at.repository, at.settings.run, path_of(at, number), at.tip()
     forge, there = modes.forge_of(repository.git, run, at.env), modes.own_branch(repository, run, at.pull, at.env)
     issue = forge.issue(number)
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
     text = plan_of(issue, path)
+    # After the text was read: an edit since then would be seen.
+    if label and at.settings.issues.trust == "write" and not forge.is_trusted(number, label):
+        start = command("runplan", "start", "--issue", str(number), "auto")
+        raise NotWorkable(
+            f"issue {number} is not worked on: neither its author, {issue.author}, nor the account that set the label "
+            f"on its text may write here; read it, then set the label again, or run: {start}"
+        )
     pull = forge.find(branch=there.branch, base=run.target)
     if pull is not None and pull.is_merged:
         return TakenElsewhere(why=f"issue {number} was worked on: pull request #{pull.number} is merged: {pull.url}")
@@ -186,17 +196,19 @@ def begin_next(
         repository.store.schedules.pause(watch, why)
         return Answer(declined=True, why=why)
     at = repository.context_for(asked)
-    modes.require_ready(at.repository, at.settings.run, at.env)
-    label = watch.removeprefix(names.WATCH)
-    for number in _free_issues(at, label, repository.store):
+    modes.require_ready(at.repository, at.settings, at.env)
+    label, refusals = watch.removeprefix(names.WATCH), list[str]()
+    for number in _free_issues(at, label, repository.store, now):
         try:
-            taken = take(at, number, now=now)
-        except NotWorkable:  # a person who starts it is told
+            taken = take(at, number, now=now, label=label)
+        except NotWorkable as error:  # a person who starts it is told
+            refusals.append(str(error))
             continue
         if not isinstance(taken, TakenElsewhere):
             break
     else:
-        return Answer(declined=True, why=f"there is no open issue with the label {label} that is not worked on yet")
+        none = f"there is no open issue with the label {label} that is not worked on yet"
+        return Answer(declined=True, why="; ".join([none, *refusals]))
     at, path = taken, path_of(at, number)
     plan = parse(at.repository.git.blob(at.tip(), path) or b"", path=path)
     environments.share(path, watch)
@@ -205,7 +217,7 @@ def begin_next(
     return replace(begun, plan=path) if begun is not None else None
 
 
-def _free_issues(at: RepositoryContext, label: str, store: Store) -> Iterator[int]:
+def _free_issues(at: RepositoryContext, label: str, store: Store, now: datetime) -> Iterator[int]:
     """The open issues with the label without any work, oldest first.
 
     Among them are those with a branch of this repository, which died before the run began.
@@ -224,6 +236,5 @@ def _free_issues(at: RepositoryContext, label: str, store: Store) -> Iterator[in
             continue
         if forge.find(branch=branch, base=run.target) is not None:
             continue
-        comments = forge.comments(issue.number) if at.settings.issues.claim else ()
-        if not any(foreign_claim(comment, own) for comment in comments):
+        if not at.settings.issues.claim or not foreign_claims(forge, issue.number, own, now=now):
             yield issue.number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from base64 import b64encode
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 from runplan.errors import NotFound, RefusedEarly
 from runplan.forge import model as m
 from runplan.forge.address import APP_KEY, Access, find_token, parse_remote
-from runplan.forge.retry import Calls, describe, repeatable
+from runplan.forge.retry import Calls, check_answers, describe, repeatable
 from runplan.git.command import ANY
+from runplan.names import HEADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from github import Auth
-    from github.BranchProtection import BranchProtection
     from github.Issue import Issue
     from github.IssueComment import IssueComment
     from github.NamedUser import NamedUser
+    from github.Organization import Organization
     from github.PullRequest import PullRequest
 
     from runplan.forge.address import Address
@@ -44,17 +46,41 @@ GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do 
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
-#: The beginning of GitHub's refusal to merge, with its cause; the status is 405 for all of them.
-HINDRANCES: tuple[tuple[str, m.MergeHindrance], ...] = (
-    ("merges are not allowed", "method"),
-    ("head branch was modified", "head-moved"),
-    ("base branch was modified", "base-moved"),
-    ("merge queue", "queue"),
-    ("required status check", "checks"),
-    ("review", "review"),
-    ("not mergeable", "conflict"),
-    ("merge conflict", "conflict"),
-)
+#: What decides about a merge, in one call. `refUpdateRule` is what classic protection shows to everybody.
+TARGET = """
+query($owner: String!, $name: String!, $branch: String!, $ref: String!, $number: Int!, $isOpen: Boolean!) {
+  repository(owner: $owner, name: $name) {
+    mergeCommitAllowed squashMergeAllowed rebaseMergeAllowed autoMergeAllowed
+    ref(qualifiedName: $ref) {
+      refUpdateRule { requiresLinearHistory requiredStatusCheckContexts requiredApprovingReviewCount }
+    }
+    pullRequests(states: MERGED, baseRefName: $branch, first: 5, orderBy: {field: UPDATED_AT, direction: DESC}) {
+      nodes { commits(last: 1) { nodes { commit { statusCheckRollup { contexts(first: 100) {
+        nodes { ... on CheckRun { name } ... on StatusContext { context } }
+      } } } } } }
+    }
+    pullRequest(number: $number) @include(if: $isOpen) {
+      latestOpinionatedReviews(first: 100, writersOnly: true) { nodes { state author { login } } }
+    }
+  }
+}"""
+#: Who wrote and who labelled an issue, and when its text was changed last.
+ISSUE = """
+query($owner: String!, $name: String!, $number: Int!) {
+  repository(owner: $owner, name: $name) {
+    issue(number: $number) {
+      author { login }
+      editor { login }
+      lastEditedAt
+      timelineItems(itemTypes: [LABELED_EVENT, RENAMED_TITLE_EVENT], last: 100) {
+        nodes {
+          ... on LabeledEvent { createdAt actor { login } label { name } }
+          ... on RenamedTitleEvent { createdAt actor { login } }
+        }
+      }
+    }
+  }
+}"""
 
 
 class GitHub:
@@ -67,10 +93,12 @@ class GitHub:
         from github import Github
 
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
+        check_answers()
         self.calls = calls or Calls()
         self._client = Github(auth=auth, base_url=api, **CLIENT)
         self._address = address
         self._numbers: dict[str, int] = {}  #: of the pull requests that were seen, by branch
+        self._writers: dict[str, bool] = {}  #: whether an account may write, by its login
         self._repo = self._client.get_repo(address.full_name)
 
     # --- the repository -----------------------------------------------------------------------------------
@@ -79,49 +107,101 @@ class GitHub:
     def repository(self) -> m.Repository:
         repo = self._repo
         repo.update() if repo.completed else repo.complete()
-        allowed = {
-            "merge": repo.allow_merge_commit,
-            "squash": repo.allow_squash_merge,
-            "rebase": repo.allow_rebase_merge,
-        }
         return m.Repository(
             name=repo.full_name,
             can_push=bool(repo.permissions and repo.permissions.push),
-            methods=tuple(name for name, is_allowed in allowed.items() if is_allowed),
-            auto_merge=bool(repo.allow_auto_merge),
+            is_archived=bool(repo.archived),
             scopes=tuple(filter(None, self._client.oauth_scopes or ())),
         )
 
-    def rules(self, branch: str) -> m.Rules:
-        """The rules of rulesets and of classic protection; the latter only an administrator may read."""
-        found = self._rulesets(branch)
+    def may_open(self, base: str) -> None:
+        """Raise ForgeDenied for a token that may not open pull requests.
+
+        No field of an answer says so for a fine-grained token. This request asks for the impossible, a pull request
+        from a branch to itself: 422 is the answer to a token that may ask, 403 or 404 to any other.
+        """
+        from github import GithubException
+
+        def call() -> None:
+            try:
+                self._repo.create_pull(base=base, head=base, title="runplan", body="")
+            except GithubException as error:
+                if error.status != 422:
+                    raise
+
+        self.calls.attempt("open pull requests with this token", call)
+
+    def target(self, branch: str, *, number: int = 0) -> m.Target:
+        """The settings and rules for merges into a branch; with a number also the objections to that pull request."""
+        facts = self._target_facts(branch, number)
         try:
-            classic = self._protection(branch)
-        except m.ForgeDenied:
-            return found
-        required, reviews = classic.required_status_checks, classic.required_pull_request_reviews
-        return m.Rules(
-            checks=tuple(dict.fromkeys([*found.checks, *(required.contexts if required else ())])),
-            strict=found.strict or bool(required and required.strict),
-            reviews=max(found.reviews, reviews.required_approving_review_count if reviews else 0),
-            queue=found.queue,
+            rules = self._rulesets(branch)
+        except m.ForgeDenied:  # private repositories of a free plan have none
+            rules = {}
+        classic = (facts.get("ref") or {}).get("refUpdateRule") or {}
+        allowed = {"merge": "mergeCommitAllowed", "rebase": "rebaseMergeAllowed", "squash": "squashMergeAllowed"}
+        linear = "required_linear_history" in rules or classic.get("requiresLinearHistory")
+        methods = {name for name, key in allowed.items() if facts.get(key) and not (linear and name == "merge")}
+        for rule in rules.get("pull_request", ()):
+            methods &= set(rule.get("allowed_merge_methods") or methods)
+        checks = rules.get("required_status_checks", [])
+        required = [one["context"] for rule in checks for one in rule.get("required_status_checks", ())]
+        reviews = [rule.get("required_approving_review_count", 0) for rule in rules.get("pull_request", ())]
+        opinions = _nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
+        return m.Target(
+            methods=tuple(method for method in m.METHODS if method in methods),
+            auto_merge=bool(facts.get("autoMergeAllowed")),
+            checks=tuple(dict.fromkeys([*required, *(classic.get("requiredStatusCheckContexts") or ())])),
+            usual_checks=_check_names(facts),
+            strict=any(rule.get("strict_required_status_checks_policy") for rule in checks),
+            reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
+            queue="merge_queue" in rules,
+            objections=tuple(_writer(one["author"]) for one in opinions if one["state"] == "CHANGES_REQUESTED"),
         )
 
-    @repeatable("read the protection of {0}")
-    def _protection(self, branch: str) -> BranchProtection:
-        return self._repo.get_branch(branch).get_protection()
+    def _target_facts(self, branch: str, number: int) -> dict[str, Any]:
+        wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
+        return self._query(f"read the settings of {branch}", TARGET, wanted)
+
+    def _query(self, what: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
+        """The repository's part of the answer; a field that the token may not read is missing in it."""
+        from github import GithubException
+
+        names = {"owner": self._address.owner, "name": self._address.repository}
+
+        def call() -> dict[str, Any]:
+            try:
+                _, answer = self._client.requester.graphql_query(query, {**names, **values})
+            except GithubException as error:
+                if error.status != 400 or not (error.data.get("data") or {}).get("repository"):
+                    raise
+                answer = error.data
+            found: dict[str, Any] = answer["data"]["repository"]
+            return found
+
+        return self.calls.attempt(what, call)
 
     @repeatable("read the rules of {0}")
-    def _rulesets(self, branch: str) -> m.Rules:
+    def _rulesets(self, branch: str) -> dict[str, list[dict[str, Any]]]:
+        """The parameters of the rules in force, by type; several rulesets may have rules of one type."""
         _, rules = self._repo.requester.requestJsonAndCheck("GET", f"{self._repo.url}/rules/branches/{branch}")
-        by_type: dict[str, dict[str, Any]] = {rule["type"]: rule.get("parameters") or {} for rule in rules}
-        checks = by_type.get("required_status_checks", {})
-        return m.Rules(
-            checks=tuple(one["context"] for one in checks.get("required_status_checks", ())),
-            strict=bool(checks.get("strict_required_status_checks_policy")),
-            reviews=int(by_type.get("pull_request", {}).get("required_approving_review_count", 0)),
-            queue="merge_queue" in by_type,
-        )
+        found: dict[str, list[dict[str, Any]]] = {}
+        for rule in rules:
+            found.setdefault(rule["type"], []).append(rule.get("parameters") or {})
+        return found
+
+    def may_write(self, login: str) -> bool:
+        """Whether this account may push to the repository."""
+        if login not in self._writers:
+            try:
+                self._writers[login] = self._permission(login) in ("admin", "write")
+            except m.ForgeDenied:  # no account of this name: it was deleted, or is that of an app
+                self._writers[login] = False
+        return self._writers[login]
+
+    @repeatable("read the permission of {0}")
+    def _permission(self, login: str) -> str:
+        return self._repo.get_collaborator_permission(login)
 
     # --- pull requests --------------------------------------------------------------------------------------
 
@@ -133,7 +213,7 @@ class GitHub:
             if known.state == "open" and known.base.ref == base:
                 return _pull_request(known)
         # Without the owner GitHub ignores the filter and lists every pull request.
-        head = f"{self._address.owner}:{branch}"
+        head = f"{self._repo.owner.login}:{branch}"  # that of the remote's address may be an earlier one
         found = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
         # A person may have changed where it leads. Of several the newest open one for this target counts.
         one = max(islice(found, 10), key=lambda one: (one.state == "open", one.base.ref == base), default=None)
@@ -188,9 +268,7 @@ class GitHub:
             except GithubException as error:
                 if error.status not in (405, 409, 422):
                     raise
-                said = describe(error)
-                found = (hindrance for words, hindrance in HINDRANCES if words in said.lower())
-                return happened() or m.NotMerged(hindrance=next(found, "refused"), said=said)
+                return happened() or m.NotMerged(said=describe(error))
 
         return self.calls.attempt(f"merge pull request {number}", call, happened)
 
@@ -213,7 +291,7 @@ class GitHub:
             if error.status != 400:
                 raise
             said = describe(error)
-            return None if "already" in said else m.NotMerged(hindrance="refused", said=said)  # in the queue
+            return None if "already" in said else m.NotMerged(said=said)  # in the queue
         return None
 
     @repeatable("cancel the merge of pull request {0}")
@@ -251,19 +329,29 @@ class GitHub:
     @repeatable("read the checks")
     def checks(self, head: Oid) -> tuple[m.Check, ...]:
         """Check runs and commit statuses; a repository may use either."""
-        commit, found = self._repo.get_commit(head), []
+        commit = self._repo.get_commit(head)
+        found: list[tuple[str, str, str, str, datetime | None]] = []
         for run in commit.get_check_runs():
             conclusion = "success" if run.conclusion in GOOD else "failure"
             state = conclusion if run.status == "completed" else "pending"
-            found.append((run.name, state, run.html_url, run.output.summary))
+            changed = run.completed_at or run.started_at
+            found.append((run.name, state, run.html_url, run.output.summary, changed))
         combined = commit.get_combined_status()
-        found += [(one.context, one.state, one.target_url, one.description) for one in combined.statuses]
+        found += [
+            (one.context, one.state, one.target_url, one.description, one.updated_at) for one in combined.statuses
+        ]
         if combined.total_count > len(combined.statuses):  # it lists a page of them, and sums up all
-            found.append(("all statuses", combined.state, "", ""))
+            found.append(("all statuses", combined.state, "", "", None))
         states: Mapping[str, m.CheckState] = {"success": "passed", "pending": "pending"}
         return tuple(
-            m.Check(name=name, state=states.get(state, "failed"), url=url or "", summary=summary or "")
-            for name, state, url, summary in found
+            m.Check(
+                name=name,
+                state=states.get(state, "failed"),
+                url=url or "",
+                summary=summary or "",
+                changed=changed.timestamp() if changed else 0.0,
+            )
+            for name, state, url, summary, changed in found
         )
 
     def failure_log(self, head: Oid) -> str:
@@ -339,22 +427,52 @@ class GitHub:
     def _comments(self, number: int) -> list[IssueComment]:
         return list(self._repo.get_issue(number).get_comments())
 
-    def comments(self, number: int) -> tuple[str, ...]:
-        return tuple(one.body or "" for one in self._comments(number))
+    def comments(self, number: int) -> tuple[m.Comment, ...]:
+        found = self._comments(number)
+        return tuple(
+            m.Comment(author=_login(one.user), text=one.body or "", changed=one.updated_at.timestamp()) for one in found
+        )
 
     def comment(self, number: int, *, marker: str, text: str) -> None:
-        """Comment on a pull request or issue, once per marker; a later text replaces it."""
+        """Comment on a pull request or issue, once per marker; a later text replaces it.
+
+        A comment of another account with this marker is not ours, and stays.
+        """
         issue, mark, what = self._repo.get_issue(number), f"<!-- {marker} -->", f"comment on #{number}"
         body = f"{text}\n\n{mark}"
 
         def happened() -> IssueComment | None:
-            return next((one for one in self._comments(number) if mark in (one.body or "")), None)
+            marked = (one for one in self._comments(number) if mark in (one.body or ""))
+            return next((one for one in marked if _login(one.user) == self._own_login), None)
 
         found = happened()
         if found is None:
             self.calls.attempt(what, lambda: issue.create_comment(body), happened)
         elif found.body != body:
             self.calls.attempt(what, lambda: found.edit(body))
+
+    @cached_property
+    def _own_login(self) -> str:
+        """The account of the token. REST does not tell it to an app."""
+        requester = self._client.requester
+        _, answer = self.calls.attempt(
+            "read the account", lambda: requester.graphql_query("query { viewer { login } }", {})
+        )
+        return str(answer["data"]["viewer"]["login"])
+
+    def is_trusted(self, number: int, label: str) -> bool:
+        """Whether its author may write, or the account that set this label and every later editor of the text."""
+        issue = self._query(f"read who labelled issue {number}", ISSUE, {"number": number}).get("issue") or {}
+        if self.may_write(_writer(issue.get("author"))):
+            return True
+        events = _nodes(issue, "timelineItems")
+        labelled = [event for event in events if event.get("label", {}).get("name", "").lower() == label.lower()]
+        if not labelled:
+            return False
+        edits = [(issue.get("lastEditedAt") or "", issue.get("editor"))]
+        edits += [(event["createdAt"], event["actor"]) for event in events if "label" not in event]
+        later = [editor for when, editor in edits if when >= labelled[-1]["createdAt"]]
+        return all(self.may_write(_writer(account)) for account in (labelled[-1]["actor"], *later))
 
 
 def _pull_request(pull: PullRequest) -> m.PullRequest:
@@ -376,8 +494,27 @@ def _pull_request(pull: PullRequest) -> m.PullRequest:
     )
 
 
-def _login(user: NamedUser | None) -> str:
-    return user.login if user else "ghost"  # as GitHub shows an account that was deleted
+def _nodes(parent: Mapping[str, Any] | None, field: str) -> list[Any]:
+    """The nodes of a connection of GraphQL, without those that the token may not read."""
+    return [node for node in ((parent or {}).get(field) or {}).get("nodes") or () if node]
+
+
+def _writer(author: Mapping[str, str] | None) -> str:
+    return author["login"] if author else GHOST
+
+
+def _check_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the checks of the newest merged pull requests."""
+    commits = (node["commit"] for pull in _nodes(facts, "pullRequests") for node in _nodes(pull, "commits"))
+    checks = (check for commit in commits for check in _nodes(commit.get("statusCheckRollup"), "contexts"))
+    return tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in checks))
+
+
+GHOST = "ghost"  #: as GitHub shows an account that was deleted
+
+
+def _login(user: NamedUser | Organization | None) -> str:
+    return user.login if user else GHOST
 
 
 def _issue(issue: Issue) -> m.Issue:

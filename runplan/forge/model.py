@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from runplan.errors import Unreachable
 from runplan.globs import covers
+from runplan.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,29 +16,44 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 CheckState: TypeAlias = Literal["passed", "failed", "pending"]
-#: Why a forge does not merge a pull request now.
-MergeHindrance: TypeAlias = Literal[
-    "head-moved", "base-moved", "conflict", "review", "checks", "queue", "method", "refused"
-]
+METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers
 
 
 class Repository(Struct, frozen=True, kw_only=True):
-    """The facts about a repository that decide how a pull request can be merged."""
+    """A repository on a forge, and what the token may do there."""
 
     name: str  #: owner/name as the forge spells it; differs from the remote after a rename
     can_push: bool
-    methods: tuple[str, ...]  #: of merge, squash, rebase: those the repository allows
-    auto_merge: bool
+    is_archived: bool = False
     scopes: tuple[str, ...] = ()  #: of a classic token; other tokens have none
 
 
-class Rules(Struct, frozen=True, kw_only=True):
-    """The rules that protect a branch."""
+class Target(Struct, frozen=True, kw_only=True):
+    """A branch that receives pull requests: how they can be merged, and what has to come first."""
 
+    methods: tuple[str, ...] = METHODS  #: those that both the repository and the rules of the branch allow
+    auto_merge: bool = False
     checks: tuple[str, ...] = ()  #: names of required checks
+    usual_checks: tuple[str, ...] = ()  #: names of the checks of the newest merged pull requests
     strict: bool = False  #: the branch must be up to date before it is merged
     reviews: int = 0
     queue: bool = False
+    objections: tuple[str, ...] = ()  #: accounts with write access whose newest review asks for changes
+
+    @property
+    def requirements(self) -> str:
+        """The rules that a pull request has to meet, in words; "" for none."""
+        rules = {
+            f"checks {', '.join(self.checks)}": self.checks,
+            counted(self.reviews, "approving review"): self.reviews,
+            "an up-to-date branch": self.strict,
+            "the merge queue": self.queue,
+        }
+        return ", ".join(words for words, is_rule in rules.items() if is_rule)
+
+    def method(self, wanted: str) -> str:
+        """The wanted method where it is allowed, else another one; "" when there is none."""
+        return next((method for method in (wanted, *METHODS) if method in self.methods), "")
 
 
 class PullRequest(Struct, frozen=True, kw_only=True):
@@ -64,6 +80,7 @@ class Check(Struct, frozen=True, kw_only=True):
     state: CheckState
     url: str = ""
     summary: str = ""
+    changed: float = 0.0  #: when it began or ended, in seconds since the epoch
 
 
 class Issue(Struct, frozen=True, kw_only=True):
@@ -73,6 +90,14 @@ class Issue(Struct, frozen=True, kw_only=True):
     is_open: bool
     url: str
     author: str
+
+
+class Comment(Struct, frozen=True, kw_only=True):
+    """A comment on an issue or pull request."""
+
+    author: str
+    text: str
+    changed: float  #: seconds since the epoch
 
 
 class ReviewComment(Struct, frozen=True, kw_only=True):
@@ -94,7 +119,6 @@ class Merge(Struct, frozen=True, kw_only=True):
 class NotMerged(Struct, frozen=True, kw_only=True):
     """The forge did not merge; nothing was changed."""
 
-    hindrance: MergeHindrance
     said: str
 
 

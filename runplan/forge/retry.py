@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 from runplan.errors import Unreachable
 from runplan.forge.model import ForgeBusy, ForgeDenied
@@ -25,6 +26,7 @@ T = TypeVar("T")
 DELAYS_S = (0.5, 2.0, 5.0)  #: between the attempts of one call
 PATIENCE_S = 20.0  #: with one call; a forge that answers slowly is not asked again
 SECONDARY_S = 60.0  #: the pause that GitHub asks for when it names none
+REDIRECTS = 5  #: in a row
 
 
 def repeatable(
@@ -85,6 +87,8 @@ class Calls:
                 wait_s = max(1.0, float(reset) - self._now())
             elif error.status == 429 or "rate limit" in said.lower():
                 wait_s = SECONDARY_S
+        if error.status == 401:
+            raise ForgeDenied(f"cannot {what}: the token has expired or was revoked (401 {said})") from error
         if wait_s is not None:
             raise ForgeBusy(f"cannot {what}: rate limit of the forge for {in_words(wait_s)}", wait_s) from error
         raise ForgeDenied(f"cannot {what}: {error.status} {said}") from error
@@ -96,3 +100,47 @@ def describe(error: GithubException) -> str:
     details = [one.get("message", "") for one in data.get("errors") or () if isinstance(one, dict)]
     words = [str(data.get("message") or ""), *(str(one) for one in details)]
     return " ".join(" ".join(words).split()) or f"status {error.status}"
+
+
+class CheckedAnswers:
+    """Mixed into PyGithub's connections: follows redirects, and refuses answers that are not the forge's.
+
+    PyGithub drops the query of a 301, takes a 307 or a web page for an empty success, and ends in a RuntimeError when
+    a redirect leads to another host.
+    """
+
+    def getresponse(self: Any) -> Any:
+        for _ in range(REDIRECTS):
+            response = super().getresponse()  # type: ignore[misc]
+            location = response.headers.get("location", "")
+            if response.status not in (301, 302, 307, 308) or not location:
+                break
+            here = f"{self.protocol}://{self.host}:{self.port}{self.url}"
+            there = urlsplit(urljoin(here, location))
+            if self.url.endswith("/logs"):  # the caller follows it, without the token
+                break
+            if (there.scheme, there.hostname) != (self.protocol, self.host):
+                raise _not_the_forge(self.host, f"redirects to {there.scheme}://{there.netloc}")
+            self.url = f"{there.path}?{there.query}" if there.query else there.path
+        else:
+            raise _not_the_forge(self.host, f"redirects more than {REDIRECTS} times")
+        kind = response.headers.get("content-type", "")
+        if response.status < 500 and "json" not in kind and response.read():
+            raise _not_the_forge(self.host, f"sends {kind or 'no type'} instead of JSON (status {response.status})")
+        return response
+
+
+def _not_the_forge(host: str, what: str) -> Unreachable:
+    why = "a proxy or a login page answers in its place, or the address of the API is wrong"
+    return Unreachable(f"{host} {what}: {why}; check the network and GITHUB_API_URL")
+
+
+@functools.cache
+def check_answers() -> None:
+    """Have every later client of PyGithub use checked answers."""
+    from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
+
+    classes = (HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass)
+    Requester.injectConnectionClasses(
+        *(type(f"Checked{base.__name__}", (CheckedAnswers, base), {}) for base in classes)
+    )

@@ -113,6 +113,12 @@ class Remote:
         rows = (line.split("\t") for line in ran.text.splitlines())
         return {ref.removeprefix(HEADS): oid for oid, ref in rows}
 
+    def may_push(self, tip: Oid) -> PushAnswer:
+        """Whether the server accepts a push of this account; nothing is sent."""
+        ref = f"{HEADS}{self.branch}"
+        ran = self._run("push", "--dry-run", "--porcelain", "--no-follow-tags", "--", self.name, f"{tip}:{ref}")
+        return read_push(ref=ref, code=ran.code, out=ran.text, err=ran.err)
+
     def push(self, new: Oid, *, old: Oid, source: Path) -> PushAnswer:
         """Move the branch from `old` to its descendant `new`, or delete it for ""; rejected when it stands elsewhere.
 
@@ -237,6 +243,11 @@ def require(there: Remote) -> Oid:
     tip = there.fetch()
     if tip is None:
         raise RefusedEarly(f"{name} has no branch {branch}; create it: {push}")
+    answer = there.may_push(tip)
+    if isinstance(answer, Declined):
+        raise RefusedEarly(f"{name} does not accept pushes of this account: {answer.said}")
+    if isinstance(answer, Uncertain):
+        raise Unreachable(f"cannot push to {name}: {answer.said}")
     here = git.tip(f"{HEADS}{branch}")
     if here is not None and not git.is_ancestor(here, tip):
         first = "" if git.is_ancestor(tip, here) else f"{pull_command(git, there.common_dir, branch, name)} && "

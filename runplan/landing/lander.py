@@ -69,6 +69,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     max_repairs: int
     updates: int
     pushed: tuple[Oid, ...] = ()  #: the tips that runplan made for this plan, the newest last
+    pushed_at: float = 0.0  #: of the newest one, in seconds since the epoch
 
 
 class Waiting(Struct, frozen=True, kw_only=True):

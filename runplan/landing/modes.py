@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.errors import RefusedEarly
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from runplan.forge.address import Access
+    from runplan.forge.address import Access, Address
     from runplan.forge.github import GitHub
-    from runplan.forge.model import Repository as ForgeRepository
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.git.repository import Repository
@@ -83,23 +83,51 @@ def require_allowed(mode: str, run: RunSettings) -> None:
         )
 
 
-def require_ready(here: Repository, run: RunSettings, env: Mapping[str, str]) -> None:
-    """Refuse, before any work, an unreachable remote or commits that are not pushed, where the mode needs them."""
+def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Refuse, before any work, a remote on which the landing mode could not succeed; remarks for the user."""
+    run = settings.run
     if not uses_remote(run.landing):
-        return
+        return ()
     from runplan.git import remote
 
     access = _access(here.git, run, env) if concludes(run.landing) else None
+    remarks: tuple[str, ...] = ()
     if access:
         from runplan.forge.github import open_forge
 
-        require_writable(open_forge(access(), env).repository())
+        remarks = require_mergeable(open_forge(access(), env), access().address, settings)
     remote.require(_remote(here, run, run.target, env, access))
+    return remarks
 
 
-def require_writable(there: ForgeRepository) -> None:
+def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tuple[str, ...]:
+    """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
+    from runplan.forge.model import ForgeDenied
+
+    there, run = forge.repository(), settings.run
+    if there.is_archived:
+        raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it on GitHub first")
     if not there.can_push:
         raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
+    try:
+        forge.may_open(run.target)
+    except ForgeDenied as error:
+        needs = "it needs write access to contents and pull requests"
+        raise RefusedEarly(f"the token may not open pull requests on {there.name}; {needs}: {error}") from None
+    target, wanted = forge.target(run.target), settings.pull_request.method
+    method, remarks = target.method(wanted), list[str]()
+    if not method and not target.queue:
+        raise RefusedEarly(
+            f"{there.name} allows no method to merge into {run.target}: its settings and the rules of the branch "
+            "exclude each other; allow merge, squash or rebase in both"
+        )
+    if method != wanted and not target.queue:
+        remarks.append(f"{run.target} does not allow {wanted}, so pull requests are merged by {method}")
+    if there.name.lower() != address.full_name.lower():
+        url = f"{address.web}/{there.name}.git" if address.web else f"git@{address.host}:{there.name}.git"
+        update = command("git", "remote", "set-url", run.remote, url)
+        remarks.append(f"{address.full_name} was renamed to {there.name}; update the remote: {update}")
+    return tuple(remarks)
 
 
 def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> GitHub:

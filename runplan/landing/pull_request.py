@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import Unreachable
-from runplan.forge.model import ForgeDenied, Merge, NotMerged, open_conflicts
+from runplan.forge.model import ForgeDenied, Merge, open_conflicts
 from runplan.git import remote as push
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, read_trailers
 from runplan.landing.direct import RemoteLander
@@ -25,14 +25,14 @@ from runplan.names import parked_under
 from runplan.plan.marks import Status
 from runplan.plan.model import parse
 from runplan.run.reasons import Reason
-from runplan.text import command
+from runplan.text import command, inert
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from runplan.forge.github import GitHub
-    from runplan.forge.model import Check, PullRequest
+    from runplan.forge.model import Check, PullRequest, Target
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.gitfacts import Oid
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from runplan.settings.schema import PullRequestSettings
 
 MAX_UPDATES = 5  #: how often the target is merged into the branch because it moved
-METHODS = ("merge", "rebase", "squash")  #: in the order of preference: the first two keep the trailers
 
 
 class PlanPlace(Struct, frozen=True, kw_only=True):
@@ -74,13 +73,19 @@ class PullRequestLander(RemoteLander):
         self._settings = settings
         self._forge = forge
         self._number = 0  #: of the pull request, once this process has seen it
+        self._is_first_look = True
+        self._merged_tip: Oid = ""  #: of the branch, when the target has all of its changes in other commits
         self.closed: Failed | None = None  #: a person closed the pull request or deleted its branch
 
     # --- phases: the branch -------------------------------------------------------------------------------
 
     def tip(self) -> Oid | None:
-        """The tip of the branch, or of the target while the remote has no such branch; fetched now."""
-        return self._branch_tip() or self._target.tip()
+        """The tip of the branch; or of the target, while the remote has no branch with changes of its own."""
+        tip = self._branch_tip()
+        if tip and self._is_first_look and self._is_merged(tip):
+            self._merged_tip = tip
+        self._is_first_look = False
+        return tip if tip and tip != self._merged_tip else self._target.tip()
 
     def target_tip(self) -> Oid:
         """The commit to be merged into the branch."""
@@ -111,13 +116,31 @@ class PullRequestLander(RemoteLander):
         target = self._target.tip()
         return target is not None and self._git.is_ancestor(oid, target)
 
+    def _is_merged(self, tip: Oid) -> bool:
+        """Whether a person brought the branch to the target by other commits, such as a squash, and left it there.
+
+        Either a merge of it would change nothing, or the forge merged its pull request. The next phase begins on the
+        target then: on the branch, its changes would conflict with those of the other commits.
+        """
+        target = self._target.tip()
+        if target is None or self._git.is_ancestor(target, tip):
+            return False
+        with self._git.at(self._git.cwd, f"--git-dir={self._tool}") as tool:
+            merged = tool.run("merge-tree", "--write-tree", "--no-messages", target, tip, ok=(0, 1))
+        if merged.code == 0 and merged.text == self._git.commit(target).tree:
+            return True
+        pull = self._find()
+        return pull is not None and pull.is_merged and pull.head == tip
+
     def _settle(self, landing: Landing) -> Landed | Refused | Oid:
         tip = self._branch_tip()
         if tip is not None and find(self._git, landing, tip):
             return Landed(tip=tip)
         if self.closed is not None:
             return Refused(reason=Declined(why=self.closed.why, reason=self.closed.reason))
-        if tip == landing.old or (tip is None and self._is_on_target(landing.old)):
+        if tip is not None and tip != self._merged_tip and self._is_merged(tip):
+            self._merged_tip = tip
+        if self._is_on_target(landing.old) if tip in (None, self._merged_tip) else tip == landing.old:
             return tip or ""
         return Refused(reason=TargetMoved(tip=tip or self._target.tip() or ""))  # without a tip: merged by squash
 
@@ -149,10 +172,21 @@ class PullRequestLander(RemoteLander):
                 forge.cancel_merge(pull.number)
             what = "has commits that runplan did not push, or lacks some that it did"
             return Waiting(kind="review", why=f"{_name(pull)} {what}; review and merge it: {pull.url}")
-        step = next_step(pull, self._checks(pull, now), progress)
+        checks = forge.checks(pull.head)
+        step = next_step(pull, checks, progress)
         if isinstance(step, NeedsRepair) and not step.merge:
             step = replace(step, complaint=f"{step.complaint}\n\n{forge.failure_log(pull.head)}".strip())
-        return step if step is not None else self._merge(pull, [*dict.fromkeys((self._settings.method, *METHODS))])
+        if step is not None:
+            return step
+        target, committed = forge.target(pull.base, number=pull.number), self._git.commit(pull.head).authored
+        quiet_s = now - max(progress.pushed_at, float(committed.split()[0]), *(check.changed for check in checks))
+        is_stable = quiet_s >= self._settings.checks_wait_s
+        waiting = before_merge(pull, checks, target, is_stable=is_stable)
+        if waiting is None:
+            return self._merge(pull, checks, target)
+        if target.objections and pull.auto_merge:
+            forge.cancel_merge(pull.number)
+        return waiting
 
     def others(self, touches: Sequence[str]) -> tuple[str, ...]:
         """Remarks on other open pull requests that change paths of a phase."""
@@ -192,7 +226,7 @@ class PullRequestLander(RemoteLander):
         body = body_of(before, plan, report=self._plan.report, fixes=self._plan.issues)
         if found is None:
             found = forge.create(
-                branch=branch, base=base, title=f"[{self._plan.slug}] {plan.title}"[:LONGEST_TITLE], body=body
+                branch=branch, base=base, title=f"[{self._plan.slug}] {inert(plan.title)}"[:LONGEST_TITLE], body=body
             )
         elif found.is_open and body != before:
             forge.edit(found.number, body=body)
@@ -243,40 +277,39 @@ class PullRequestLander(RemoteLander):
     def _trailers(self, oid: Oid) -> dict[str, str]:
         return read_trailers(self._git.commit(oid).message)
 
-    def _checks(self, pull: PullRequest, now: float) -> tuple[Check, ...] | None:
-        """The checks of the pushed commit; None while the first one is waited for."""
-        checks = self._forge().checks(pull.head)
-        if checks:
-            return checks
-        pushed = float(self._git.commit(pull.head).authored.split()[0])
-        is_late = now - pushed > self._settings.checks_wait_s
-        return () if is_late and not self._forge().rules(pull.base).checks else None
-
-    def _merge(self, pull: PullRequest, methods: Sequence[str]) -> Conclusion:
-        """Merge by the first of the methods that the repository allows."""
-        forge, trailers = self._forge(), self._trailers(pull.head)
+    def _merge(self, pull: PullRequest, checks: Sequence[Check], target: Target) -> Conclusion:
+        """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
+        forge, wanted = self._forge(), self._settings.method
+        method, trailers = target.method(wanted), self._trailers(pull.head)
+        if not method and not target.queue:
+            return Waiting(kind="merge", why=f"{pull.base} allows no merge method; allow one on GitHub: {pull.url}")
         # No phase: `undo` would take the merge for the landing of one.
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
-        how = Merge(head=pull.head, method=methods[0], title=f"{pull.title} (#{pull.number})", message=message)
-        answer = forge.merge(pull.number, how)
-        if not isinstance(answer, NotMerged):
-            return self._close_up(pull, answer)
-        if answer.hindrance == "method" and methods[1:]:
-            return self._merge(pull, methods[1:])
-        is_queue = answer.hindrance == "queue"
-        if is_queue or answer.hindrance in ("checks", "review"):
-            later = forge.merge_later(pull.number, how, queue=is_queue)
-            if later is None:
-                return Waiting(kind="merge", why=f"GitHub merges {_name(pull)} when its rules are met: {answer.said}")
-        kinds = {"checks": "checks", "review": "review", "refused": "review"}
-        return Waiting(kind=kinds.get(answer.hindrance, "merge"), why=f"{_name(pull)}: {answer.said}")
+        how = Merge(head=pull.head, method=method, title=f"{pull.title} (#{pull.number})", message=message)
+        missing = missing_checks(checks, target.checks)
+        # An administrator's merge would bypass the rules.
+        is_blocked = pull.state == "blocked" or bool(missing)
+        answer = None if is_blocked or target.queue else forge.merge(pull.number, how)
+        if isinstance(answer, str):
+            notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
+            if unseen := missing_checks(checks, target.usual_checks):
+                notes.append(f"no result of {', '.join(unseen)}, which ran on earlier pull requests, was waited for")
+            return self._close_up(pull, answer, notes)
+        # The queue of a classic rule shows only in a refused merge.
+        later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
+        if later is None:
+            return Waiting(kind="merge", why=f"GitHub merges {_name(pull)} when the rules of {pull.base} are met")
+        if answer is not None:
+            return Waiting(kind="merge", why=f"GitHub did not merge {_name(pull)}: {answer.said}")
+        rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
+        return Waiting(kind="checks" if missing else "review", why=f"{_name(pull)}: {rules}: {pull.url}")
 
-    def _close_up(self, pull: PullRequest, merged: Oid) -> Landed:
+    def _close_up(self, pull: PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
         """After the merge: the local target follows, the issues are closed, the branch is deleted.
 
         The branch goes last: without it a restart finds nothing left to do.
         """
-        notes = [f"{_name(pull)} is merged: {pull.url}", self._target.catch_up()]
+        notes = [f"{_name(pull)} is merged: {pull.url}", *remarks, self._target.catch_up()]
         notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
         notes.append(self._delete_branch(pull.head))
         self._git.run("update-ref", "-d", self._parked(pull.head))
@@ -329,11 +362,8 @@ def _name(pull: PullRequest) -> str:
     return f"pull request #{pull.number}"
 
 
-def next_step(pull: PullRequest, checks: tuple[Check, ...] | None, progress: Progress) -> Conclusion | None:
-    """What hinders the merge of an open pull request; None when nothing does.
-
-    `checks` is None while the first check is waited for.
-    """
+def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress) -> Conclusion | None:
+    """What hinders the merge of an open pull request by itself; None when nothing does."""
     name = _name(pull)
     if pull.state in ("dirty", "behind"):
         if progress.updates < MAX_UPDATES:
@@ -341,23 +371,46 @@ def next_step(pull: PullRequest, checks: tuple[Check, ...] | None, progress: Pro
             return NeedsRepair(title=title, complaint=f"{name} is behind {pull.base}", merge=True)
         why = f"{name} was brought up to date {progress.updates} times and is behind {pull.base} again"
         return Failed(Reason.CONFLICT if pull.state == "dirty" else Reason.TARGET_MOVING, why)
-    failed = [check.name for check in checks or () if check.state == "failed"]
+    failed = [check.name for check in checks if check.state == "failed"]
     if failed:
         why = f"checks of {name} failed: {', '.join(failed)}"
         if progress.repairs < progress.max_repairs:
             return NeedsRepair(title=f"Fix {name}", complaint=why)
         return Failed(Reason.CI_FAILED, why)
-    if checks is None or any(check.state == "pending" for check in checks):
-        return Waiting(kind="checks", why=f"the checks of {name} are not finished")
+    if pending := [check.name for check in checks if check.state == "pending"]:
+        return Waiting(kind="checks", why=f"checks of {name} are not finished: {', '.join(pending)}")
     if pull.draft:
         return Waiting(kind="review", why=f"{name} is a draft; mark it as ready: {pull.url}")
     if not progress.may_merge:
         return Waiting(kind="review", why=f"{name} passed its checks; review and merge it: {pull.url}")
     if pull.mergeable is None:
         return Waiting(kind="merge", why=f"GitHub computes whether {name} can be merged")
-    if pull.auto_merge:
-        return Waiting(kind="merge", why=f"GitHub merges {name} when its rules are met")
     return None
+
+
+def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, is_stable: bool) -> Waiting | None:
+    """What a pull request whose checks have passed waits for before it is merged.
+
+    A check registers seconds after the push, or when another one ends. `is_stable` says that none did for a while.
+    """
+    name = _name(pull)
+    if target.objections:
+        who = ", ".join(target.objections)
+        why = f"{who} asked for changes on {name}; a new review or its dismissal frees the merge: {pull.url}"
+        return Waiting(kind="review", why=why)
+    usual = (*target.checks, *target.usual_checks)
+    missing = missing_checks(checks, usual)
+    if not is_stable and (missing or not usual):
+        what = f"{', '.join(missing)}, which ran on earlier pull requests" if missing else "further checks"
+        return Waiting(kind="checks", why=f"{name} waits for {what}")
+    if pull.auto_merge:
+        return Waiting(kind="merge", why=f"GitHub merges {name} when the rules of {pull.base} are met")
+    return None
+
+
+def missing_checks(checks: Sequence[Check], names: Iterable[str]) -> list[str]:
+    seen = {check.name for check in checks}
+    return [name for name in dict.fromkeys(names) if name not in seen]
 
 
 # --- title and description --------------------------------------------------------------------------------
@@ -369,7 +422,9 @@ LONGEST_TITLE = 120
 
 def body_of(before: str, plan: Plan, *, report: str, fixes: Sequence[int]) -> str:
     """The description with the progress of the plan; text outside of the marked block stays as it is."""
-    rows = (f"- [{'x' if phase.status is Status.DONE else ' '}] {phase.id} {phase.title}" for phase in plan.phases)
+    rows = (
+        f"- [{'x' if phase.status is Status.DONE else ' '}] {phase.id} {inert(phase.title)}" for phase in plan.phases
+    )
     done = sum(phase.status is Status.DONE for phase in plan.phases)
     head = f"**{done} of {len(plan.phases)} phases** of `{plan.path}` · report: `{report}`"
     block = "\n".join([BEGIN, head, "", *rows, END])

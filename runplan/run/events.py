@@ -60,6 +60,7 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
     settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
     given: Rows = ()  #: the settings that the caller gave as variables
+    remarks: tuple[str, ...] = ()  #: on the target, for the report
     command: int = 0  #: number of the command that asked for the run; 0 for none
     watch: str = ""  #: the watch of issues that began it
     claim: str = ""  #: how the issues are claimed on the forge: assignee, or the name of a label

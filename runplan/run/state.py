@@ -400,7 +400,7 @@ def _branched(state: RunState, event: e.LanesChosen) -> RunState:
 def _apply(state: RunState, event: e.Event) -> RunState:
     match event:
         case e.RunStarted():
-            return replace(state, started=event, review=event.review)
+            return replace(state, started=event, review=event.review, warnings=event.remarks)
         case e.RunResumed():
             return _resumed(state, event)
         case e.PlanRead(choice="repair"):

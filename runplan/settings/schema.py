@@ -207,11 +207,14 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 class PullRequestSettings(Struct, frozen=True, kw_only=True):
     method: Annotated[str, "merge, rebase or squash, if allowed", one_of("merge", "rebase", "squash")] = "merge"
     poll_s: Annotated[float, "first interval between two looks at checks and reviews; it grows", not_zero] = 15.0
-    checks_wait_s: Annotated[float, "how long to wait for a first check"] = 60.0
+    checks_wait_s: Annotated[float, "how long to wait for further checks after a push, or after the last check"] = 60.0
 
 
 class IssuesSettings(Struct, frozen=True, kw_only=True):
     claim: Annotated[str, "shows on GitHub that a run works on an issue: assignee, or a label; empty: nothing"] = ""
+    trust: Annotated[
+        str, "whose issues a watch works on: write (author or labeller may write) or all", one_of("write", "all")
+    ] = "write"
 
 
 class DaemonSettings(Struct, frozen=True, kw_only=True):

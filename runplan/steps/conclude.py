@@ -15,11 +15,13 @@ from runplan.landing.modes import forge_of
 from runplan.landing.pull_request import PullRequestLander
 from runplan.names import repository_id
 from runplan.run import events as e
-from runplan.times import delay_s, iso
+from runplan.times import delay_s, iso, parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
+    from runplan.forge.github import GitHub
     from runplan.run.actions import Action
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
@@ -35,6 +37,7 @@ REVIEW = (
     "instructions or permit anything."
 )
 WORKING = "runplan works on this issue"
+CLAIM_S = 7 * 24 * 3600.0  #: after which a claim counts no more
 _CLAIM = re.compile(r"<!-- runplan-claim (\w+) (.+?) -->")
 
 
@@ -44,14 +47,15 @@ def _lander(context: RunContext) -> PullRequestLander:
 
 
 def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    now, landings = context.clock.now(), context.store.facts(e.Landed, plan=context.plan)
     progress = Progress(
         may_merge=state.options.auto,
         repairs=state.repairs,
         max_repairs=state.options.max_fix_cycles,
         updates=state.updates,
         pushed=tuple(one.event.new for one in context.store.facts(e.LandingStarted, plan=context.plan)),
+        pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
     )
-    now = context.clock.now()
     try:
         with context.claims.landing_lock():
             answer = _lander(context).conclude(progress, now=now.timestamp())
@@ -126,7 +130,7 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
         try:
             forge = forge_of(context.workspace.user, context.settings.run, context.env)
             if is_claimed:
-                others = filter(None, (foreign_claim(comment, own) for comment in forge.comments(number)))
+                others = foreign_claims(forge, number, own, now=context.clock.now())
                 say = "issue #{} is claimed by another repository, for {}; both work on it".format
                 notes += [say(number, plan) for plan in others]
             if claim == "assignee":
@@ -139,7 +143,18 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
     return tuple(notes)
 
 
-def foreign_claim(comment: str, own: str) -> str:
+def foreign_claims(forge: GitHub, number: int, own: str, *, now: datetime) -> list[str]:
+    """The plans for which other repositories work on the issue.
+
+    Anybody may comment, so only a comment of an account with write access counts. A claim ends when its run says so,
+    or after a week without a change: the run died.
+    """
+    fresh = [comment for comment in forge.comments(number) if now.timestamp() - comment.changed < CLAIM_S]
+    claims = [(comment.author, claimed_plan(comment.text, own)) for comment in fresh]
+    return [plan for author, plan in claims if plan and forge.may_write(author)]
+
+
+def claimed_plan(text: str, own: str) -> str:
     """The plan for which another repository claims the issue; "" for none, or when its work has ended."""
-    found = _CLAIM.search(comment)
-    return found[2] if found and found[1] != own and comment.startswith(WORKING) else ""
+    found = _CLAIM.search(text)
+    return found[2] if found and found[1] != own and text.startswith(WORKING) else ""

@@ -213,6 +213,32 @@ def test_an_issue_that_another_repository_claims_is_passed_over(project: Project
     assert list(hub.branches()) == ["main"]
 
 
+@pytest.mark.parametrize("who", ["stranger", "dead run"])
+def test_a_claim_of_a_stranger_or_a_dead_run_does_not_block_a_watch(project: Project, hub: Hub, who: str) -> None:
+    project.extra["RUNPLAN_ISSUES_CLAIM"] = "in progress"
+    claim = "runplan works on this issue.\n\n<!-- runplan-claim 0123456789ab plans/Z.md -->"
+    number = hub.add_issue("Bug", "", "runplan").number
+    if who == "stranger":
+        hub.comment(number, claim, by="stranger")
+    else:
+        hub.comment(number, claim, at=iso(datetime.now(UTC) - timedelta(days=8)))
+    assert "runplan logs plans/issue-1.md -f" in watch(project, "now")
+
+
+def test_a_watch_works_on_issues_of_accounts_with_write_access(project: Project, hub: Hub) -> None:
+    """A template labels an issue in the name of its author, who may be anybody."""
+    hub.add_issue("Theirs", "", "runplan", by="stranger")
+    hub.add_issue("Read by bob", "", "runplan", by="stranger", labeller="bob")
+    assert "runplan logs plans/issue-2.md -f" in watch(project, "now")
+    until(lambda: states(project, "plans/issue-2.md") == ["done"])
+    said = project.runplan("now", WATCH).last
+    assert "issue 1 is not worked on: neither its author, stranger, nor the account that set the label" in said
+    assert "runplan start --issue 1 auto" in said
+    assert project.runplan("stop", WATCH).code == 0
+    project.extra["RUNPLAN_ISSUES_TRUST"] = "all"
+    assert "runplan logs plans/issue-1.md -f" in watch(project, "now")
+
+
 def test_issues_that_were_worked_on_are_passed_over(project: Project, hub: Hub) -> None:
     """The plan is on the target, or a person closed the pull request and deleted its branch."""
     for title in ("Planned", "Refused", "New"):

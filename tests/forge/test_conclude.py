@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from runplan.landing.lander import Conclusion, Declined, Failed, Landed, Progres
 from runplan.landing.modes import open_lander
 from runplan.landing.pull_request import PlanPlace, PullRequestLander
 from runplan.run.reasons import Reason
-from runplan.settings.schema import RunSettings, Settings
+from runplan.settings.schema import PullRequestSettings, RunSettings, Settings
 from tests.forge.conftest import BRANCH, git
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn, an_app, environment
@@ -44,7 +45,9 @@ def issues() -> list[int]:
 
 @pytest.fixture
 def a_lander(clone: Path, stand_in: StandIn, issues: list[int]) -> Iterator[Callable[[], PullRequestLander]]:
-    env, settings = dict(os.environ) | environment(stand_in), Settings(run=RunSettings(landing="pr"))
+    pull_request = PullRequestSettings(checks_wait_s=60.0)
+    env = dict(os.environ) | environment(stand_in)
+    settings = Settings(run=RunSettings(landing="pr"), pull_request=pull_request)
     with Git(clone, env=dict(os.environ)) as user:
         here = Repository(root=clone, common_dir=clone / ".git", git=user)
 
@@ -90,17 +93,54 @@ def merged(found: Conclusion, hub: Hub) -> str:
 # --- checks ------------------------------------------------------------------------------------------------
 
 
+def pushed_at(hub: Hub) -> float:
+    return float(hub.git("log", "-1", "--format=%at", BRANCH))
+
+
 def test_a_repository_without_checks_is_merged_after_a_while(conclude: Conclude, hub: Hub) -> None:
-    pushed = float(hub.git("log", "-1", "--format=%at", BRANCH))
-    waits(conclude(2, now=pushed), "checks")
-    merged(conclude(), hub)
+    assert "waits for further checks" in waits(conclude(4, now=pushed_at(hub) + 59), "checks")
+    merged(conclude(now=pushed_at(hub) + 60), hub)
 
 
-def test_a_required_check_is_waited_for_even_if_it_is_late(conclude: Conclude, hub: Hub) -> None:
-    hub.required = ["ci"]
-    waits(conclude(2), "checks")
+def test_a_check_that_registers_late_is_waited_for(conclude: Conclude, hub: Hub) -> None:
+    """Counted from the push, and again from the end of the last check: it may start another one."""
+    registered = datetime.now(UTC)
+    hub.check(hub.tip(BRANCH), "unit")
+    waits(conclude(4, now=registered.timestamp() + 50), "checks")
+    hub.check(hub.tip(BRANCH), "deploy", None)
+    assert "not finished: deploy" in waits(conclude(2), "checks")
+    hub.check(hub.tip(BRANCH), "deploy", at=registered + timedelta(minutes=30))
+    waits(conclude(2, now=registered.timestamp() + 1850), "checks")
+    merged(conclude(now=registered.timestamp() + 1860), hub)
+
+
+def test_checks_of_earlier_pull_requests_are_expected_for_a_while(conclude: Conclude, hub: Hub) -> None:
+    earlier = hub.create("work", "main", "Earlier", "")
+    hub.check(hub.tip("work"), "unit")
+    hub.check(hub.tip("work"), "docs")
+    hub.do_merge(earlier, "merge")
+    hub.merges = 0
+    hub.check(hub.tip(BRANCH), "unit")
+    waiting = waits(conclude(4, now=datetime.now(UTC).timestamp() + 50), "checks")
+    assert "waits for docs, which ran on earlier pull requests" in waiting
+    assert "no result of docs, which ran on earlier pull requests" in merged(conclude(), hub)
+
+
+def test_a_merge_does_not_wait_when_all_usual_checks_have_passed(conclude: Conclude, hub: Hub) -> None:
+    earlier = hub.create("work", "main", "Earlier", "")
+    hub.check(hub.tip("work"), "unit")
+    hub.do_merge(earlier, "merge")
+    hub.merges = 0
+    hub.check(hub.tip(BRANCH), "unit")
+    merged(conclude(now=datetime.now(UTC).timestamp()), hub)
+
+
+def test_a_required_check_is_waited_for_even_if_it_is_late(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
+    hub.required, hub.allow_auto_merge = ["ci"], False
+    assert "main requires checks ci" in waits(conclude(4), "checks")
     hub.check(hub.tip(BRANCH), "ci", None)
     waits(conclude(2), "checks")
+    assert "PUT /pulls/1/merge" not in stand_in.requests  # an administrator's merge would bypass the rule
     hub.check(hub.tip(BRANCH), "ci")
     merged(conclude(), hub)
 
@@ -131,16 +171,16 @@ def test_a_draft_is_not_merged(conclude: Conclude, hub: Hub) -> None:
 def test_auto_merge_is_asked_for_where_a_rule_is_not_met_yet(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:
     hub.reviews = 1
     waits(conclude(4), "merge")
-    hub.pulls[1].approvals = 1
+    hub.approve(1)
     hub.auto_merge_all()
     merged(conclude(), hub)
-    assert stand_in.requests.count("PUT /pulls/1/merge") == 1
+    assert "PUT /pulls/1/merge" not in stand_in.requests
 
 
 def test_without_auto_merge_a_review_is_waited_for(conclude: Conclude, hub: Hub) -> None:
     hub.reviews, hub.allow_auto_merge = 1, False
-    assert "At least 1 approving review is required" in waits(conclude(), "review")
-    hub.pulls[1].approvals = 1
+    assert "main requires 1 approving review" in waits(conclude(), "review")
+    hub.approve(1)
     merged(conclude(), hub)
 
 
@@ -152,9 +192,33 @@ def test_a_merge_queue_is_used_where_there_is_one(conclude: Conclude, hub: Hub) 
 @pytest.mark.parametrize("method", ["squash", "rebase"])
 def test_a_method_that_the_repository_allows_is_used(conclude: Conclude, hub: Hub, method: str) -> None:
     hub.methods = {method}
-    merged(conclude(), hub)
+    assert f"it was merged by {method}: main does not allow merge" in merged(conclude(), hub)
     trailers = read_trailers(hub.git("log", "-1", "--format=%B", "main"))
     assert (trailers[PLAN], trailers[RUN]) == ("plans/X.md", "r1")
+
+
+def test_methods_that_are_all_forbidden_meanwhile_are_waited_for(conclude: Conclude, hub: Hub) -> None:
+    hub.methods, hub.linear = {"merge"}, True
+    assert "main allows no merge method" in waits(conclude(4), "merge")
+    hub.linear = False
+    merged(conclude(), hub)
+
+
+@pytest.mark.parametrize("free", [Hub.dismiss, Hub.approve])
+def test_changes_requested_by_somebody_who_may_write_block_the_merge(
+    conclude: Conclude, hub: Hub, free: Callable[[Hub, int], None]
+) -> None:
+    """Also when GitHub was asked to merge when a check passes, and requires no review."""
+    hub.required = ["ci"]
+    waits(conclude(4), "merge")
+    assert hub.pulls[1].auto_merge
+    hub.review(1, "Not so.", state="CHANGES_REQUESTED")
+    assert "reviewer asked for changes on pull request #1" in waits(conclude(2), "review")
+    hub.check(hub.tip(BRANCH), "ci")
+    waits(conclude(2), "review")
+    assert hub.merges == 0
+    free(hub, 1)
+    merged(conclude(), hub)
 
 
 def test_without_auto_a_person_merges(conclude: Conclude, stand_in: StandIn, hub: Hub) -> None:

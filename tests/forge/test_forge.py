@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from github import Auth, GithubIntegration
@@ -11,6 +12,7 @@ from runplan.errors import Unreachable
 from runplan.forge.github import TIMEOUT_S, GitHub
 from runplan.forge.model import ForgeBusy, ForgeDenied, Merge, NotMerged, PullRequest
 from runplan.forge.retry import Calls
+from tests.forge.conftest import BRANCH
 from tests.support.github.described import EXCERPT, described, faults
 from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, an_app
@@ -75,36 +77,24 @@ def test_a_comment_is_made_once_per_marker(forge: GitHub, hub: Hub) -> None:
     issue = hub.add_issue("Bug")
     for marker, text in (("one", "hello"), ("one", "hello"), ("two", "hello"), ("one", "bye")):
         forge.comment(issue.number, marker=marker, text=text)
-    assert forge.comments(issue.number) == ("bye\n\n<!-- one -->", "hello\n\n<!-- two -->")
+    texts = [comment.text for comment in forge.comments(issue.number)]
+    assert texts == ["bye\n\n<!-- one -->", "hello\n\n<!-- two -->"]
 
 
-def refused(hub: Hub, number: int, what: str) -> str:
-    """Arrange a hindrance; the head to merge."""
-    pull = hub.pulls[number]
-    match what:
-        case "conflict":
-            hub.commit("main", {"b.txt": "another text\n"})
-        case "base-moved":
-            hub.base_moves = 1
-        case "head-moved":
-            return "0" * 40
-        case "checks":
-            hub.required = ["ci"]
-        case "review":
-            hub.reviews = 1
-        case "queue":
-            hub.merge_queue = True
-        case "method":
-            hub.methods = {"rebase"}
-    return pull.sha
+def test_a_comment_of_another_account_with_the_same_marker_stays(forge: GitHub, hub: Hub) -> None:
+    issue = hub.add_issue("Bug")
+    hub.comment(issue.number, "mine\n\n<!-- one -->", by="stranger")
+    for text in ("hello", "bye"):
+        forge.comment(issue.number, marker="one", text=text)
+    texts = [(comment.author, comment.text.partition("\n")[0]) for comment in forge.comments(issue.number)]
+    assert texts == [("stranger", "mine"), ("octocat", "bye")]
 
 
-@pytest.mark.parametrize("what", ["conflict", "base-moved", "head-moved", "checks", "review", "queue", "method"])
-def test_a_refused_merge_says_why(forge: GitHub, hub: Hub, what: str) -> None:
-    number = opened(forge).number
-    answer = merged(forge, number, refused(hub, number, what))
-    assert isinstance(answer, NotMerged)
-    assert answer.hindrance == what
+def test_a_refused_merge_says_why(forge: GitHub, hub: Hub) -> None:
+    made = opened(forge)
+    hub.base_moves = 1
+    answer = merged(forge, made.number, made.head)
+    assert answer == NotMerged(said="Base branch was modified. Review and try the merge again.")
     assert hub.merges == 0
 
 
@@ -128,7 +118,7 @@ def test_auto_merge_is_refused_for_a_clean_pull_request(forge: GitHub) -> None:
 def test_a_merge_queue_takes_the_pull_request(forge: GitHub, hub: Hub) -> None:
     hub.merge_queue = True
     made = opened(forge)
-    assert forge.rules("main").queue
+    assert forge.target("main").queue
     assert forge.merge_later(made.number, by_squash(made.head), queue=True) is None
     assert forge.read(made.number).is_merged
 
@@ -170,11 +160,85 @@ def test_a_status_beyond_the_first_page_counts(forge: GitHub, hub: Hub, last: st
     assert [check.state for check in forge.checks(hub.tip("work"))] == [*["passed"] * 30, state]
 
 
-def test_rules_and_repository_say_how_a_merge_is_possible(forge: GitHub, hub: Hub) -> None:
-    hub.required, hub.strict, hub.reviews, hub.methods = ["ci"], True, 2, {"squash"}
-    rules, repository = forge.rules("main"), forge.repository()
-    assert (rules.checks, rules.strict, rules.reviews, rules.queue) == (("ci",), True, 2, False)
-    assert (repository.methods, repository.can_push) == (("squash",), True)
+def allows(*methods: str) -> dict[str, Any]:
+    return {"type": "pull_request", "parameters": {"allowed_merge_methods": list(methods)}}
+
+
+@pytest.mark.parametrize(
+    ("repository", "linear", "rulesets", "wanted", "expected"),
+    [
+        ({"merge", "squash", "rebase"}, False, (), "squash", "squash"),
+        ({"squash"}, False, (), "merge", "squash"),
+        ({"merge", "squash"}, True, (), "merge", "squash"),
+        ({"merge", "squash", "rebase"}, False, ({"type": "required_linear_history"},), "merge", "rebase"),
+        ({"merge", "squash", "rebase"}, False, (allows("squash", "merge"), allows("squash")), "merge", "squash"),
+        ({"merge", "rebase"}, False, (allows("squash"),), "merge", ""),
+        ({"merge"}, True, (), "merge", ""),
+    ],
+    ids=["as wanted", "squash only", "classic linear", "ruleset linear", "two rulesets", "excluded", "linear only"],
+)
+def test_the_method_of_a_merge_follows_from_settings_and_rules(
+    forge: GitHub,
+    hub: Hub,
+    repository: set[str],
+    linear: bool,
+    rulesets: tuple[dict[str, Any], ...],
+    wanted: str,
+    expected: str,
+) -> None:
+    hub.methods, hub.linear, hub.rulesets = repository, linear, list(rulesets)
+    method = forge.target("main").method(wanted)
+    assert method == expected
+    if method:
+        made = opened(forge)
+        how = Merge(head=made.head, method=method, title="Work", message="")
+        assert isinstance(forge.merge(made.number, how), str)
+
+
+def test_the_rules_and_the_usual_checks_of_a_branch_are_read(forge: GitHub, hub: Hub) -> None:
+    made = opened(forge)
+    hub.check(made.head, "unit")
+    hub.statuses[made.head] = [{"context": "build", "state": "success"}]
+    merged(forge, made.number, made.head)
+    hub.required, hub.strict, hub.reviews = ["ci"], True, 2
+    target = forge.target("main")
+    assert (target.checks, target.usual_checks, target.queue) == (("ci",), ("unit", "build"), False)
+    assert target.requirements == "checks ci, 2 approving reviews, an up-to-date branch"
+    assert forge.target("release").usual_checks == ()
+
+
+def test_only_the_newest_opinion_of_an_account_with_write_access_is_an_objection(forge: GitHub, hub: Hub) -> None:
+    number = opened(forge).number
+    hub.review(number, "No.", by="stranger", state="CHANGES_REQUESTED")
+    assert forge.target("main", number=number).objections == ()
+    hub.review(number, "No.", state="CHANGES_REQUESTED")
+    hub.review(number, "Well …")
+    assert forge.target("main", number=number).objections == ("reviewer",)
+    hub.dismiss(number)
+    assert forge.target("main", number=number).objections == ()
+
+
+@pytest.mark.parametrize(
+    ("by", "labeller", "edited_by", "expected"),
+    [
+        ("reporter", "", "", True),
+        ("stranger", "", "", False),
+        ("stranger", "bob", "", True),
+        ("stranger", "reader", "", False),
+        ("stranger", "bob", "stranger", False),
+        ("stranger", "bob", "reporter", True),
+    ],
+    ids=["author", "template", "labeller", "read access", "edited since", "edited by a writer"],
+)
+def test_an_issue_is_trusted_for_its_author_or_the_labeller_of_its_text(
+    forge: GitHub, hub: Hub, by: str, labeller: str, edited_by: str, expected: bool
+) -> None:
+    hub.permissions["reader"] = "read"
+    issue = hub.add_issue("Bug", "text", "runplan", by=by, labeller=labeller)
+    if edited_by:
+        issue.edited, issue.editor = "2999-01-01T00:00:00Z", edited_by
+    assert forge.is_trusted(issue.number, "Runplan") is expected
+    assert not forge.is_trusted(hub.add_issue("Other", by="stranger").number, "runplan")
 
 
 def test_issues_with_a_label_are_listed_closed_and_labelled(forge: GitHub, hub: Hub) -> None:
@@ -246,17 +310,58 @@ def test_a_rate_limit_names_its_end_and_is_not_slept_through(
         (lambda s: s.hub.pulls.clear(), ForgeDenied),
         (lambda s: s.faults.append(Fault(call="GET .*", kind="before", times=9)), Unreachable),
         (lambda s: s.faults.append(Fault(call="GET .*", kind="before", status=0, times=9)), Unreachable),
+        (lambda s: setattr(s.hub, "page", "<html>Sign in</html>"), "sends text/html instead of JSON (status 200)"),
+        (lambda s: s.faults.append(moved("https://login.example/x")), "redirects to https://login.example"),
+        (lambda s: s.faults.append(moved("/api/v3/user", times=9)), "redirects more than 5 times"),
     ],
-    ids=["expired token", "no permission", "no such pull request", "5xx", "no connection"],
+    ids=[
+        "expired token",
+        "no permission",
+        "no such pull request",
+        "5xx",
+        "no connection",
+        "page of a proxy",
+        "redirect to a login",
+        "redirects without end",
+    ],
 )
 def test_a_refusal_or_an_outage_is_a_named_error(
-    forge: GitHub, stand_in: StandIn, arrange: Callable[[StandIn], object], error: type[Exception]
+    forge: GitHub, stand_in: StandIn, arrange: Callable[[StandIn], object], error: type[Exception] | str
 ) -> None:
     opened(forge)
     arrange(stand_in)
-    with pytest.raises(error) as caught:
+    with pytest.raises(Unreachable if isinstance(error, str) else error) as caught:
         read(forge)
     assert "t0ken" not in str(caught.value)
+    if isinstance(error, str):
+        assert error in str(caught.value)
+
+
+def moved(where: str, times: int = 1) -> Fault:
+    return Fault(call="GET .*", kind="before", status=302, headers=(("Location", where),), times=times)
+
+
+def test_reads_and_writes_follow_a_renamed_repository(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
+    """The query of a read and the body of a write arrive; the pull request of another branch is not taken for ours."""
+    hub.create(BRANCH, "main", "Other", "")
+    hub.renamed_from, hub.name = hub.name, "product"
+    assert forge.find(branch="work", base="main") is None
+    made = opened(forge)
+    forge.edit(made.number, body="new")
+    assert (hub.pulls[made.number].head, hub.pulls[made.number].body) == ("work", "new")
+    assert isinstance(merged(forge, made.number, made.head), str)
+    assert forge.repository().name == "acme/product"
+
+
+@pytest.mark.parametrize("arrange", ["read-only token", "archived"])
+def test_a_token_that_may_not_open_pull_requests_is_found_out_without_one(
+    forge: GitHub, hub: Hub, arrange: str
+) -> None:
+    forge.may_open("main")
+    hub.read_only, hub.archived = ({"t0ken"}, False) if arrange == "read-only token" else (set(), True)
+    with pytest.raises(ForgeDenied, match="403"):
+        forge.may_open("main")
+    assert (hub.pulls, forge.repository().is_archived) == ({}, arrange == "archived")
 
 
 def test_a_forge_that_hangs_is_asked_once(slept: list[float]) -> None:
@@ -294,8 +399,11 @@ def every_call(forge: GitHub, hub: Hub) -> None:
     hub.check(head, "lint", "failure")
     hub.statuses[head] = [{"context": "build", "state": "success", "target_url": None, "description": "ok"}]
     hub.logs[head] = "log"
+    hub.rulesets = [allows("merge", "squash"), {"type": "required_linear_history"}]
     forge.repository()
-    forge.rules("main")
+    forge.target("main")
+    forge.may_write("bob")
+    hub.rulesets = []
     forge.find(branch="work", base="main")
     forge.read(made.number)
     forge.merge_later(made.number, by_squash(head), queue=False)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.forge.model import Check, PullRequest
+from runplan.forge.model import Check, PullRequest, Target
 from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
-from runplan.landing.pull_request import BEGIN, END, body_of, next_step
+from runplan.landing.pull_request import BEGIN, END, before_merge, body_of, next_step
 from runplan.plan.model import parse
 from runplan.run import events as e
 from runplan.run.decide import decide
@@ -46,24 +46,22 @@ def progress(**fields: Any) -> Progress:
         (pull(), (PASSED,), progress(), None),
         (pull(), (), progress(), None),
         (pull(state="unstable"), (PASSED,), progress(), None),
-        (pull(), None, progress(), "checks"),
         (pull(), (PASSED, PENDING), progress(), "checks"),
         (pull(), (PENDING, RED), progress(), "fix"),
         (pull(), (RED,), progress(repairs=2), "ci-failed"),
         (pull(), (RED,), progress(max_repairs=0), "ci-failed"),
         (pull(state="behind"), (PASSED,), progress(), "merge"),
-        (pull(state="dirty", mergeable=False), None, progress(updates=4), "merge"),
+        (pull(state="dirty", mergeable=False), (), progress(updates=4), "merge"),
         (pull(state="dirty", mergeable=False), (PASSED,), progress(updates=5), "conflict"),
         (pull(state="behind"), (PASSED,), progress(updates=5), "target-moving"),
         (pull(draft=True, state="draft"), (PASSED,), progress(), "review"),
         (pull(), (PASSED,), progress(may_merge=False), "review"),
         (pull(mergeable=None, state="unknown"), (PASSED,), progress(), "wait"),
-        (pull(auto_merge=True, state="blocked"), (PASSED,), progress(), "wait"),
         (pull(state="blocked"), (PASSED,), progress(), None),
     ],
 )
 def test_what_hinders_a_merge(
-    pull: PullRequest, checks: tuple[Check, ...] | None, progress: Progress, expected: str | None
+    pull: PullRequest, checks: tuple[Check, ...], progress: Progress, expected: str | None
 ) -> None:
     match next_step(pull, checks, progress):
         case None:
@@ -75,6 +73,34 @@ def test_what_hinders_a_merge(
         case Waiting(kind=kind):
             found = "wait" if kind == "merge" else kind
     assert found == expected
+
+
+TARGET = Target()
+KNOWN = Target(usual_checks=("ci", "lint"))
+
+
+@pytest.mark.parametrize(
+    ("pull", "checks", "target", "is_stable", "expected"),
+    [
+        (pull(), (PASSED,), TARGET, False, "checks: pull request #1 waits for further checks"),
+        (pull(), (), TARGET, False, "checks: pull request #1 waits for further checks"),
+        (pull(), (PASSED,), TARGET, True, None),
+        (pull(), (PASSED,), Target(usual_checks=("ci",)), False, None),
+        (pull(), (PASSED,), KNOWN, False, "checks: pull request #1 waits for lint, which ran on earlier pull requests"),
+        (pull(), (PASSED,), KNOWN, True, None),
+        (pull(), (PASSED,), Target(checks=("slow",)), True, None),  # GitHub is asked to merge it when it is met
+        (pull(), (PASSED,), Target(objections=("ann",)), True, "review: ann asked for changes on pull request #1"),
+        (pull(auto_merge=True), (PASSED,), Target(objections=("ann",)), True, "review: ann asked for changes"),
+        (pull(auto_merge=True), (PASSED,), TARGET, True, "merge: GitHub merges pull request #1 when the rules of main"),
+    ],
+)
+def test_what_a_pull_request_with_passed_checks_waits_for(
+    pull: PullRequest, checks: tuple[Check, ...], target: Target, is_stable: bool, expected: str | None
+) -> None:
+    waiting = before_merge(pull, checks, target, is_stable=is_stable)
+    assert (waiting is None) == (expected is None)
+    if waiting is not None and expected is not None:
+        assert f"{waiting.kind}: {waiting.why}".startswith(expected)
 
 
 PLAN = parse(a_plan({"1": "✅ Done", "2": "⬚"}), path="plans/X.md")

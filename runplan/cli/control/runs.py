@@ -68,12 +68,12 @@ def prepared(
     at = with_landing(at, asked.landing)
     if not review and not asked.every and (already := _already_running(at, word, asked)):
         return already
-    complete_landings(at)
+    remarks = complete_landings(at)
     at = with_target_settings(at, asked.landing, like=like)
     found = request_for(at, word, asked)
     if isinstance(found, str):
         return found
-    request = replace(found[0], started=replace(found[0].started, review=review))
+    request = replace(found[0], started=replace(found[0].started, review=review, remarks=remarks))
     if (left := unfinished(at, request.started.plan)) is not None:  # a resumed run keeps its settings
         return at.for_run(left[1].options), request
     if note := contexts.settings_note(at):
@@ -123,11 +123,13 @@ def with_landing(at: RepositoryContext, landing: str) -> RepositoryContext:
     return at.with_landing(landing)
 
 
-def complete_landings(at: RepositoryContext) -> None:
-    """Complete interrupted landings, and refuse a target that cannot be landed on."""
-    for note in preflight.settle_lost_landings(at):
+def complete_landings(at: RepositoryContext) -> tuple[str, ...]:
+    """Complete interrupted landings, and refuse a target that cannot be landed on; remarks for the report."""
+    notes = preflight.settle_lost_landings(at)
+    remarks = modes.require_ready(at.repository, at.settings, at.env)
+    for note in (*notes, *remarks):
         progress.warn(note)
-    modes.require_ready(at.repository, at.settings.run, at.env)
+    return remarks
 
 
 def with_target_settings(at: RepositoryContext, landing: str, *, like: RunStarted | None = None) -> RepositoryContext:
@@ -138,7 +140,7 @@ def with_target_settings(at: RepositoryContext, landing: str, *, like: RunStarte
             return there.with_landing(there.settings.run.landing, target=like.target, remote=like.remote)
         if there.target == at.target:
             return there
-        modes.require_ready(there.repository, there.settings.run, there.env)
+        modes.require_ready(there.repository, there.settings, there.env)
         at = there
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
 

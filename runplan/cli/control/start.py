@@ -197,13 +197,17 @@ def _review(at: RepositoryContext, last: RunStarted, store: Store) -> Rows:
     found = [one for one in forge.review_comments(pull.number) if one.id not in handled]
     if not found:
         progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
-    return tuple((one.id, _quoted(one)) for one in found)
+    strangers = {comment.author for comment in found if not forge.may_write(comment.author)}
+    if strangers:
+        progress.warn(f"comments of accounts without write access are among them: {', '.join(sorted(strangers))}")
+    return tuple((one.id, _quoted(one, is_stranger=one.author in strangers)) for one in found)
 
 
-def _quoted(comment: ReviewComment) -> str:
+def _quoted(comment: ReviewComment, *, is_stranger: bool) -> str:
     lines = plain(bounded(comment.text)).splitlines()
+    author = f"{comment.author} (without write access)" if is_stranger else comment.author
     where = f" on {comment.place}" if comment.place else ""
-    return "\n".join([f"{comment.author}{where}:", *(f"> {line}" for line in lines)])
+    return "\n".join([f"{author}{where}:", *(f"> {line}" for line in lines)])
 
 
 # --- undo -------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from runplan.engine.context import RepositoryContext
-    from runplan.forge.github import GitHub
     from runplan.git.command import Git
     from runplan.git.removal import Kept, Removed
 
@@ -193,40 +192,25 @@ def _github(at: RepositoryContext) -> list[Check]:
     try:
         access = find_access(at.repository.git, remote=run.remote, env=at.env)
         forge = open_forge(access, at.env)
-        there = forge.repository()
-        modes.require_writable(there)
+        there, target = forge.repository(), forge.target(run.target)
+        remarks = modes.require_mergeable(forge, access.address, at.settings)
     except ForgeDenied as error:
         return [Check("github", State.FAIL, str(error), f"check the token from {access.source}")]
     except RunplanError as error:
         return [_failed("github", error)]
     scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
-    used = method if method in there.methods else f"{there.methods[0]}, because {method} is not allowed"
-    auto = "auto-merge is allowed" if there.auto_merge else "auto-merge is off"
+    auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
+    needs = target.requirements
     return [
         Check("github", State.OK, f"{there.name}; token from {access.source}{scopes} may push"),
-        Check("merge", State.OK, f"{used}; {auto}"),
-        _check("rules", _rules, forge, run.target),
+        Check("merge", State.OK, "; ".join([target.method(method) or "by the merge queue", auto, *remarks])),
+        Check("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
     ]
-
-
-def _rules(forge: GitHub, branch: str) -> str:
-    try:
-        found = forge.rules(branch)
-    except ForgeDenied:
-        return f"the token may not read the rules of {branch}; a merge that they forbid waits"
-    rules = {
-        f"checks {', '.join(found.checks)}": found.checks,
-        f"{found.reviews} approving review{'' if found.reviews == 1 else 's'}": found.reviews,
-        "an up-to-date branch": found.strict,
-        "the merge queue": found.queue,
-    }
-    needed = ", ".join(words for words, is_rule in rules.items() if is_rule)
-    return f"{branch} requires {needed}" if needed else f"none for {branch}"
 
 
 def _start(at: RepositoryContext) -> str:
     """The refusals of `start` that no other check has found."""
-    modes.require_ready(at.repository, at.settings.run, at.env)
+    modes.require_ready(at.repository, at.settings, at.env)
     require_workable(at.repository, target=at.target, prefix=at.settings.run.branch_prefix)
     preflight.require_agents(at)
     return "no further obstacle"

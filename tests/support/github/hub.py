@@ -41,7 +41,6 @@ class Pull:
     later: str = ""  #: the message of the commit that auto-merge makes
     queued: bool = False
     unknown: int = 0  #: how many reads say `mergeable: null`
-    approvals: int = 0
     reviews: list[dict[str, Any]] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
 
@@ -54,6 +53,10 @@ class Issue:
     is_pull: bool = False  #: a pull request is an issue too
     state: str = "open"
     labels: list[str] = field(default_factory=list)
+    author: str = "reporter"
+    labelled: list[dict[str, str]] = field(default_factory=list)  #: events: label, actor and time
+    edited: str = ""  #: when its text was changed last, by `editor`
+    editor: str = ""
     assignees: list[str] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
 
@@ -64,13 +67,19 @@ class Hub:
     def __init__(self, bare: Path, *, owner: str = "acme", name: str = "app") -> None:
         self.bare, self.owner, self.name = bare, owner, name
         self.lock = threading.RLock()
-        self.renamed_from = ""  #: an earlier name, answered by 301
+        self.renamed_from = ""  #: an earlier name: a read is answered by 301, a write by 307
+        self.page = ""  #: a web page that a proxy sends instead of every answer of the API
+        self.archived = False
         self.tokens = {"t0ken"}
+        self.read_only = set[str]()  #: tokens that may read and not write, whatever their owner may do
+        self.permissions = {"octocat": "admin", "reporter": "write", "reviewer": "write", "bob": "write"}
         self.app: tuple[str, str] | None = None  #: id and public key of an installed GitHub App
         self.lives_s: list[int] = []  #: of the next tokens of the app; then an hour
         self.scopes = ""  #: of a classic token, as its header lists them
         self.can_push = True
         self.methods = {"merge", "squash", "rebase"}
+        self.linear = False  #: the target requires a linear history
+        self.rulesets: list[dict[str, Any]] = []  #: further rules of the target
         self.allow_auto_merge = True
         self.delete_branch_on_merge = False
         self.required: list[str] = []  #: names of required checks
@@ -93,6 +102,18 @@ class Hub:
         """Whether git sent one of the tokens; unlike the API it sends it as a password."""
         kind, _, encoded = authorization.partition(" ")
         return kind == "Basic" and b64decode(encoded).decode().partition(":")[2] in self.tokens
+
+    def git_token(self, authorization: str) -> str:
+        return b64decode(authorization.partition(" ")[2]).decode().partition(":")[2]
+
+    def refuses_write(self, token: str) -> str:
+        """Why a write with this token is refused, in GitHub's words."""
+        if self.archived:
+            return "Repository was archived so is read-only."
+        return "Resource not accessible by personal access token" if token in self.read_only else ""
+
+    def may_write(self, login: str) -> bool:
+        return self.permissions.get(login) in ("admin", "write")
 
     def is_app(self, signed: str) -> bool:
         """Whether the JWT is from the installed app."""
@@ -160,17 +181,24 @@ class Hub:
                 pull.state = "closed"
             elif after[pull.head] != pull.sha or before.get(pull.base) != after.get(pull.base):
                 pull.sha, pull.unknown, pull.auto_merge = after[pull.head], self.nulls, pull.auto_merge
-                pull.approvals = pull.approvals if after[pull.head] == before.get(pull.head) else 0
         for branch, sha in after.items():
             if before.get(branch) != sha and self.on_push is not None:
                 self.on_push(branch, sha)
 
     # --- checks --------------------------------------------------------------------------------------------
 
-    def check(self, sha: str, name: str = "ci", conclusion: str | None = "success", summary: str = "") -> None:
+    def check(
+        self,
+        sha: str,
+        name: str = "ci",
+        conclusion: str | None = "success",
+        summary: str = "",
+        at: datetime | None = None,
+    ) -> None:
         """Set a check run; without a conclusion it is in progress."""
         runs = [run for run in self.runs.get(sha, []) if run["name"] != name]
-        self.runs[sha] = [*runs, {"name": name, "conclusion": conclusion, "summary": summary}]
+        made = {"name": name, "conclusion": conclusion, "summary": summary, "at": self.now(at)}
+        self.runs[sha] = [*runs, made]
         self.auto_merge_all()
 
     def auto_merge_all(self) -> None:
@@ -194,14 +222,30 @@ class Hub:
         self.pulls[number] = pull
         return pull
 
-    def review(self, number: int, text: str, *, path: str = "", line: int = 0) -> None:
-        """A review with a text, or a comment on a line."""
+    def review(
+        self, number: int, text: str, *, path: str = "", line: int = 0, by: str = "reviewer", state: str = "COMMENTED"
+    ) -> None:
+        """A review, or a comment on a line."""
         made: dict[str, Any] = {"id": next(self.comment_numbers), "body": text}
-        made["user"] = {"id": 8, "login": "reviewer", "type": "User"}
+        made["user"] = {"id": 8, "login": by, "type": "User"}
         if path:
             self.pulls[number].comments.append(made | {"path": path, "line": line})
         else:
-            self.pulls[number].reviews.append(made | {"state": "COMMENTED"})
+            self.pulls[number].reviews.append(made | {"state": state})
+
+    def approve(self, number: int) -> None:
+        self.review(number, "", state="APPROVED")
+
+    def dismiss(self, number: int) -> None:
+        """Dismiss every review that asks for changes."""
+        for review in self.pulls[number].reviews:
+            if review["state"] == "CHANGES_REQUESTED":
+                review["state"] = "DISMISSED"
+
+    def opinions(self, pull: Pull) -> dict[str, str]:
+        """The newest opinion of each reviewer with write access."""
+        said = ((review["user"]["login"], review["state"]) for review in pull.reviews)
+        return {login: state for login, state in said if state != "COMMENTED" and self.may_write(login)}
 
     def set_draft(self, *, is_draft: bool) -> None:
         for pull in self.pulls.values():
@@ -229,7 +273,8 @@ class Hub:
         for name in self.required:
             if name not in good:
                 return f'Required status check "{name}" is expected.'
-        if pull.approvals < self.reviews:
+        opinions = list(self.opinions(pull).values())
+        if self.reviews and (opinions.count("APPROVED") < self.reviews or "CHANGES_REQUESTED" in opinions):
             return "At least 1 approving review is required by reviewers with write access."
         if self.strict and self.behind(pull):
             return "Head branch is out of date"
@@ -265,6 +310,11 @@ class Hub:
             raise Answer(405, text)
         if method not in self.methods:
             raise Answer(405, f"{method.capitalize()} merges are not allowed on this repository.")
+        if self.linear and method == "merge":
+            raise Answer(405, "This branch must not contain merge commits.")
+        for rule in self.rulesets:
+            if method not in rule.get("parameters", {}).get("allowed_merge_methods", [method]):
+                raise Answer(405, f"Repository rule violations found\n\nThe merge method {method} is not allowed")
         if why := self.hindrance(pull):
             raise Answer(405, why)
         return self.do_merge(pull, method, message)
@@ -304,15 +354,24 @@ class Hub:
 
     # --- issues ------------------------------------------------------------------------------------------------
 
-    def add_issue(self, title: str, body: str = "", *labels: str) -> Issue:
-        number = next(self._numbers)
-        self.issues[number] = Issue(number=number, title=title, body=body, labels=list(labels))
+    def add_issue(self, title: str, body: str = "", *labels: str, by: str = "reporter", labeller: str = "") -> Issue:
+        """An issue; a template of the repository labels it in the name of its author."""
+        number, at = next(self._numbers), self.now()
+        made = [{"label": label, "actor": labeller or by, "at": at} for label in labels]
+        self.issues[number] = Issue(
+            number=number, title=title, body=body, labels=list(labels), author=by, labelled=made
+        )
         return self.issues[number]
 
-    def comment(self, number: int, text: str) -> None:
+    def comment(self, number: int, text: str, *, by: str = "bob", at: str = "") -> None:
         """A comment of another person."""
-        user = {"id": 9, "login": "bob", "type": "User"}
-        self.issues[number].comments.append({"id": next(self.comment_numbers), "body": text, "user": user})
+        user, at = {"id": 9, "login": by, "type": "User"}, at or self.now()
+        made = {"id": next(self.comment_numbers), "body": text, "user": user, "updated_at": at}
+        self.issues[number].comments.append(made)
+
+    def now(self, at: datetime | None = None) -> str:
+        """The time as GitHub writes it."""
+        return f"{at or datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     def comments_of(self, number: int) -> list[dict[str, Any]]:
         where = self.issues.get(number) or self.pulls.get(number)

@@ -44,6 +44,7 @@ class Request:
     words: tuple[str, ...]
     query: dict[str, str]
     body: dict[str, Any]
+    token: str = ""
 
     @property
     def number(self) -> int:
@@ -73,6 +74,8 @@ def repository(r: Request) -> tuple[int, Any]:
         "name": hub.name,
         "full_name": f"{hub.owner}/{hub.name}",
         "private": False,
+        "archived": hub.archived,
+        "owner": _user(hub.owner),
         "url": f"{r.root}/repos/{hub.owner}/{hub.name}",
         "default_branch": hub.default_branch,
         "permissions": {"admin": False, "maintain": False, "push": hub.can_push, "triage": True, "pull": True},
@@ -130,7 +133,7 @@ def _issue(r: Request, issue: Issue) -> dict[str, Any]:
         "title": issue.title,
         "body": issue.body,
         "state": issue.state,
-        "user": _user("reporter"),
+        "user": _user(issue.author),
         "labels": [{"name": label, "color": "ededed", "default": False} for label in issue.labels],
         "assignees": [_user(name) for name in issue.assignees],
         **({"pull_request": {"url": url}} if issue.is_pull else {}),
@@ -199,6 +202,8 @@ def check_runs(r: Request) -> tuple[int, Any]:
             "head_sha": r.words[0],
             "html_url": f"https://github.test/runs/{number}",
             "status": "completed" if run["conclusion"] else "in_progress",
+            "started_at": run["at"],
+            "completed_at": run["at"] if run["conclusion"] else None,
             "conclusion": run["conclusion"],
             "output": {"title": None, "summary": run["summary"], "text": None},
         }
@@ -241,7 +246,8 @@ def job_logs(r: Request) -> tuple[int, Any]:
 
 
 def rules(r: Request) -> tuple[int, Any]:
-    hub, found = r.hub, list[dict[str, Any]]()
+    hub = r.hub
+    found = list(hub.rulesets)
     if hub.required:
         checks = [{"context": name} for name in hub.required]
         parameters: dict[str, Any] = {"required_status_checks": checks}
@@ -254,8 +260,10 @@ def rules(r: Request) -> tuple[int, Any]:
     return 200, found
 
 
-def no_protection(r: Request) -> tuple[int, Any]:
-    raise Answer(404, "Branch not protected")
+def permission(r: Request) -> tuple[int, Any]:
+    if (found := r.hub.permissions.get(r.words[0])) is None:
+        raise Answer(404, f"{r.words[0]} is not a user")
+    return 200, {"permission": found, "role_name": found, "user": _user(r.words[0])}
 
 
 def list_issues(r: Request) -> tuple[int, Any]:
@@ -278,7 +286,7 @@ def add_comment(r: Request) -> tuple[int, Any]:
     where = r.hub.comments_of(r.number)
     number = next(r.hub.comment_numbers)
     url = f"{r.root}/repos/{r.hub.owner}/{r.hub.name}/issues/comments/{number}"
-    made = {"id": number, "url": url, "body": r.body["body"], "user": _user("octocat")}
+    made = {"id": number, "url": url, "body": r.body["body"], "user": _user("octocat"), "updated_at": r.hub.now()}
     where.append(made)
     return 201, made
 
@@ -325,8 +333,12 @@ def remove_label(r: Request) -> tuple[int, Any]:
 
 
 def graphql(r: Request) -> tuple[int, Any]:
+    if r.body["query"].lstrip().startswith("query"):
+        return 200, _queried(r.hub, r.body["query"], r.body["variables"])
     wanted = r.body["variables"]["input"]
     pull = r.hub.pulls[int(wanted["pullRequestId"].removeprefix("PR_"))]
+    if why := r.hub.refuses_write(r.token):
+        return 200, {"data": None, "errors": [{"type": "FORBIDDEN", "path": ["mutation"], "message": why}]}
     try:
         if "disablePullRequestAutoMerge" in r.body["query"]:
             pull.auto_merge = ""
@@ -341,6 +353,43 @@ def graphql(r: Request) -> tuple[int, Any]:
         return 200, {"data": None, "errors": [error]}
     actor = {"actor": {"login": "octocat"}, "clientMutationId": None}
     return 200, {"data": {"enablePullRequestAutoMerge": actor}}
+
+
+def _queried(hub: Hub, query: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a query for the facts of a branch, of an issue, or of the token's owner."""
+    if "viewer" in query:
+        return {"data": {"viewer": {"login": "octocat"}}}
+    if "issue(" in query:
+        issue = hub.issues[values["number"]]
+        labelled = [
+            {"createdAt": event["at"], "actor": {"login": event["actor"]}, "label": {"name": event["label"]}}
+            for event in issue.labelled
+        ]
+        found: dict[str, Any] = {"author": {"login": issue.author}, "lastEditedAt": issue.edited or None}
+        found["editor"] = {"login": issue.editor} if issue.edited else None
+        return {"data": {"repository": {"issue": found | {"timelineItems": {"nodes": labelled}}}}}
+    merged = [pull for pull in hub.pulls.values() if pull.merged and pull.base == values["branch"]]
+    rule = {"requiresLinearHistory": hub.linear, "requiredStatusCheckContexts": [], "requiredApprovingReviewCount": 0}
+    repository: dict[str, Any] = {
+        "mergeCommitAllowed": "merge" in hub.methods,
+        "squashMergeAllowed": "squash" in hub.methods,
+        "rebaseMergeAllowed": "rebase" in hub.methods,
+        "autoMergeAllowed": hub.allow_auto_merge,
+        "ref": {"refUpdateRule": rule if hub.linear else None},
+        "pullRequests": {"nodes": [_rollup(hub, pull.sha) for pull in merged[-5:]]},
+    }
+    if values["isOpen"]:
+        opinions = hub.opinions(hub.pulls[values["number"]])
+        nodes = [{"state": state, "author": {"login": login}} for login, state in opinions.items()]
+        repository["pullRequest"] = {"latestOpinionatedReviews": {"nodes": nodes}}
+    return {"data": {"repository": repository}}
+
+
+def _rollup(hub: Hub, sha: str) -> dict[str, Any]:
+    contexts = [{"name": run["name"]} for run in hub.runs.get(sha, [])]
+    contexts += [{"context": status["context"]} for status in hub.statuses.get(sha, [])]
+    rollup = {"contexts": {"nodes": contexts}} if contexts else None
+    return {"commits": {"nodes": [{"commit": {"statusCheckRollup": rollup}}]}}
 
 
 #: Method, path as in GitHub's description, handler. `{x}` is one word of the path, `{x+}` may contain slashes.
@@ -360,7 +409,7 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("GET", "/actions/runs/{run_id}/jobs", jobs),
     ("GET", "/actions/jobs/{job_id}/logs", job_logs),
     ("GET", "/rules/branches/{branch+}", rules),
-    ("GET", "/branches/{branch}/protection", no_protection),
+    ("GET", "/collaborators/{username}/permission", permission),
     ("GET", "/issues", list_issues),
     ("GET", "/issues/{issue_number}", lambda r: (200, _issue(r, r.issue))),
     ("PATCH", "/issues/{issue_number}", edit_issue),
@@ -415,6 +464,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._git(url.path, url.query, body)
         if url.path.startswith("/logs/"):
             return self._send(200, stand_in.hub.logs[url.path.removeprefix("/logs/")].encode(), {})
+        if stand_in.hub.page:
+            return self._send(200, stand_in.hub.page.encode(), {"Content-Type": "text/html"})
         with stand_in.hub.lock:
             status, answer, headers = stand_in.answer(self.command, url.path, url.query, body, self.headers)
         if status == 0:
@@ -440,6 +491,9 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(400, b"Duplicate header: Authorization", {})
         if not hub.signed_in(self.headers.get("Authorization", "")):
             return self._send(401, b"", {"WWW-Authenticate": 'Basic realm="GitHub"'})
+        writes = "git-receive-pack" in (path + query)
+        if writes and (why := hub.refuses_write(hub.git_token(self.headers.get("Authorization", "")))):
+            return self._send(403, why.encode(), {"Content-Type": "text/plain"})
         if self.headers.get("Content-Encoding") == "gzip":
             body = zlib.decompress(body, 31)
         _, _, rest = path.partition(".git/")
@@ -499,11 +553,15 @@ class StandIn:
         signed, is_apps = headers.get("Authorization", "").split(" ")[-1], path.endswith(APPS)
         if not (hub.is_app(signed) if is_apps else signed in hub.tokens):
             return 401, {"message": "Bad credentials"}, {}
-        if hub.renamed_from and path.lower().startswith(f"/api/v3/repos/{hub.owner}/{hub.renamed_from}"):
-            where = path.replace(f"/{hub.renamed_from}", f"/{hub.name}", 1)
-            return 301, {"message": "Moved Permanently"}, {"Location": self.address + where + (query and f"?{query}")}
+        old, by_id = f"{api}/repos/{hub.owner}/{hub.renamed_from}", f"{api}/repositories/1"
+        if hub.renamed_from and path.lower().startswith(old.lower()):
+            where = self.address + by_id + path[len(old) :] + (query and f"?{query}")
+            moved = {"message": "Moved Permanently", "url": where}
+            return 301 if method == "GET" else 307, moved, {"Location": where}
         if path.lower().startswith(root.lower()):
             short = path[len(root) :]
+        elif path.startswith(by_id):
+            short = path[len(by_id) :]
         elif path in (f"{api}/user", f"{api}/app/installations/5/access_tokens", "/api/graphql"):
             short = path.removeprefix(api).removeprefix("/api")
         else:
@@ -513,7 +571,9 @@ class StandIn:
         fault = self._fault(method, short)
         if fault is not None and fault.kind == "before":
             return fault.status, {"message": fault.message}, dict(fault.headers)
-        status, answer, more = self._route(method, short, query, body)
+        if method != "GET" and short != "/graphql" and not is_apps and (why := hub.refuses_write(signed)):
+            return 403, {"message": why}, {}
+        status, answer, more = self._route(method, short, query, body, signed)
         more |= {"X-OAuth-Scopes": hub.scopes}
         if fault is not None:
             return fault.status, {"message": fault.message}, dict(fault.headers)
@@ -528,17 +588,17 @@ class StandIn:
                     return fault
         return None
 
-    def _route(self, method: str, path: str, query: str, body: bytes) -> tuple[int, Any, dict[str, str]]:
+    def _route(self, method: str, path: str, query: str, body: bytes, token: str) -> tuple[int, Any, dict[str, str]]:
         values = {name: found[0] for name, found in parse_qs(query).items()}
         sent = json.loads(body) if body else {}
         api = self.api
         if path == "/graphql":
-            return (*graphql(Request(self.hub, api, (), values, sent)), {})
+            return (*graphql(Request(self.hub, api, (), values, sent, token)), {})
         for wanted, pattern, described, handler in _PATTERNS:
             if wanted == method and (match := pattern.fullmatch(path)):
                 words = tuple(unquote(word) for word in match.groups())
                 try:
-                    status, answer = handler(Request(self.hub, api, words, values, sent))
+                    status, answer = handler(Request(self.hub, api, words, values, sent, token))
                 except Answer as refused:
                     self.answers.append((method, described, refused.status, refused.body))
                     return refused.status, refused.body, refused.headers
