@@ -53,7 +53,7 @@ def open_lander(here: Repository, settings: Settings, env: Mapping[str, str], *,
 
 def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Access]:
     """The token for the forge; looked for when it is needed, once."""
-    from runplan.forge.github import find_access
+    from runplan.forge.access import find_access
 
     return functools.cache(lambda: find_access(git, remote=run.remote, env=env))
 
@@ -69,7 +69,7 @@ def _remote(
 
 
 def _sign_in(access: Callable[[], Access]) -> tuple[str, ...]:
-    from runplan.forge.github import git_settings
+    from runplan.forge.access import git_settings
 
     return git_settings(access())
 

@@ -186,7 +186,8 @@ def _setup(at: RepositoryContext) -> str:
 
 def _github(at: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
-    from runplan.forge.github import find_access, open_forge
+    from runplan.forge.access import find_access
+    from runplan.forge.github import open_forge
 
     run, method = at.settings.run, at.settings.pull_request.method
     try:
