@@ -115,9 +115,10 @@ def parse(text: bytes, *, path: str) -> Plan:
     phases = tuple(_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
     _refuse_cycle(phases, lines)
     status = _plan_status(lines)
-    remarks += _about_execution(phases)
-    numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     left = [phase for phase in phases if phase.status is not Status.DONE]
+    for phase in (phase for phase in left if phase.unsupported):
+        remarks.append(Remark(phase.heading_line, f"phase {phase.id} {phase.unsupported}", is_error=True))
+    numbers = (field.value.strip("# \t") for field in lines.fields if field.key == "issue")
     if left and status is PlanStatus.COMPLETE:
         ids = ", ".join(phase.id for phase in left)
         remarks.append(Remark(left[0].line, f"the plan says complete, but not done: {ids}"))
@@ -262,12 +263,6 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
             yield Remark(place.at + 1, what)
         elif not place.mark.known:
             yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
-
-
-def _about_execution(phases: Iterable[Phase]) -> Iterator[Remark]:
-    for phase in phases:
-        if phase.unsupported and phase.status is not Status.DONE:
-            yield Remark(phase.heading_line, f"phase {phase.id} {phase.unsupported}", is_error=True)
 
 
 def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Lines) -> Iterator[Remark]:

@@ -372,7 +372,8 @@ def _lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
     for plan in news.plans:
         for phase in (one for one in plan.phases if one.state is state):
             used = phase.spent.words if phase.spent != Spent() else ""
-            facts = (inline(phase.why), code(phase.commit) if phase.commit else "", phase.tests, used)
+            tests = f"tests {phase.tests}" if phase.tests else ""
+            facts = (inline(phase.why), code(phase.commit) if phase.commit else "", tests, used)
             then = phase.command or command("runplan", "report", plan.plan)
             head = f"{inline(f'{name}: {plan.title}')}, {phase.label}"
             yield f"{head}: {', '.join(filter(None, facts))}: {code(f'{directory} && {then}')}"

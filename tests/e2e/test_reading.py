@@ -246,7 +246,9 @@ def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
     name, there = recorded.path.name, f"cd {recorded.path} && runplan"
     needs, _, landed = ran.out.partition("\n## Landed\n")
     assert re.search(rf"- {name}: X, phase 2 Step 2: waits for approval, .*: `{there} diff plans/X.md 2`\n", needs)
-    assert re.search(rf"- {name}: X, phase 1 Step 1: `{commit}`, passed, .*: `{there} report plans/X.md`\n", landed)
+    assert re.search(
+        rf"- {name}: X, phase 1 Step 1: `{commit}`, tests passed, .*: `{there} report plans/X.md`\n", landed
+    )
     assert recorded.runplan("report", "--since", "8h").out.count("## ") == 2
     view = recorded.runplan("report", "--since", "2026-01-01", "--json").json
     assert [one["repository"] for one in view["repositories"]] == [str(recorded.path)]
