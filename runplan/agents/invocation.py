@@ -20,7 +20,7 @@ from runplan.agents.environment import agent_environment, allowed, task_environm
 from runplan.checks.secrets import redacted, secret_values
 from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
-from runplan.run.dispatch import EVERY_PHASE, OWN, RETURN, Role
+from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, WRITERS, Role
 from runplan.run.reasons import Reason
 from runplan.settings.places import state_directory, user_file
 from runplan.settings.schema import FILES
@@ -74,6 +74,7 @@ class Agents(Struct, frozen=True, dict=True):
         variables = agent.environment(task) | self._variables(started.id, role, phase)
         variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(cycle)}
         variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
+        variables |= {"RUNPLAN_NOTES": str(directory / NOTES)} if role in WRITERS else {}
         keep = (*agent.names(table, self.caller), *table.env)
         env = agent_environment(self.caller, keep=keep, settings=variables)
         if self.sandbox and task.sandboxed:

@@ -213,6 +213,7 @@ def _gate(command: str, gate: GateJudged) -> str:
 # --- hand-over ---------------------------------------------------------------------------------------------------
 
 LINES = 40  #: the most that a note has
+NOTES_SHOWN = 6_000  #: characters at the end of the agent's own notes
 _MOST = 6  #: files or items that are named
 
 
@@ -228,11 +229,12 @@ class Standing(Struct, frozen=True, kw_only=True):
     summary: str  #: of its return, if it wrote one
     files: tuple[str, ...]  #: changed and committed so far
     message: str  #: the end of its message
+    notes: str = ""  #: that it kept
     commit: str  #: the tip of its branch
 
 
 def note(standing: Standing) -> str:
-    """At most LINES lines: the next step, the state of the work, the agent's own words."""
+    """At most LINES lines: the next step, the state of the work, the agent's own words; and the end of its notes."""
     left = [(item, text) for item, text in standing.items if item not in standing.done]
     lines = [
         f"# Hand-over {standing.number}",
@@ -261,7 +263,12 @@ def note(standing: Standing) -> str:
     ]
     said = [line for line in (standing.summary or standing.message).splitlines() if line.strip()] or ["Nothing."]
     lines += [f"> {line}"[:300] for line in said[len(lines) - LINES :]]
-    return "\n".join(lines) + "\n"
+    notes = standing.notes.strip()[-NOTES_SHOWN:]
+    return (
+        "\n".join(lines)
+        + "\n"
+        + _section("Its notes", "They are also in your own notes file.", [quoted(notes, "notes")] if notes else [])
+    )
 
 
 def _some(lines: Sequence[str], what: str) -> list[str]:

@@ -34,6 +34,7 @@ MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as 
 
 OWN = "own"  #: the folder of a dispatch that its agent may write; under a sandbox the only one
 RETURN = f"{OWN}/return.json"
+NOTES = f"{OWN}/notes.md"  #: of a writer, for the agent that continues its work
 EVERY_PHASE = "all"  #: the phase of the verifier that judges all phases together
 LOGS = "RUNPLAN_LOGS"  #: has the descriptors of `Launch.logs`
 

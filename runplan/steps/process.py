@@ -120,6 +120,8 @@ def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pat
     text = _prompt(started, phase, context, path, diff)
     context.dispatches.write(started.id, prompt.name, text)
     context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
+    if started.role in WRITERS and (phase.handovers or started.again):  # it continues the notes of its predecessor
+        context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     attempt = phase.leased.attempt
     argv, env, reader = context.agents.launch(started, attempt=attempt, directory=directory, worktree=path)
     table, limits = context.settings.agents.agent(started.agent), context.settings.limits

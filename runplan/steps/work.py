@@ -20,7 +20,7 @@ from runplan.gitfacts import AGENT, signing
 from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
-from runplan.run.dispatch import Return
+from runplan.run.dispatch import NOTES, Return
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import NOT_OF_WORK, Beginning, Reason, beginning_after, conflicting, describe_ending, unsolved
 from runplan.settings.places import remove_unused_root
@@ -357,6 +357,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
         summary=returned.summary if isinstance(returned, Return) else "",
         files=tuple(change.path for change in context.candidates.changes(phase.base, head)),
         message=message,
+        notes=context.agents.redacted(context.dispatches.read(phase.ended.id, NOTES) or ""),
         commit=head,
     )
     text = plain(note(standing))

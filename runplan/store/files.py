@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -77,18 +78,21 @@ def first_line(path: str | Path) -> str | None:
     return None if content is None else os.fsdecode(content.partition(b"\n")[0])
 
 
-def read_bounded(path: Path, *, largest: int) -> bytes | None:
-    """The content of a file that an agent may have written; None when there is none, or it is too large."""
+def read_bounded(path: Path, *, largest: int, follow: bool = True) -> bytes | None:
+    """The content of a file that an agent may have written; None for another kind of file, or one that is too large."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
-        return path.read_bytes() if path.is_file() and path.stat().st_size <= largest else None
+        with open(os.open(path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            return file.read(largest) if stat.S_ISREG(status.st_mode) and status.st_size <= largest else None
     except OSError as error:
         if is_shortage(error):  # the file exists, but cannot be read now
             raise
         return None
 
 
-def read_text(path: Path, *, largest: int = LARGEST) -> str | None:
-    found = read_bounded(path, largest=largest)
+def read_text(path: Path, *, largest: int = LARGEST, follow: bool = True) -> str | None:
+    found = read_bounded(path, largest=largest, follow=follow)
     return None if found is None else found.decode("utf-8", "replace")
 
 

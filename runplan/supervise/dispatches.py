@@ -97,8 +97,8 @@ class Dispatches:
         return path
 
     def read(self, dispatch: str, name: str) -> str | None:
-        """The text of a file of the dispatch; None when it is missing or too large."""
-        return read_text(self.directory(dispatch) / name)
+        """The text of a file of the dispatch; None when it is missing, too large or a link."""
+        return read_text(self.directory(dispatch) / name, follow=False)
 
     def write(self, dispatch: str, name: str, text: str) -> None:
         # Not synced: a power cut that loses the file also ends its reader.

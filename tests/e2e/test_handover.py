@@ -47,6 +47,25 @@ def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: 
     assert str(over["note"]) in kept(project, second_id, "prompt.md").read_text()
 
 
+def test_a_successor_gets_the_notes_of_every_agent_before_it(project: Project, tmp_path: Path) -> None:
+    """In its prompt as quoted text, and in its own file; nothing is committed, and a link is not followed."""
+    first = once(tmp_path, "first", 'write = "a.txt"', 'run = "echo no cache >>$RUNPLAN_NOTES"', FULL, "sleep = 60")
+    second = once(tmp_path, "second", 'write = "b.txt"', 'run = "echo b is next >>$RUNPLAN_NOTES"', FULL, "sleep = 60")
+    (tmp_path / "private").write_text("private\n")
+    link = f'run = "ln -sf {tmp_path / "private"} $RUNPLAN_NOTES"'
+    third = once(tmp_path, "third", 'write = "c.txt"', link, FULL, "sleep = 60")
+    project.agent(steps(*first, *second, *third, 'write = "d.txt"'))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    one, two, three = [str(over["note"]) for over in of(project, "HandedOver")]
+    assert one.endswith("=== begin of notes ===\nno cache\n=== end of notes ===\n")
+    assert two.endswith("=== begin of notes ===\nno cache\nb is next\n=== end of notes ===\n")
+    assert "private" not in three
+    prompts = [kept(project, body["id"], "prompt.md").read_text() for body in of(project, "DispatchStarted")]
+    assert two in prompts[2]
+    assert project.repo.git("ls-tree", "--name-only", "main").count("notes") == 0
+
+
 @pytest.mark.parametrize(
     ("settings", "reading", "handed_over"),
     [("context_critical = 40", HALF, 1), ("context_critical = 60", HALF, 0), ("context_critical = 0", FULL, 0)],

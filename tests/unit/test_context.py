@@ -6,7 +6,7 @@ import pytest
 
 from runplan.agents.budgets import percent, reached, window_of
 from runplan.agents.clis import agent_of
-from runplan.agents.prompts import LINES, Standing, note
+from runplan.agents.prompts import LINES, NOTES_SHOWN, Standing, note
 from runplan.run.dispatch import Context, Folding, Launch, Spent, Tally, Usage
 
 
@@ -155,6 +155,7 @@ def test_the_note_has_a_bounded_length() -> None:
     assert len(note(long).splitlines()) == LINES
     assert note(long).endswith("> line\n"), "its words have what is left"
     assert note(standing(message="only\n")).endswith("## What it said\n\n> only\n")
+    assert len(note(standing(notes="x" * 100_000))) < NOTES_SHOWN + 1_000
 
 
 def test_when_every_item_is_called_done_the_next_step_is_to_prove_it() -> None:
