@@ -3,18 +3,19 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.cli.show.journal import Transcript, Transcripts
+from runplan.run.events import DispatchEnded, DispatchStarted, Event, to_json
 from runplan.run.rows import EventRow, RunRow
 from runplan.supervise.output import DispatchFiles, ShimRecord
 from tests.support.samples import SAMPLES
 
 AT = "2026-01-01T12:00:00Z"
 RUN = RunRow(id="r1", plan="plans/x.md", started=AT, since=AT, state="running", landing="cherry-pick")
-STARTED = {"id": "r1.1", "role": "implement", "agent": "robot", "phase": "1"}
+STARTED = DispatchStarted(id="r1.1", role="implement", agent="robot", phase="1", cycle=1, at=AT)
 COMMIT = "git add -A && git commit -qm 'phase 1: add file' && git log -1 --format=%s"
 
 
@@ -52,7 +53,7 @@ def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(
 ) -> None:
     sample = next(path for path in sorted((SAMPLES / kind).glob("success.*")) if path.suffix in (".jsonl", ".txt"))
     shutil.copy(sample, a_dispatch(tmp_path, kind).out)
-    Transcript(tmp_path, STARTED, AT).print_new(is_last=True)
+    Transcript(tmp_path, STARTED).print_new(is_last=True)
     _, *shown = capsys.readouterr().out.splitlines()
     first = 0 if kind in ("codex", "opencode", "gemini", "mini") else 1  # the model and the version
     assert shown[first : first + len(SHOWN[kind])] == SHOWN[kind]
@@ -60,7 +61,7 @@ def test_a_real_stream_shows_messages_commands_and_paths_but_not_the_prompt(
 
 def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = a_dispatch(tmp_path, "gemini")
-    transcript = Transcript(tmp_path, STARTED, AT)
+    transcript = Transcript(tmp_path, STARTED)
     shown = []
     for content in ("I will cre", "ate a fi", "le.\nAnd ", "commit it."):
         event = {"type": "message", "role": "assistant", "content": content, "delta": True}
@@ -75,8 +76,12 @@ def test_chunks_of_a_message_are_joined_to_whole_lines(tmp_path: Path, capsys: p
     assert capsys.readouterr().out.splitlines() == ["And commit it.", end]
 
 
-def a_row(kind: str, **fields: Any) -> EventRow:
-    return EventRow(seq=1, run="r1", at=AT, type=kind, body=json.dumps({**STARTED, **fields}))
+def a_row(event: Event) -> EventRow:
+    return EventRow(seq=1, run="r1", at=AT, type=type(event).__name__, body=to_json(event))
+
+
+def an_end(id_: str, seconds: float) -> EventRow:
+    return a_row(DispatchEnded(id=id_, role="implement", ending="exited", code=0, seconds=seconds))
 
 
 def test_every_lane_has_its_name_and_the_final_verification_is_called_so(
@@ -85,12 +90,12 @@ def test_every_lane_has_its_name_and_the_final_verification_is_called_so(
     log = Transcripts(RUN, tmp_path)
     for id_, lane in (("r1.1", ""), ("r1.2", "b"), ("r1.3", "c")):
         a_dispatch(tmp_path / id_, "command").out.write_text(f"hello from {id_}\n")
-        log.add(a_row("DispatchStarted", id=id_, lane=lane, phase="2"))
-    log.add(a_row("DispatchEnded", id="r1.1", seconds=3.0))
+        log.add(a_row(replace(STARTED, id=id_, lane=lane, phase="2")))
+    log.add(an_end("r1.1", 3.0))
     log.look(is_last=False)
-    log.add(a_row("DispatchEnded", id="r1.2", seconds=60.0))
+    log.add(an_end("r1.2", 60.0))
     a_dispatch(tmp_path / "r1.4", "command").out.write_text("all fine\n")
-    log.add(a_row("DispatchStarted", id="r1.4", role="verify", phase="all"))
+    log.add(a_row(replace(STARTED, id="r1.4", role="verify", scope="final")))
     log.look(is_last=True)
     shown = [line.partition(", since")[0] for line in capsys.readouterr().out.splitlines()]
     assert shown == [

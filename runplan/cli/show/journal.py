@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from runplan.agents.adapter import Agent
     from runplan.run.dispatch import AgentEvent
-    from runplan.run.events import Event, Recorded
+    from runplan.run.events import DispatchStarted, Event, Recorded
     from runplan.run.rows import EventRow, RunRow
     from runplan.store.sqlite import Store
 
@@ -149,11 +149,13 @@ class Transcripts:
         self._has_begun = False
 
     def add(self, row: EventRow) -> None:
-        fact = json.loads(row.body)
-        if row.type == "DispatchStarted" and fact["agent"]:
-            self._open[fact["id"]] = Transcript(self._dispatches / fact["id"], fact, row.at)
-        elif row.type == "DispatchEnded" and fact["id"] in self._open:
-            self._open[fact["id"]].took_s = fact.get("seconds", 0.0)
+        from runplan.run import events as e
+
+        match e.from_json(row.type, row.body):
+            case e.DispatchStarted(id=id_, agent=agent) as started if agent:
+                self._open[id_] = Transcript(self._dispatches / id_, started)
+            case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
+                self._open[id_].took_s = seconds
 
     def look(self, *, is_last: bool) -> None:
         if not self._has_begun:  # the agents before this look have been seen, but for the last one
@@ -170,18 +172,16 @@ class Transcripts:
 class Transcript:
     """The output of one agent, for people: messages joined to whole lines, tools with their files and commands."""
 
-    def __init__(self, directory: Path, started: dict[str, Any], at: str) -> None:
-        from runplan.run.dispatch import EVERY_PHASE
+    def __init__(self, directory: Path, started: DispatchStarted) -> None:
         from runplan.supervise.output import DispatchFiles
 
         self.took_s: float | None = None  #: None while the agent runs
         self._files = DispatchFiles(directory)
         self._style = Style.of(sys.stdout)
-        self._lane = f"[{started['lane']}] " if started.get("lane") else ""
-        is_final = started["phase"] == EVERY_PHASE
-        self._name = f"{'final verification' if is_final else started['role']} by {started['agent']}"
-        about = "all phases" if is_final else f"phase {started['phase']}"
-        since = clock(datetime.fromisoformat(at), None, now=datetime.now(UTC))
+        self._lane = f"[{started.lane}] " if started.lane else ""
+        self._name = f"{'final verification' if started.scope else started.role} by {started.agent}"
+        about = "all phases" if started.scope else f"phase {started.phase}"
+        since = clock(datetime.fromisoformat(started.at), None, now=datetime.now(UTC))
         self._head = f"== {self._name}, {about}, since {since}"
         self._agent: Agent | None = None
         self._read = 0  #: bytes of the log
@@ -268,7 +268,7 @@ def _event_text(event: AgentEvent) -> str:
             return f"! {kind.value}: {words}"
         case u.Retrying(words=words):
             return f"! waiting for the provider: {words}"
-        case u.Finished(ok=ok, words=words):
+        case u.Finished(ok=ok, words=words, so_far=False):
             return f"-- {'finished' if ok else 'failed'}{f': {words}' if words else ''}"
         case _:
             return ""
