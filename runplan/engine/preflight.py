@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
-from runplan.checks import testcommand
+from runplan.checks import toolchain
 from runplan.engine.context import stored_as
 from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
@@ -217,7 +217,7 @@ def require_test_command(at: RepositoryContext) -> None:
     if below is not None and below.mode == trees.TREE:
         files += [f"tests/{name}" for name in trees.entries(git, below.oid)]
     texts = {name: _text(at, tip, name) if name in files else "" for name in ("package.json", "Makefile")}
-    found = testcommand.find(files, package_json=texts["package.json"], makefile=texts["Makefile"])
+    found = toolchain.find(files, package_json=texts["package.json"], makefile=texts["Makefile"])
     if found.found:
         hint = f'; for example: command = "{found.command}"' if found.command else ""
         raise RefusedEarly(
@@ -270,23 +270,23 @@ def _prompt(role: str, at: RepositoryContext) -> Template:
     return Template(role=role, text=path.read_text(encoding="utf-8", errors="replace"), origin=str(path))
 
 
-def test_prerequisites(at: RepositoryContext) -> testcommand.Prerequisites:
+def test_prerequisites(at: RepositoryContext) -> toolchain.Prerequisites:
     """The needs of the test command that a fresh worktree of the target lacks."""
     git, tip, command = at.repository.git, at.tip(), at.settings.tests.command
     files = trees.entries(git, git.commit(tip).tree)
     texts = {name: _text(at, tip, name) for name in ("package.json", "Makefile")}
     root, copied = at.repository.root, at.settings.run.copy
     present = [name for name in ("node_modules",) if (root / name).is_dir()]
-    program = testcommand.program_of(command)
+    program = toolchain.program_of(command)
     if "/" in program:
         # run.setup may create it, and run.copy brings it.
         made = bool(at.settings.run.setup or copied) or (program.startswith("/") and (root / program).exists())
         found = made or git.object(f"{tip}:{program.removeprefix('./')}") is not None
     else:
         found = not program or shutil.which(program, path=at.env.get("PATH", "")) is not None
-    needs = testcommand.needed_setup(files, texts, command=command, present=present)
-    return testcommand.Prerequisites(
-        missing_file=testcommand.missing_file(command, files),
+    needs = toolchain.needed_setup(files, texts, command=command, present=present)
+    return toolchain.Prerequisites(
+        missing_file=toolchain.missing_file(command, files),
         missing_program="" if found or needs else program,
         setup=needs if needs is None or needs[0] not in copied else None,
     )

@@ -15,8 +15,8 @@ from runplan.checks import (
     secrets,
     tamper,
     testcode,
-    testcommand,
     testfiles,
+    toolchain,
     verdict,
 )
 from runplan.errors import PlanUnreadable
@@ -149,7 +149,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("a\n\nb: c\n", " d\n"), ("", "a: b\n"), ("", "a\n\n"), ("", "Runplan-Plan: a\n")),
     ),
     "signs of tests": (
-        lambda text: testcommand.find(["Makefile"], package_json=text, makefile=text),
+        lambda text: toolchain.find(["Makefile"], package_json=text, makefile=text),
         (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n")),
     ),
     "a quoted text in a prompt": (lambda text: (prompts.quoted(text, "a"), prompts.one_line(text)), (("", "`"),)),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.checks.testcommand import Infrastructure
+from runplan.checks.toolchain import Infrastructure
 from runplan.cli.setup.settings import Facts, document, keys_text, settings_text, toml
 from runplan.gitfacts import Identity
 from runplan.settings.load import Layer, record, recorded

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.agents.clis import agent_of
-from runplan.checks import testcommand
+from runplan.checks import toolchain
 from runplan.cli.terminal import as_json
 from runplan.errors import Exit, GitFailed, RefusedEarly, Unreachable
 from runplan.gitfacts import read_person
@@ -173,7 +173,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     identity: Identity | None
     remotes: tuple[str, ...]
     installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
-    tests: testcommand.Infrastructure
+    tests: toolchain.Infrastructure
 
 
 def known_agents() -> tuple[str, ...]:
@@ -216,7 +216,7 @@ def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
         identity=person if when else None,
         remotes=tuple(git.remote().splitlines()),
         installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
-        tests=testcommand.find(list(filter(None, listed.split("\0"))), package_json=package, makefile=makefile),
+        tests=toolchain.find(list(filter(None, listed.split("\0"))), package_json=package, makefile=makefile),
     )
 
 

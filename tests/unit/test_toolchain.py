@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.checks.testcommand import Infrastructure, find, missing_file, needed_setup, program_of
+from runplan.checks.toolchain import Infrastructure, find, missing_file, needed_setup, program_of
 
 
 @pytest.mark.parametrize(
