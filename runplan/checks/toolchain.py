@@ -1,37 +1,304 @@
-"""The test command: which one fits a project, and what it lacks in a worktree."""
+"""The set-up and the test command that fit a project, and the needs of a command.
+
+They are found in lock files and manifests at the top of the project. A run never guesses: `init` writes what is found
+into the settings, and `doctor` compares it with them.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import tomllib
+from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.checks.guarded import package_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-_TARGETS = re.compile(r"^([\w. -]+):(?!:?=)", re.MULTILINE)
-_NPM_STUB = "no test specified"
 
-#: Files that show that there are tests, with the command that usually runs them; "" to run the file.
-_BY_FILE: tuple[tuple[str, str], ...] = (
-    ("vitest.config.*", "npx vitest run"),
-    ("jest.config.*", "npx jest"),
-    (".mocharc.*", "npx mocha"),
-    ("pytest.ini", "python3 -m pytest"),
-    ("tests/*.py", "python3 -m pytest"),
-    ("tests/*.js", "node --test tests/"),
-    ("tests/*.sh", ""),
+class Kind(StrEnum):
+    """A kind of dependencies; a project has at most one tool of each."""
+
+    SUBMODULES = "submodules"
+    PYTHON = "Python packages"
+    NODE = "node_modules"
+    GO = "Go modules"
+    RUST = "crates"
+    RUBY = "gems"
+    JAVA = "Java packages"
+    CMAKE = "build directory"
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """Installs the dependencies of one kind, and runs programs with them."""
+
+    kind: Kind
+    signs: tuple[str, ...]  #: files, any of which shows that the project uses it
+    setup: str = ""  #: "" where the test command fetches what it needs
+    unlocked: str = ""  #: the set-up without a lock file, which may not create one
+    run: str = ""  #: before a program that the dependencies have
+    test: str = ""  #: runs the test script of package.json
+    make: str = ""  #: before `make`, so that recipes find them; "" where they do
+    fetches: bool = False  #: whether the test command works without the set-up
+    name: str = ""  #: in packageManager of package.json
+
+
+#: Files that decide what a set-up installs.
+INPUTS: dict[Kind, tuple[str, ...]] = {
+    Kind.SUBMODULES: (".gitmodules",),
+    Kind.PYTHON: ("uv.lock", "poetry.lock", "requirements*.txt", "pyproject.toml", "setup.py", "setup.cfg"),
+    Kind.NODE: ("package.json", "*-lock.json", "npm-shrinkwrap.json", "*-lock.yaml", "yarn.lock", "bun.lock*"),
+    Kind.GO: ("go.mod", "go.sum"),
+    Kind.RUST: ("Cargo.toml", "Cargo.lock"),
+    Kind.RUBY: ("Gemfile", "Gemfile.lock"),
+}
+#: Files whose text is read.
+_READ = ("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitignore", "requirements*.txt")
+
+_VENV = Tool(
+    kind=Kind.PYTHON,
+    signs=(*INPUTS[Kind.PYTHON][2:], "pytest.ini", "conftest.py", "test_*.py", "tests/*.py"),
+    run=".venv/bin/python -m ",
+    make=". .venv/bin/activate && ",
 )
 
-#: Build tools with a test command: a suggestion, but no sign of tests.
-_BUILD_TOOLS = (("Cargo.toml", "cargo test"), ("go.mod", "go test ./..."))
+#: Of each kind the first that fits counts. What compiles the project is no set-up: broken work would fail it.
+_TOOLS = (
+    Tool(kind=Kind.SUBMODULES, signs=(".gitmodules",), setup="git submodule update --init --recursive"),
+    Tool(kind=Kind.PYTHON, signs=("uv.lock",), setup="uv sync --frozen", run="uv run ", make="uv run ", fetches=True),
+    Tool(kind=Kind.PYTHON, signs=("poetry.lock",), setup="poetry install", run="poetry run ", make="poetry run "),
+    _VENV,
+    Tool(
+        kind=Kind.NODE,
+        name="pnpm",
+        signs=("pnpm-lock.yaml",),
+        setup="pnpm install --frozen-lockfile",
+        unlocked="pnpm install --no-lockfile",
+        run="pnpm exec ",
+        test="pnpm test",
+    ),
+    Tool(
+        kind=Kind.NODE,
+        name="yarn",
+        signs=("yarn.lock",),
+        setup="yarn install --frozen-lockfile",
+        unlocked="yarn install --no-lockfile",
+        run="yarn run ",
+        test="yarn test",
+    ),
+    Tool(
+        kind=Kind.NODE,
+        name="bun",
+        signs=("bun.lock", "bun.lockb"),
+        setup="bun install --frozen-lockfile",
+        unlocked="bun install --no-save",
+        run="bunx ",
+        test="bun run test",
+    ),
+    Tool(
+        kind=Kind.NODE,
+        name="npm",
+        signs=("package-lock.json", "npm-shrinkwrap.json"),
+        setup="npm ci",
+        unlocked="npm install --no-package-lock",
+        run="npx ",
+        test="npm test",
+    ),
+    Tool(kind=Kind.GO, signs=("go.mod",), setup="go mod download", fetches=True),
+    Tool(kind=Kind.RUST, signs=("Cargo.lock",), setup="cargo fetch --locked", fetches=True),
+    Tool(kind=Kind.RUST, signs=("Cargo.toml",)),
+    Tool(kind=Kind.RUBY, signs=("Gemfile.lock",), setup="bundle install", run="bundle exec "),
+    Tool(kind=Kind.JAVA, signs=("mvnw",), run="./mvnw -B "),
+    Tool(kind=Kind.JAVA, signs=("pom.xml",), run="mvn -B "),
+    Tool(kind=Kind.JAVA, signs=("gradlew",), run="./gradlew "),
+    Tool(kind=Kind.JAVA, signs=("build.gradle", "build.gradle.kts"), run="gradle "),
+    Tool(kind=Kind.CMAKE, signs=("CMakeLists.txt",)),
+)
 
+_CMAKE = "cmake -S . -B build{} && cmake --build build && ctest --test-dir build --output-on-failure"
+#: Files that show that there are tests, and what runs them with the dependencies of a kind; "" to run the file.
+_TESTS: tuple[tuple[str, Kind | None, str], ...] = (
+    ("vitest.config.*", Kind.NODE, "vitest run"),
+    ("jest.config.*", Kind.NODE, "jest"),
+    (".mocharc.*", Kind.NODE, "mocha"),
+    ("pytest.ini", Kind.PYTHON, "pytest"),
+    ("conftest.py", Kind.PYTHON, "pytest"),
+    ("test_*.py", Kind.PYTHON, "pytest"),
+    ("tests/*.py", Kind.PYTHON, "pytest"),
+    ("*_test.go", Kind.GO, "go test ./..."),
+    ("tests/*.rs", Kind.RUST, "cargo test"),
+    (".rspec", Kind.RUBY, "rspec"),
+    ("test/*_test.rb", Kind.RUBY, "rake test"),
+    ("tests/*.js", None, "node --test tests/"),
+    ("tests/*.sh", None, ""),
+)
+#: Build tools with a test command: a suggestion, but no sign of tests.
+_BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test ./...", Kind.JAVA: "test"}
+_RUN_ALONE = {Kind.NODE: "npx ", Kind.RUBY: "bundle exec "}  #: without a manifest
+
+_TARGETS = re.compile(r"^([\w. -]+):(?!:?=)", re.MULTILINE)
+_NPM_STUB = "no test specified"
+_CTEST = re.compile(
+    r"^[ \t]*(?:(?:enable_testing|add_test)[ \t]*\(|include[ \t]*\([ \t]*CTest\b)", re.MULTILINE | re.IGNORECASE
+)
+#: A Makefile that runs one of these has an environment of its own.
+_ENVIRONMENTS = re.compile(r"-m venv|virtualenv|(?<![\w-])(?:uv|poetry|tox|nox|hatch|pdm|pipenv) ")
+_PYTEST = re.compile(r"\s*pytest(?![\w.-])", re.IGNORECASE)
+_GROUPS = ("test", "tests", "testing", "dev")  #: usual names of the dependencies of tests, best first
+
+
+class Toolchain(Struct, frozen=True, kw_only=True):
+    tools: tuple[Tool, ...] = ()  #: those that the project uses, with their set-up for it
+    tests: str = ""  #: the command that probably runs the tests; "" if unknown
+    shown_by: str = ""  #: a file that shows that there are tests; "" for none
+
+    @property
+    def setup(self) -> str:
+        return " && ".join(tool.setup for tool in self.tools if tool.setup)
+
+
+def manifests(files: Sequence[str]) -> list[str]:
+    """The files whose text `detect` needs."""
+    return [path for path in files if _first((path,), _READ)]
+
+
+def detect(files: Sequence[str], texts: Mapping[str, str]) -> Toolchain:
+    """Examine the paths at the top and under tests/ and test/, and the texts of the manifests."""
+    tools = {tool.kind: tool for tool in reversed(_TOOLS) if _first(files, tool.signs)}
+    package, makefile = texts.get("package.json", ""), texts.get("Makefile", "")
+    tools |= {tool.kind: tool for tool in _node_tools(tools.get(Kind.NODE), package)}
+    if goal := _make_goal(makefile):
+        # Recipes of a project without Python's manifests need no environment.
+        has_own = _ENVIRONMENTS.search(makefile) or not _first(files, INPUTS[Kind.PYTHON])
+        if has_own and tools.get(Kind.PYTHON) is _VENV:
+            del tools[Kind.PYTHON]
+        environment = tools[Kind.PYTHON].make if Kind.PYTHON in tools and not has_own else ""
+        tests, shown_by = f"{environment}make {goal}", "Makefile"
+    else:
+        tests, shown_by = _find_tests(files, texts, tools)
+    if Kind.PYTHON in tools:
+        setup, options = _python_setup(tools[Kind.PYTHON], files, texts)
+        tools[Kind.PYTHON] = replace(tools[Kind.PYTHON], setup=setup)
+        tests = tests.replace("uv run ", f"uv run {options}", 1) if options else tests
+    used = sorted(tools.values(), key=lambda tool: list(Kind).index(tool.kind))
+    return Toolchain(tools=tuple(used), tests=tests, shown_by=shown_by)
+
+
+def _first(files: Sequence[str], patterns: Collection[str]) -> str:
+    return next((path for path in files for pattern in patterns if fnmatchcase(path, pattern)), "")
+
+
+def _make_goal(makefile: str) -> str:
+    targets = {target for named in _TARGETS.findall(makefile) for target in named.split()}
+    return next((target for target in ("test", "check") if target in targets), "")
+
+
+def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[Kind, Tool]) -> tuple[str, str]:
+    """The test command and the file that shows it; a command without a file is only a suggestion."""
+    package = texts.get("package.json", "")
+    script = package_table(package, "scripts").get("test", "")
+    if script.strip() and _NPM_STUB not in script:
+        return tools[Kind.NODE].test if Kind.NODE in tools else "npm test", "package.json"
+    if _CTEST.search(texts.get("CMakeLists.txt", "")):
+        return _CMAKE.format(_hide("build", texts)), "CMakeLists.txt"
+    if Kind.PYTHON in tools and "pytest" in _table(_toml(texts.get("pyproject.toml", "")), "tool"):
+        return f"{tools[Kind.PYTHON].run}pytest", "pyproject.toml"
+    for pattern, kind, program in _TESTS:
+        if path := _first(files, (pattern,)):
+            run = "" if kind is None else tools[kind].run if kind in tools else _RUN_ALONE.get(kind, "")
+            return f"{run}{program}" if program else f"sh {path}", path
+    return next((f"{tools[kind].run}{words}" for kind, words in _BUILDS.items() if kind in tools), ""), ""
+
+
+def _hide(directory: str, texts: Mapping[str, str]) -> str:
+    """What makes git ignore a directory that the project does not ignore, so that no agent's work contains it."""
+    ignored = {line.strip().strip("/") for line in texts.get(".gitignore", "").splitlines()}
+    return "" if directory in ignored else f" && echo '*' >{directory}/.gitignore"
+
+
+# --- Python and Node ----------------------------------------------------------------------------------------
+
+
+def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str]) -> tuple[str, str]:
+    """The set-up with the dependencies of the tests, and the options that `uv run` needs for them."""
+    project = _toml(texts.get("pyproject.toml", ""))
+    group, extra = _group(_table(project, "dependency-groups")), ""
+    if not group:
+        extra = _group(_table(_table(project, "project"), "optional-dependencies"))
+    if tool.signs == ("uv.lock",):
+        defaults = _table(_table(project, "tool"), "uv").get("default-groups", ["dev"])
+        is_default = defaults == "all" or (isinstance(defaults, list) and group in defaults)
+        options = f"--group {group} " if group and not is_default else f"--extra {extra} " if extra else ""
+        return f"{tool.setup} {options}".rstrip(), options
+    if tool.signs == ("poetry.lock",):
+        return f"{tool.setup} --extras {extra}" if extra else tool.setup, ""
+    lists = [path for path in files if fnmatchcase(path, "requirements*.txt")]
+    wanted = [path for path in lists if path == "requirements.txt" or re.search(r"test|dev", path)] or lists[:1]
+    words = [word for path in wanted for word in ("-r", path)]
+    if "project" in project or "setup.py" in files or "setup.cfg" in files:
+        words += ["-e", shlex.quote(f".[{extra}]") if extra else "."]
+    words += ["--group", group] if group else []
+    if not group and not extra and not any(_names_pytest(texts.get(path, "").splitlines()) for path in wanted):
+        words.append("pytest")
+    newer = ".venv/bin/pip install -U pip && " if group else ""  # groups need pip 25.1
+    return f"python3 -m venv .venv{_hide('.venv', texts)} && {newer}.venv/bin/pip install {' '.join(words)}", ""
+
+
+def _group(groups: Mapping[str, Any]) -> str:
+    """The group of dependencies that has pytest, else one with a usual name; "" for none."""
+    has_pytest = [name for name, listed in groups.items() if isinstance(listed, list) and _names_pytest(listed)]
+    names = has_pytest or [name for name in groups if name in _GROUPS]
+    return min(names, key=lambda name: _GROUPS.index(name) if name in _GROUPS else len(_GROUPS), default="")
+
+
+def _names_pytest(requirements: Sequence[object]) -> bool:
+    return any(isinstance(line, str) and _PYTEST.match(line) for line in requirements)
+
+
+def _node_tools(by_lock: Tool | None, package: str) -> Iterator[Tool]:
+    """The package manager that package.json names, else that of the lock file, else npm where packages are needed."""
+    try:
+        named = str(json.loads(package.removeprefix("\ufeff"))["packageManager"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        named = ""
+    name, _, version = named.partition("@")
+    managers = {tool.name: tool for tool in _TOOLS if tool.name}
+    has_dependencies = any(package_table(package, name) for name in ("dependencies", "devDependencies"))
+    tool = managers.get(name) or by_lock or (managers["npm"] if has_dependencies else None)
+    if tool is None:
+        return
+    if tool is not by_lock:
+        tool = replace(tool, setup=tool.unlocked)
+    if tool.name == "yarn" and name == "yarn" and not version.startswith(("0.", "1.")):
+        # An installed yarn 1 refuses such a project.
+        setup = "corepack yarn install" + (" --immutable" if tool.setup != tool.unlocked else "")
+        tool = replace(tool, setup=setup, run="corepack yarn run ", test="corepack yarn test")
+    yield tool
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+
+
+def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = table.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+# --- the needs of a command ---------------------------------------------------------------------------------
+
+_IN_VENV = re.compile(r"(?<![\w/.])(?:\./)?(\.?venv)/bin/")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 #: Programs that read a file at the top of the project, and the names it may have.
 _READS = {
     **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
@@ -42,92 +309,71 @@ _ELSEWHERE = ("-C", "-f", "--directory", "--file", "--makefile", "--prefix", "--
 #: Commands of the shell itself.
 _SHELL_WORDS = frozenset(
     (
-        *("!", "(", ":", "[", "{", ".", "cd", "command", "echo", "eval", "exec", "exit", "export", "for", "if"),
-        *("set", "source", "test", "true", "false", "while"),
+        *("!", ":", "[", "{", "}", ".", "cd", "command", "do", "done", "echo", "elif", "else", "eval", "exec", "exit"),
+        *("export", "false", "fi", "for", "if", "printf", "set", "source", "test", "then", "true", "ulimit", "umask"),
+        *("unset", "until", "wait", "while"),
     )
 )
-_INSTALLERS = (
-    ("package-lock.json", "npm ci"),
-    ("pnpm-lock.yaml", "pnpm install --frozen-lockfile"),
-    ("yarn.lock", "yarn install --frozen-lockfile"),
-)
-_IN_VENV = re.compile(r"(?<![\w/.])(?:\./)?(\.?venv)/bin/")
-_MAKES_VENV = re.compile(r"-m venv|virtualenv|uv (?:sync|venv)|poetry install")
 
 
-class Infrastructure(Struct, frozen=True, kw_only=True):
-    found: str  #: a file that shows that there are tests; "" for none
-    command: str  #: the command that probably runs them; "" if unknown
+def commands_of(line: str) -> list[list[str]]:
+    """The words of each simple command of a shell line, without variables that are set before it; [] if unreadable."""
+    commands: list[list[str]] = [[]]
+    for row in line.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(row, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        try:
+            for word in (*lexer, ";"):
+                if set(word) <= set("();&|"):
+                    commands.append([])
+                elif commands[-1] or not _ASSIGNMENT.fullmatch(word):
+                    commands[-1].append(word)
+        except ValueError:
+            return []
+    return [words for words in commands if words]
 
 
-class Prerequisites(Struct, frozen=True, kw_only=True):
-    """The needs of the test command that a fresh worktree lacks; "" and None for none."""
-
-    missing_file: str = ""
-    missing_program: str = ""
-    setup: tuple[str, str] | None = None  #: something that only run.setup makes, and a command for it
+def programs_of(line: str) -> list[str]:
+    """The programs that a shell line runs, as far as they are plain words."""
+    first = dict.fromkeys(words[0] for words in commands_of(line))
+    return [word for word in first if word not in _SHELL_WORDS and not re.search(r"[$`*?~<>]", word)]
 
 
-def find(files: Sequence[str], *, package_json: str = "", makefile: str = "") -> Infrastructure:
-    """Examine the paths at the top and under tests/, and the two files that name commands.
-
-    The command is a suggestion for a person; a run never guesses one.
-    """
-    targets = {target for named in _TARGETS.findall(makefile) for target in named.split()}
-    if target := next((target for target in ("test", "check") if target in targets), ""):
-        return Infrastructure(found="Makefile", command=f"make {target}")
-    script = package_table(package_json, "scripts").get("test", "")
-    if script.strip() and _NPM_STUB not in script:
-        return Infrastructure(found="package.json", command="npm test")
-    for pattern, command in _BY_FILE:
-        if found := next((path for path in files if fnmatchcase(path, pattern)), ""):
-            return Infrastructure(found=found, command=command or f"sh {found}")
-    command = next((command for name, command in _BUILD_TOOLS if name in files), "")
-    return Infrastructure(found="", command=command)
-
-
-def program_of(command: str) -> str:
-    """The program that a command begins with; "" if only a shell knows it."""
-    words = _words(command)
-    return words[0] if words and words[0] not in _SHELL_WORDS and not re.search(r"[$`*?~]", words[0]) else ""
-
-
-def missing_file(command: str, files: Collection[str]) -> str:
-    """The file that the command's program reads and that is not among those at the top; "" for none."""
-    words = _words(command)
-    names = _READS.get(words[0], ()) if words else ()
+def missing_file(line: str, files: Collection[str]) -> str:
+    """The file that the first program of a line reads and that is not among those at the top; "" for none."""
+    words = next(iter(commands_of(line)), [""])
+    names = _READS.get(words[0], ())
     reads_another = any(word.startswith(_ELSEWHERE) for word in words)
     return names[0] if names and not reads_another and not any(name in files for name in names) else ""
 
 
-def _words(command: str) -> list[str]:
-    """The words of a command without the variables that are set before it."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return []
-    while words and _ASSIGNMENT.fullmatch(words[0]):
-        words = words[1:]
-    return words
+def module_of(line: str) -> tuple[str, str]:
+    """The Python and the module of a command like `python3 -m pytest`; empty for none."""
+    for words in commands_of(line):
+        if re.fullmatch(r"python[\d.]*", words[0]) and words[1:2] == ["-m"] and len(words) > 2:
+            return words[0], words[2]
+    return "", ""
 
 
-def needed_setup(
-    files: Collection[str], texts: Mapping[str, str], *, command: str, present: Collection[str]
-) -> tuple[str, str] | None:
-    """A need that a fresh worktree lacks, and the command that usually provides it.
+class Need(Struct, frozen=True, kw_only=True):
+    """Something that a fresh worktree lacks, and that only run.setup makes."""
 
-    `files` are at the top of the target, `texts` are those of package.json and Makefile, and `present` are the
-    directories of the checkout that git does not track.
-    """
-    if ".gitmodules" in files:
-        return "submodules", "git submodule update --init --recursive"
-    package = texts.get("package.json", "")
-    has_dependencies = any(package_table(package, name) for name in ("dependencies", "devDependencies"))
-    if ("node_modules" in present or has_dependencies) and "package.json" in files and "node_modules" not in files:
-        return "node_modules", next((line for lock, line in _INSTALLERS if lock in files), "npm install")
-    run = f"{command}\n{texts.get('Makefile', '') if program_of(command) in ('make', 'gmake') else ''}"
-    used = _IN_VENV.search(run)
-    if used is None or used[1] in files or _MAKES_VENV.search(run):
-        return None
-    what = "-r requirements.txt" if "requirements.txt" in files else "-e ."
-    return "a virtual environment", f"python3 -m venv {used[1]} && {used[1]}/bin/pip install {what}"
+    what: str
+    setup: str  #: the command that usually makes it
+    is_certain: bool  #: whether the tests cannot run without it
+
+
+def needed_setup(files: Sequence[str], texts: Mapping[str, str], line: str) -> Need | None:
+    """The need of the test command `line`; None where it may run in a fresh worktree."""
+    found = detect(files, texts)
+    makefile = texts.get("Makefile", "") if {"make", "gmake"} & set(programs_of(line)) else ""
+    used = _IN_VENV.search(f"{line}\n{makefile}")
+    if used is not None and used[1] not in files and not _ENVIRONMENTS.search(makefile):
+        packages = found.setup or _python_setup(_VENV, files, texts)[0]
+        setup = re.sub(r"(?<![\w/.])\.venv\b", used[1], packages)
+        return Need(what="virtual environment", setup=setup, is_certain=True)
+    for tool in found.tools:
+        if tool.setup and not tool.fetches and tool.kind not in files:
+            is_certain = tool.kind in (Kind.SUBMODULES, Kind.NODE)  # other packages may be installed for all projects
+            return Need(what=tool.kind, setup=found.setup, is_certain=is_certain)
+    return None

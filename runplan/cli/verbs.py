@@ -24,6 +24,7 @@ _PLAN = _value("a path, a base name, or a unique part of one", "plan", metavar="
 _PHASE = _value("the id of a phase", "phase", metavar="PHASE")
 _WAITING = _value("a phase id; without it, the first that waits", "phase", metavar="PHASE", nargs="?")
 _JSON = _flag("print JSON", "--json")
+_RUN = _flag("also run set-up and tests once, in a fresh worktree", "--run")
 _WORDS = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
 _START = (
     _ANY_PLAN,
@@ -122,7 +123,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
     },
     "Set up": {
         "init": ("setup.settings", "Write a commented runplan.toml that fits this repository", ()),
-        "doctor": ("setup.doctor", "Check the setup and suggest fixes", (_JSON,)),
+        "doctor": ("setup.doctor", "Check the setup and suggest fixes", (_RUN, _JSON)),
         "config": ("setup.settings", "Print every setting, its value and its origin", (_JSON,)),
         "gc": (
             "setup.doctor",
@@ -221,7 +222,9 @@ EXAMPLES = {
   runplan check plans/X.md --strict     warnings are errors (exit 2)""",
     "metrics": "  runplan metrics        runs, phases, agents, tokens, schedules and the daemon",
     "init": "  runplan init        finds the default branch, the test command and the agents; never overwrites",
-    "doctor": "  runplan doctor             exit 0 when a run could start, 2 otherwise",
+    "doctor": """\
+  runplan doctor             exit 0 when a run could start, 2 otherwise
+  runplan doctor --run       also run set-up and tests once, in a fresh worktree""",
     "config": """\
   runplan config                              every key, value and origin
   RUNPLAN_RUN_LANDING=pr runplan config       the effect of a variable""",

@@ -6,16 +6,19 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan import names
+from runplan.engine.rehearsal import SLUG, lock_file
 from runplan.git.removal import Removal
 from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.run import events as e
 from runplan.settings.places import remove_unused_root, worktree_root
+from runplan.store.files import is_held
 from runplan.store.journal import recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from runplan.engine.context import RepositoryContext
     from runplan.git.removal import Kept, Removed
@@ -39,7 +42,7 @@ def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kep
     workspace.prepare()
     try:
         removal = Removal(Worktrees(workspace), targets=at.targets)
-        active = set(_in_use(store, str(at.repository.root)))
+        active = set(_in_use(store, str(at.repository.root), at.state))
         known = {one.event.branch for one in store.facts(e.Leased)}
         found = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
         if not dry_run:
@@ -80,8 +83,10 @@ def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, 
         yield id_, (used_by, landed.get(phase, 0) > seq)
 
 
-def _in_use(store: Store, root: str) -> Iterator[str]:
-    """Branches and worktrees of runs that have not ended."""
+def _in_use(store: Store, root: str, state: Path) -> Iterator[str]:
+    """Branches and worktrees of runs that have not ended, and of a rehearsal."""
+    if is_held(lock_file(state)):
+        yield names.worktree_name(root, SLUG)
     for row in store.unfinished():
         slug = ""
         yield names.base_ref(row.id)

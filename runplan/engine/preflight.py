@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import posixpath
 import shutil
 from pathlib import Path
@@ -210,20 +212,22 @@ def require_test_command(at: RepositoryContext) -> None:
     """Refuse a repository with tests and no test command: runplan neither guesses one nor skips the tests."""
     if at.settings.tests.command:
         return
-    git, tip = at.repository.git, at.tip()
-    top = trees.entries(git, git.commit(tip).tree)
-    files = [name for name, entry in top.items() if entry.mode != trees.TREE]
-    below = top.get("tests")
-    if below is not None and below.mode == trees.TREE:
-        files += [f"tests/{name}" for name in trees.entries(git, below.oid)]
-    texts = {name: _text(at, tip, name) if name in files else "" for name in ("package.json", "Makefile")}
-    found = toolchain.find(files, package_json=texts["package.json"], makefile=texts["Makefile"])
-    if found.found:
-        hint = f'; for example: command = "{found.command}"' if found.command else ""
+    found = toolchain.detect(*project_files(at))
+    if found.shown_by:
+        hint = f"; for example: command = {json.dumps(found.tests)}" if found.tests else ""
         raise RefusedEarly(
-            f"the repository has tests ({found.found}) but tests.command is empty; set it in runplan.toml "
+            f"the repository has tests ({found.shown_by}) but tests.command is empty; set it in runplan.toml "
             f"under [tests]{hint}"
         )
+
+
+def project_files(at: RepositoryContext) -> tuple[list[str], dict[str, str]]:
+    """The paths on the target that show its tools, and the texts of its manifests."""
+    git, tip = at.repository.git, at.tip()
+    top = git.run("ls-tree", "-z", "--name-only", "--full-tree", tip).out
+    below = git.run("ls-tree", "-rz", "--name-only", "--full-tree", tip, "--", "tests/", "test/").out
+    files = os.fsdecode(top + below).rstrip("\0").split("\0")
+    return files, {name: _text(at, tip, name) for name in toolchain.manifests(files)}
 
 
 def _text(at: RepositoryContext, tip: str, path: str) -> str:
@@ -270,26 +274,22 @@ def _prompt(role: str, at: RepositoryContext) -> Template:
     return Template(role=role, text=path.read_text(encoding="utf-8", errors="replace"), origin=str(path))
 
 
-def test_prerequisites(at: RepositoryContext) -> toolchain.Prerequisites:
-    """The needs of the test command that a fresh worktree of the target lacks."""
-    git, tip, command = at.repository.git, at.tip(), at.settings.tests.command
-    files = trees.entries(git, git.commit(tip).tree)
-    texts = {name: _text(at, tip, name) for name in ("package.json", "Makefile")}
-    root, copied = at.repository.root, at.settings.run.copy
-    present = [name for name in ("node_modules",) if (root / name).is_dir()]
-    program = toolchain.program_of(command)
-    if "/" in program:
+def missing_program(at: RepositoryContext, line: str) -> str:
+    """A program that a command of the settings needs and that is not here; "" for none."""
+    git, root, run, path = at.repository.git, at.repository.root, at.settings.run, at.env.get("PATH", "")
+    for program in toolchain.programs_of(line):
+        if "/" not in program:
+            if shutil.which(program, path=path) is None:
+                return program
         # run.setup may create it, and run.copy brings it.
-        made = bool(at.settings.run.setup or copied) or (program.startswith("/") and (root / program).exists())
-        found = made or git.object(f"{tip}:{program.removeprefix('./')}") is not None
-    else:
-        found = not program or shutil.which(program, path=at.env.get("PATH", "")) is not None
-    needs = toolchain.needed_setup(files, texts, command=command, present=present)
-    return toolchain.Prerequisites(
-        missing_file=toolchain.missing_file(command, files),
-        missing_program="" if found or needs else program,
-        setup=needs if needs is None or needs[0] not in copied else None,
-    )
+        elif not (run.setup or run.copy or (program.startswith("/") and (root / program).exists())) and (
+            git.object(f"{at.tip()}:{program.removeprefix('./')}") is None
+        ):
+            return program
+    python, module = toolchain.module_of(line)
+    if module and not run.setup and not invocation.has_module(python, module, at.env):
+        return f"the module {module} of {python}"
+    return ""
 
 
 def living_owner(store: Store, plan: str) -> str:

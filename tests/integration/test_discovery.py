@@ -32,7 +32,7 @@ def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> 
     assert facts.root == str(repo.path)
     assert facts.default_branch == "main"
     assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
-    assert facts.tests.command == "make test"
+    assert facts.toolchain.tests == "make test"
     assert facts.remotes == ("upstream",)
 
 
@@ -42,7 +42,7 @@ def test_a_repository_with_sha256_ids_is_seen_whole(tmp_path: Path) -> None:
     facts = seen(repo.path)
     assert (facts.root, facts.default_branch) == (str(repo.path), "main")
     assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
-    assert facts.tests.command == "make test"
+    assert facts.toolchain.tests == "make test"
 
 
 def test_a_linked_worktree_belongs_to_its_main_checkout(tmp_path: Path) -> None:
@@ -121,6 +121,6 @@ def test_agents_on_the_path_are_found_in_the_order_they_are_suggested(tmp_path: 
 def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -> None:
     repo: Repo = make_repo(tmp_path / "app", **{".gitignore": "tests/ignored.py\n"})
     repo.write("tests/ignored.py", "")
-    assert not seen(repo.path).tests.found
+    assert not seen(repo.path).toolchain.shown_by
     repo.write("tests/new.py", "")
-    assert seen(repo.path).tests.found == "tests/new.py"
+    assert seen(repo.path).toolchain.shown_by == "tests/new.py"

@@ -149,8 +149,10 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("a\n\nb: c\n", " d\n"), ("", "a: b\n"), ("", "a\n\n"), ("", "Runplan-Plan: a\n")),
     ),
     "signs of tests": (
-        lambda text: toolchain.find(["Makefile"], package_json=text, makefile=text),
-        (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n")),
+        lambda text: toolchain.detect(
+            files := ["Makefile", "CMakeLists.txt", "package.json", "pyproject.toml"], dict.fromkeys(files, text)
+        ),
+        (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n"), ("", "a = [")),
     ),
     "a quoted text in a prompt": (lambda text: (prompts.quoted(text, "a"), prompts.one_line(text)), (("", "`"),)),
     "a plan": (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.checks.toolchain import Infrastructure
+from runplan.checks.toolchain import Toolchain, detect
 from runplan.cli.setup.settings import Facts, document, keys_text, settings_text, toml
 from runplan.gitfacts import Identity
 from runplan.settings.load import Layer, record, recorded
@@ -27,7 +27,7 @@ FOUND = Facts(
     identity=Identity(name="Uma", email="uma@example.org"),
     remotes=("upstream", "fork"),
     installed=("codex", "aider"),
-    tests=Infrastructure(found="Makefile", command="make test"),
+    toolchain=detect(["Makefile", ".gitmodules"], {"Makefile": "test:\n\ttrue\n"}),
 )
 
 
@@ -54,7 +54,7 @@ def test_the_shipped_settings_file_sets_every_key_to_its_default_and_says_why() 
 def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
     text = settings_text(FOUND)
     assert tomllib.loads(text) == {
-        "run": {"target": "trunk", "remote": "upstream"},
+        "run": {"target": "trunk", "remote": "upstream", "setup": "git submodule update --init --recursive"},
         "agents": {
             "implementer": "codex",
             "verifier": "aider",
@@ -95,7 +95,7 @@ def test_without_any_agent_init_says_so_and_shows_a_command() -> None:
 
 
 def test_init_leaves_missing_values_commented() -> None:
-    nothing = replace(FOUND, default_branch="", remotes=(), installed=(), tests=Infrastructure(found="", command=""))
+    nothing = replace(FOUND, default_branch="", remotes=(), installed=(), toolchain=Toolchain())
     assert not any(tomllib.loads(settings_text(nothing)).values())
 
 

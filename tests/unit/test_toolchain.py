@@ -1,30 +1,125 @@
-"""The test command: the one that fits a project, and its needs."""
+"""The set-up and the test command that fit a project, and the needs of a command."""
+
+import json
 
 import pytest
 
-from runplan.checks.toolchain import Infrastructure, find, missing_file, needed_setup, program_of
+from runplan.checks.toolchain import (
+    INPUTS,
+    Kind,
+    commands_of,
+    detect,
+    manifests,
+    missing_file,
+    module_of,
+    needed_setup,
+    programs_of,
+)
+
+
+def package(**tables: object) -> str:
+    return json.dumps({"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "1"}, **tables})
+
+
+PEP621 = "[project]\nname = 'a'\n"
+VENV = "python3 -m venv .venv && echo '*' >.venv/.gitignore && "
+PIP = ".venv/bin/pip install "
+PYTEST = ".venv/bin/python -m pytest"
+CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
 
 
 @pytest.mark.parametrize(
-    ("files", "found", "command"),
+    ("texts", "setup", "tests"),
     [
-        pytest.param(["tests/x.py"], "tests/x.py", "python3 -m pytest", id="N7"),
-        pytest.param(["README.md", "src.py", "test.txt"], "", "", id="N8"),
-        pytest.param([], "", "", id="N8-empty"),
-        pytest.param(["pytest.ini"], "pytest.ini", "python3 -m pytest", id="pytest"),
-        pytest.param(["vitest.config.ts"], "vitest.config.ts", "npx vitest run", id="vitest"),
-        pytest.param(["jest.config.js"], "jest.config.js", "npx jest", id="jest"),
-        pytest.param([".mocharc.yml"], ".mocharc.yml", "npx mocha", id="mocha"),
-        pytest.param(["tests/run.sh"], "tests/run.sh", "sh tests/run.sh", id="shell"),
-        pytest.param(["tests/unit/a.js"], "tests/unit/a.js", "node --test tests/", id="nested"),
-        pytest.param(["tests/data.json"], "", "", id="data-only"),
-        pytest.param(["Cargo.toml"], "", "cargo test", id="cargo-suggests"),
-        pytest.param(["go.mod"], "", "go test ./...", id="go-suggests"),
-        pytest.param(["Makefile", "package.json"], "", "", id="files-without-a-test"),
+        ({".gitmodules": "", "tests/a.sh": ""}, "git submodule update --init --recursive", "sh tests/a.sh"),
+        # Python
+        ({"uv.lock": "", "pyproject.toml": PEP621, "tests/a.py": ""}, "uv sync --frozen", "uv run pytest"),
+        ({"uv.lock": "", "pyproject.toml": "[dependency-groups]\nlint=['a']\ntests = ['pytest>8']", "tests/a.py": ""},
+         "uv sync --frozen --group tests", "uv run --group tests pytest"),
+        ({"uv.lock": "", "pyproject.toml": "[dependency-groups]\nt=['pytest']\n[tool]\nuv.default-groups=['t']\npytest={}"},
+         "uv sync --frozen", "uv run pytest"),
+        ({"uv.lock": "", "pyproject.toml": PEP621 + "optional-dependencies = {test = ['pytest']}", "tests/a.py": ""},
+         "uv sync --frozen --extra test", "uv run --extra test pytest"),
+        ({"poetry.lock": "", "pyproject.toml": "", "tests/a.py": ""}, "poetry install", "poetry run pytest"),
+        ({"requirements.txt": "a\n", "requirements-dev.txt": "pytest==8\n", "requirements-x.txt": "", "pytest.ini": ""},
+         f"{VENV}{PIP}-r requirements.txt -r requirements-dev.txt", PYTEST),
+        ({"requirements.txt": "flask\n", "tests/a.py": "", ".gitignore": "/.venv/\n"},
+         f"python3 -m venv .venv && {PIP}-r requirements.txt pytest", PYTEST),
+        ({"pyproject.toml": PEP621 + "optional-dependencies = {test = ['pytest'], docs = ['x']}", "tests/a.py": ""},
+         f"{VENV}{PIP}-e '.[test]'", PYTEST),
+        ({"pyproject.toml": PEP621 + "[dependency-groups]\ntest = ['pytest']", "tests/a.py": ""},
+         f"{VENV}{PIP}-U pip && {PIP}-e . --group test", PYTEST),
+        ({"setup.py": "", "test_a.py": ""}, f"{VENV}{PIP}-e . pytest", PYTEST),
+        ({"tests/a.py": ""}, f"{VENV}{PIP}pytest", PYTEST),
+        ({"pyproject.toml": "[broken", "tests/a.py": ""}, f"{VENV}{PIP}pytest", PYTEST),
+        # Node
+        ({"package.json": package(), "package-lock.json": ""}, "npm ci", "npm test"),
+        ({"package.json": package()}, "npm install --no-package-lock", "npm test"),
+        ({"package.json": package(devDependencies={})}, "", "npm test"),
+        ({"package.json": package(), "pnpm-lock.yaml": ""}, "pnpm install --frozen-lockfile", "pnpm test"),
+        ({"package.json": package(scripts={}), "pnpm-lock.yaml": "", "vitest.config.ts": ""},
+         "pnpm install --frozen-lockfile", "pnpm exec vitest run"),
+        ({"package.json": package(), "yarn.lock": ""}, "yarn install --frozen-lockfile", "yarn test"),
+        ({"package.json": package(packageManager="yarn@1.22.0"), "yarn.lock": ""},
+         "yarn install --frozen-lockfile", "yarn test"),
+        ({"package.json": package(packageManager="yarn@4.1.0"), "yarn.lock": ""},
+         "corepack yarn install --immutable", "corepack yarn test"),
+        ({"package.json": package(packageManager="pnpm@10.1.0"), "package-lock.json": ""},
+         "pnpm install --no-lockfile", "pnpm test"),
+        ({"package.json": package(), "bun.lock": ""}, "bun install --frozen-lockfile", "bun run test"),
+        ({"package.json": package(), "bun.lockb": ""}, "bun install --frozen-lockfile", "bun run test"),
+        ({"jest.config.js": ""}, "", "npx jest"),
+        # others
+        ({"go.mod": "", "a_test.go": ""}, "go mod download", "go test ./..."),
+        ({"Cargo.toml": "", "Cargo.lock": ""}, "cargo fetch --locked", "cargo test"),
+        ({"Gemfile.lock": "", ".rspec": ""}, "bundle install", "bundle exec rspec"),
+        ({"pom.xml": ""}, "", "mvn -B test"),
+        ({"pom.xml": "", "mvnw": ""}, "", "./mvnw -B test"),
+        ({"build.gradle.kts": "", "gradlew": ""}, "", "./gradlew test"),
+        ({"build.gradle": ""}, "", "gradle test"),
+        ({"CMakeLists.txt": "include(CTest)\n", ".gitignore": "build/\n"}, "", f"cmake -S . -B build && {CTEST}"),
+        ({"CMakeLists.txt": "enable_testing()\n"}, "",
+         f"cmake -S . -B build && echo '*' >build/.gitignore && {CTEST}"),
+        ({"CMakeLists.txt": "include(x)\n"}, "", ""),
+        # several, and make
+        ({".gitmodules": "", "uv.lock": "", "package.json": package(), "package-lock.json": "", "tests/a.py": ""},
+         "git submodule update --init --recursive && uv sync --frozen && npm ci", "npm test"),
+        ({"Makefile": "test:\n\tpytest\n", "requirements.txt": "pytest"}, f"{VENV}{PIP}-r requirements.txt",
+         ". .venv/bin/activate && make test"),
+        ({"Makefile": "test:\n\tpytest\n", "uv.lock": ""}, "uv sync --frozen", "uv run make test"),
+        ({"Makefile": "test:\n\tuv run pytest\n", "uv.lock": ""}, "uv sync --frozen", "make test"),
+        ({"Makefile": "test:\n\tpython3 -m venv e && e/bin/pytest\n", "setup.py": ""}, "", "make test"),
+        ({"Makefile": "test:\n\tsh tests/a.sh\n", "tests/a.py": ""}, "", "make test"),
+        ({"Makefile": "test:\n\tgo test\n", "go.mod": ""}, "go mod download", "make test"),
+    ],
+)  # fmt: skip
+def test_set_up_and_tests_are_found_in_manifests(texts: dict[str, str], setup: str, tests: str) -> None:
+    found = detect(list(texts), {name: texts[name] for name in manifests(list(texts))})
+    assert (found.setup, found.tests) == (setup, tests)
+
+
+def test_every_tool_with_a_set_up_knows_its_input_files() -> None:
+    """A tool without them would not be set up again after a change."""
+    found = detect([".gitmodules", "uv.lock", "yarn.lock", "go.mod", "Cargo.lock", "Gemfile.lock"], {})
+    assert [tool.kind for tool in found.tools if tool.setup] == list(INPUTS)
+    assert all(set(tool.signs) & set(INPUTS[tool.kind]) for tool in found.tools)
+    assert Kind.CMAKE not in INPUTS
+
+
+@pytest.mark.parametrize(
+    ("files", "shown_by"),
+    [
+        pytest.param(["tests/x.py"], "tests/x.py", id="N7"),
+        pytest.param(["README.md", "src.py", "test.txt"], "", id="N8"),
+        pytest.param([], "", id="N8-empty"),
+        pytest.param(["tests/unit/a.js"], "tests/unit/a.js", id="nested"),
+        pytest.param(["tests/data.json"], "", id="data-only"),
+        pytest.param(["Cargo.toml", "go.mod", "pom.xml"], "", id="suggestions-only"),
+        pytest.param(["Makefile", "package.json"], "", id="files-without-a-test"),
     ],
 )
-def test_files_show_whether_there_are_tests(files: list[str], found: str, command: str) -> None:
-    assert find(files) == Infrastructure(found=found, command=command)
+def test_files_show_whether_there_are_tests(files: list[str], shown_by: str) -> None:
+    assert detect(files, {}).shown_by == shown_by
 
 
 @pytest.mark.parametrize(
@@ -40,7 +135,7 @@ def test_files_show_whether_there_are_tests(files: list[str], found: str, comman
     ],
 )
 def test_a_makefile_counts_when_it_can_make_tests(makefile: str, command: str) -> None:
-    assert find(["Makefile"], makefile=makefile).command == command
+    assert detect(["Makefile"], {"Makefile": makefile}).tests == command
 
 
 @pytest.mark.parametrize(
@@ -56,7 +151,7 @@ def test_a_makefile_counts_when_it_can_make_tests(makefile: str, command: str) -
     ],
 )
 def test_a_package_counts_when_it_has_a_real_test_script(package_json: str, present: bool) -> None:
-    assert bool(find(["package.json"], package_json=package_json).found) is present
+    assert bool(detect(["package.json"], {"package.json": package_json}).shown_by) is present
 
 
 @pytest.mark.parametrize(
@@ -80,40 +175,56 @@ def test_a_command_without_the_file_that_it_reads_is_found(command: str, files: 
 
 
 @pytest.mark.parametrize(
-    ("command", "program"),
+    ("line", "programs"),
     [
-        ("pytest -q", "pytest"),
-        ("A=1 B=2 ./run.sh", "./run.sh"),
-        ("cd sub && make", ""),
-        ("test -e x", ""),
-        ("$TOOL x", ""),
-        ("", ""),
+        ("pytest -q", ["pytest"]),
+        ("A=1 B=2 ./run.sh", ["./run.sh"]),
+        ("cd sub && make", ["make"]),
+        ("npm ci && (uv sync; npm test) | tee log", ["npm", "uv", "tee"]),
+        ("go vet\ngo test", ["go"]),
+        ("echo '*' >a/.gitignore", []),
+        (". .venv/bin/activate && make test", ["make"]),
+        ("test -e x", []),
+        ("$TOOL x", []),
+        ("", []),
+        ("'unbalanced", []),
     ],
 )
-def test_the_program_of_a_command_is_known_where_it_is_plain(command: str, program: str) -> None:
-    assert program_of(command) == program
+def test_the_programs_of_a_line_are_known_where_they_are_plain(line: str, programs: list[str]) -> None:
+    assert programs_of(line) == programs
+    assert all(words[0] for words in commands_of(line))
 
 
 @pytest.mark.parametrize(
-    ("files", "texts", "command", "present", "needs"),
+    ("line", "module"),
+    [("python3 -m pytest -q", ("python3", "pytest")), ("cd a && python3.12 -m nox", ("python3.12", "nox")),
+     (".venv/bin/python -m pytest", ("", "")), ("python3 run.py", ("", "")), ("python3 -m", ("", ""))],
+)  # fmt: skip
+def test_the_module_of_an_installed_python_is_known(line: str, module: tuple[str, str]) -> None:
+    assert module_of(line) == module
+
+
+@pytest.mark.parametrize(
+    ("texts", "line", "what", "setup"),
     [
-        ([".gitmodules"], {}, "make test", (), ("submodules", "git submodule update --init --recursive")),
-        (["package.json", "package-lock.json"], {"package.json": '{"devDependencies": {"jest": "1"}}'}, "npm test", (),
-         ("node_modules", "npm ci")),
-        (["package.json", "yarn.lock"], {}, "yarn test", ("node_modules",),
-         ("node_modules", "yarn install --frozen-lockfile")),
-        (["package.json"], {"package.json": '{"scripts": {"test": "node --test"}}'}, "npm test", (), None),
-        (["package.json", "node_modules"], {}, "npm test", ("node_modules",), None),
-        (["requirements.txt"], {}, ".venv/bin/python -m pytest", (), ("a virtual environment",
-         "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt")),
-        (["Makefile", "pyproject.toml"], {"Makefile": "test:\n\tvenv/bin/pytest\n"}, "make test", (),
-         ("a virtual environment", "python3 -m venv venv && venv/bin/pip install -e .")),
-        (["Makefile"], {"Makefile": "v:\n\tpython -m venv .venv\ntest: v\n\t.venv/bin/pytest\n"}, "make test", (),
-         None),
-        (["Makefile"], {"Makefile": "test:\n\tgo test\n"}, "make test", (".venv",), None),
+        ({".gitmodules": ""}, "make test", "submodules", "git submodule update --init --recursive"),
+        ({"package.json": package(), "package-lock.json": ""}, "npm test", "node_modules", "npm ci"),
+        ({"requirements.txt": "pytest"}, PYTEST, "virtual environment", f"{VENV}{PIP}-r requirements.txt"),
+        ({"Makefile": "test:\n\tvenv/bin/pytest\n", "pyproject.toml": PEP621}, "make test", "virtual environment",
+         f"{VENV}{PIP}-e . pytest".replace(".venv", "venv")),
+        ({"requirements.txt": "pytest"}, "python3 -m pytest", "Python packages?", f"{VENV}{PIP}-r requirements.txt"),
+        ({"package.json": package(devDependencies={})}, "npm test", "", ""),
+        ({"package.json": package(), "node_modules": ""}, "npm test", "", ""),
+        ({"uv.lock": ""}, "uv run pytest", "", ""),
+        ({"go.mod": ""}, "go test ./...", "", ""),
+        ({"Makefile": "v:\n\tpython -m venv .venv\ntest: v\n\t.venv/bin/pytest\n"}, "make test", "", ""),
+        ({"Makefile": "test:\n\tgo test\n"}, "make test", "", ""),
     ],
 )  # fmt: skip
-def test_missing_files_of_a_fresh_worktree_are_named_with_their_command(
-    files: list[str], texts: dict[str, str], command: str, present: tuple[str, ...], needs: tuple[str, str] | None
+def test_a_need_of_a_fresh_worktree_is_named_with_its_command(
+    texts: dict[str, str], line: str, what: str, setup: str
 ) -> None:
-    assert needed_setup(files, texts, command=command, present=present) == needs
+    """The mark `?` is for a need that is not certain."""
+    need = needed_setup(list(texts), {name: texts[name] for name in manifests(list(texts))}, line)
+    found = (need.what + ("" if need.is_certain else "?"), need.setup) if need else ("", "")
+    assert found == (what, setup)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,15 +13,20 @@ from msgspec import Struct, to_builtins
 
 from runplan.agents import invocation
 from runplan.agents.clis import agent_of
+from runplan.checks import toolchain
+from runplan.checks.results import from_text
 from runplan.checks.secrets import redacted
+from runplan.cli.setup.settings import toml
 from runplan.cli.terminal import as_json
 from runplan.engine import preflight
 from runplan.errors import Exit, RefusedEarly, RunplanError
 from runplan.forge.model import ForgeDenied
 from runplan.git.repository import identity, require_git, require_target, require_workable
 from runplan.landing import modes
+from runplan.run import events as e
+from runplan.run.reasons import Reason
 from runplan.settings.places import worktree_root
-from runplan.text import plain
+from runplan.text import elapsed, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -62,6 +68,8 @@ def run_doctor(args: argparse.Namespace) -> Exit:
 
     with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as at:
         checks = examine(at)
+        if args.run:
+            checks.append(_rehearse(at, checks))
     if args.json:
         print(as_json([{"name": check.name, "ok": check.ok, **to_builtins(check)} for check in checks]))
     else:
@@ -70,7 +78,8 @@ def run_doctor(args: argparse.Namespace) -> Exit:
 
 
 def _line(check: Check) -> str:
-    line = f"{check.state:<4}  {check.name:<12}{check.detail}"
+    detail = check.detail.replace("\n", f"\n{'':<18}")
+    line = f"{check.state:<4}  {check.name:<12}{detail}"
     return f"{line}\n      {'':<12}-> {check.remedy}" if check.remedy else line
 
 
@@ -166,22 +175,83 @@ def _prompts(at: RepositoryContext) -> str:
 
 def _tests(at: RepositoryContext) -> str:
     preflight.require_test_command(at)
-    line, target, lacks = at.settings.tests.command, at.target_name, preflight.test_prerequisites(at)
+    line, target = at.settings.tests.command, at.target_name
     other = "or set tests.command to another command"
-    if line and (file := lacks.missing_file):
+    if file := toolchain.missing_file(line, preflight.project_files(at)[0]):
         raise RefusedEarly(f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}")
-    if line and (program := lacks.missing_program):
-        raise RefusedEarly(f"`{line}`: {program} was not found; install {program}, {other}")
+    _require_programs(at, line, other)
     return line or "none found: no tests are run, and every report says so"
 
 
-def _setup(at: RepositoryContext) -> str:
-    needs = None if at.settings.run.setup else preflight.test_prerequisites(at).setup
-    if needs is not None:
-        what, line = needs
-        remedy = f'add to runplan.toml, under [run]: setup = "{line}"'
-        raise RefusedEarly(f"a fresh worktree has no {what.removeprefix('a ')}, and run.setup is empty; {remedy}")
-    return at.settings.run.setup or "none, and none seems to be needed"
+def _setup(at: RepositoryContext) -> str | Warned:
+    line = at.settings.run.setup
+    _require_programs(at, line, "or set run.setup to another command")
+    need = None if line else _setup_need(at)
+    if need is None:
+        return line or "none, and none seems to be needed"
+    remedy = f"add to runplan.toml, under [run]: setup = {toml(need.setup)}"
+    if need.is_certain:
+        raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
+    return Warned(f"run.setup is empty, so tests use the {need.what} that are installed here", remedy)
+
+
+def _setup_need(at: RepositoryContext) -> toolchain.Need | None:
+    files, texts = preflight.project_files(at)
+    return toolchain.needed_setup([*files, *at.settings.run.copy], texts, at.settings.tests.command)
+
+
+def _require_programs(at: RepositoryContext, line: str, other: str) -> None:
+    if program := preflight.missing_program(at, line):
+        has_corepack = program in ("pnpm", "yarn") and shutil.which("corepack", path=at.env.get("PATH", ""))
+        install = f"run corepack enable {program}" if has_corepack else f"install {program}"
+        raise RefusedEarly(f"`{line}`: {program} was not found; {install}, {other}")
+
+
+# --- the run of set-up and tests -----------------------------------------------------------------------------
+
+_NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
+LINES_SHOWN = 10  #: of the output of a failure
+
+
+def _rehearse(at: RepositoryContext, checks: Sequence[Check]) -> Check:
+    """Run set-up and tests once in a fresh worktree."""
+    passed = {check.name for check in checks if check.ok}
+    if failed := [name for name in _NEEDED if name not in passed]:
+        return Check("run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first")
+    try:
+        failure, detail = _run(at)
+    except RunplanError as error:
+        return _failed("run", error)
+    if failure is None:
+        return Check("run", State.OK, detail)
+    last = "".join(f"\n{line}" for line in failure.evidence.splitlines()[-LINES_SHOWN:])
+    return Check("run", State.FAIL, f"{failure.detail}{last}", Reason(failure.reason).advice)
+
+
+def _run(at: RepositoryContext) -> tuple[e.PhaseFailed | None, str]:
+    """The failure, or None and the results."""
+    from runplan.cli.control import runs
+    from runplan.cli.show import progress
+    from runplan.engine.rehearsal import rehearse
+    from runplan.engine.repository import open_repository
+    from runplan.engine.worker import Interruption
+
+    at = runs.with_target_settings(at.with_settings(), "").with_landing("cherry-pick")
+    ended: list[e.DispatchEnded] = []
+
+    def show(event: e.Event) -> None:
+        if isinstance(event, e.DispatchStarted | e.DispatchEnded):
+            progress.show(event)
+        if isinstance(event, e.DispatchEnded):
+            ended.append(event)
+
+    with Interruption(0.0), progress.live(), open_repository(at) as repository:
+        phase = rehearse(repository, show).current
+    if phase.failure is None or phase.failure.reason != Reason.STOPPED:  # it stops where the first agent would start
+        return phase.failure, ""
+    results = [from_text(known.results).line for known in phase.baselines.values()]
+    times = [f"{'set-up' if one.role == 'setup' else 'tests'} {elapsed(one.seconds)}" for one in ended]
+    return None, "; ".join([", ".join(times), *results]) if times else "there is nothing to run"
 
 
 def _github(at: RepositoryContext) -> list[Check]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.agents.clis import agent_of
-from runplan.checks import toolchain
+from runplan.checks.toolchain import Toolchain, detect, manifests
 from runplan.cli.terminal import as_json
 from runplan.errors import Exit, GitFailed, RefusedEarly, Unreachable
 from runplan.gitfacts import read_person
@@ -79,8 +79,10 @@ def settings_text(facts: Facts) -> str:
         found["run.target"] = facts.default_branch
     if facts.remotes and "origin" not in facts.remotes:
         found["run.remote"] = facts.remotes[0]
-    if facts.tests.command:
-        found["tests.command"] = facts.tests.command
+    if facts.toolchain.setup:
+        found["run.setup"] = facts.toolchain.setup
+    if facts.toolchain.tests:
+        found["tests.command"] = facts.toolchain.tests
     return document(_INIT_HEAD, found, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents())))
 
 
@@ -102,7 +104,8 @@ def _summary(facts: Facts, path: Path) -> str:
         ("repository", facts.root),
         ("target", facts.default_branch or "no branch yet"),
         ("identity", identity or "git has no user.name and user.email"),
-        ("tests", facts.tests.command or "no test command found; set tests.command"),
+        ("set-up", facts.toolchain.setup or "none; a fresh worktree has only committed files"),
+        ("tests", facts.toolchain.tests or "no test command found; set tests.command"),
         ("agents", agents or "none of the known agents is installed; name any command under [agents] in the file"),
         *(("spec", command("runplan", "start", str(folder.relative_to(root)), "finish", "auto")) for folder in specs),
         ("wrote", str(path)),
@@ -173,7 +176,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     identity: Identity | None
     remotes: tuple[str, ...]
     installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
-    tests: toolchain.Infrastructure
+    toolchain: Toolchain
 
 
 def known_agents() -> tuple[str, ...]:
@@ -207,16 +210,17 @@ def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
     git, common, path = repo.git, Path(os.path.normpath(repo.common_dir)), env.get("PATH", os.defpath)
     # Without useConfigOnly git guesses an identity from the host name.
     person, when = read_person(_ask(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
-    listed = git.ls_files("-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)*", ":(top)tests")
-    paths = (Path(repo.working_dir) / name for name in ("package.json", "Makefile"))
-    package, makefile = (path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "" for path in paths)
+    places = (":(top,glob)*", ":(top)tests", ":(top)test")
+    listed = git.ls_files("-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", *places)
+    files = [name for name in listed.split("\0") if (Path(repo.working_dir) / name).is_file()]
+    texts = {name: (Path(repo.working_dir) / name).read_text("utf-8", errors="replace") for name in manifests(files)}
     return Facts(
         root=str(common.parent) if common.name == ".git" else str(repo.working_dir),
         default_branch=_default_branch(git),
         identity=person if when else None,
         remotes=tuple(git.remote().splitlines()),
         installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
-        tests=toolchain.find(list(filter(None, listed.split("\0"))), package_json=package, makefile=makefile),
+        toolchain=detect(files, texts),
     )
 
 

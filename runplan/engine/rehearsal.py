@@ -1,0 +1,87 @@
+"""Runs run.setup and the checks once in a fresh worktree, as the first phase of a run would. Nothing is recorded."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from runplan.engine.advance import STEPS
+from runplan.errors import RefusedEarly, RunplanError
+from runplan.git.workspace import delete_tree
+from runplan.run import actions as a, events as e
+from runplan.run.decide import decide
+from runplan.run.dispatch import GRACE_S, WRITERS
+from runplan.run.state import RunState, apply, fold, running
+from runplan.store.files import file_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from runplan.engine.repository import OpenRepository
+    from runplan.steps.context import RunContext
+
+SLUG = "doctor"  #: in the name of the worktree
+
+
+def lock_file(state: Path) -> Path:
+    """It is held while a rehearsal uses its worktree; `state` is the directory of the journal."""
+    return state / "locks" / "doctor.lock"
+
+
+def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) -> RunState:
+    """Work a phase in memory until its first agent is due, and remove everything that was made for it.
+
+    A check that is known to pass runs all the same. An error or an interruption is raised after the removal.
+    """
+    at, run = repository.context, f"doctor{os.urandom(4).hex()}"
+    settings = at.settings.run
+    options = e.RunStarted(
+        plan=SLUG,
+        title="",
+        slug=SLUG,
+        mode="phase",
+        wanted=SLUG,
+        auto=False,
+        landing=settings.landing,
+        target=settings.target,
+    )
+    started = at.record_settings(options)
+    context = repository.run_context(run=run, started=started)
+    lock = file_lock(lock_file(at.state))
+    try:
+        lock.acquire(timeout=0)
+    except TimeoutError:
+        raise RefusedEarly("another `runplan doctor --run` is running in this repository; wait for its end") from None
+    try:
+        state = fold([started, e.PlanRead(tip=context.tip(), choice="next", phase=SLUG)])
+        return _work(state, context, on_event)
+    finally:
+        lock.release()
+        for directory in (at.state / "dispatch").glob(f"{run}.*"):
+            delete_tree(directory)
+
+
+def _work(state: RunState, context: RunContext, on_event: Callable[[e.Event], None]) -> RunState:
+    """Take the steps of the phase; the one that would start an agent stops it."""
+    trouble: BaseException | None = None
+    while state.ended is None:
+        (action,) = decide(state).actions
+        try:
+            if isinstance(action, a.Start) and action.dispatch.role in WRITERS:
+                state = apply(state, e.StopRequested(by=SLUG))
+                continue
+            if action.step == a.END.step:
+                context.dispatches.end(running(state), grace_s=GRACE_S)
+            for event in STEPS[action.step].act(action, state, context):
+                state = apply(state, event)
+                on_event(event)
+            if action.step == a.AWAIT.step and (ids := running(state)):
+                context.dispatches.wait(ids, timeout_s=None)
+        except (KeyboardInterrupt, RunplanError) as error:
+            if trouble is not None:
+                raise
+            trouble, state = error, apply(state, e.StopRequested(by=SLUG))
+    if trouble is not None:
+        raise trouble
+    return state
