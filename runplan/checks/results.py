@@ -174,7 +174,7 @@ def baseline_fault(baseline: Results) -> str:
     if baseline.unfinished:
         return baseline.unfinished
     if baseline.red and not baseline.failures:
-        return f"exit code {baseline.exit_code}, and no failed test is named"
+        return f"exit code {baseline.exit_code}"
     return ""
 
 

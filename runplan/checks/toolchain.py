@@ -62,6 +62,7 @@ INPUTS: dict[Kind, tuple[str, ...]] = {
 #: Files whose text is read.
 _READ = ("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitignore", "requirements*.txt")
 
+SUBMODULES = Tool(kind=Kind.SUBMODULES, signs=(".gitmodules",), setup="git submodule update --init --recursive")
 _VENV = Tool(
     kind=Kind.PYTHON,
     signs=(*INPUTS[Kind.PYTHON][2:], "pytest.ini", "conftest.py", "test_*.py", "tests/*.py"),
@@ -71,7 +72,7 @@ _VENV = Tool(
 
 #: Of each kind the first that fits counts. What compiles the project is no set-up: broken work would fail it.
 _TOOLS = (
-    Tool(kind=Kind.SUBMODULES, signs=(".gitmodules",), setup="git submodule update --init --recursive"),
+    SUBMODULES,
     Tool(kind=Kind.PYTHON, signs=("uv.lock",), setup="uv sync --frozen", run="uv run ", make="uv run ", fetches=True),
     Tool(kind=Kind.PYTHON, signs=("poetry.lock",), setup="poetry install", run="poetry run ", make="poetry run "),
     _VENV,

@@ -92,7 +92,7 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
     """`parked` keeps work that is on no branch."""
     failed, reason = failure.event, Reason(failure.event.reason)
     landed = "Nothing was changed" if failed.step == "undo" else "Nothing of the phase landed"
-    detail = "\n\n".join(part for part in (failed.detail, failed.evidence) if part)
+    detail = "\n\n".join(part for part in (failed.detail, failed.evidence, failed.output) if part)
     shown = block(bounded(detail, LONGEST_DETAIL))
     parts = [
         f"## Run Failed — {parse_iso(failure.at):%Y-%m-%d %H:%M}",
@@ -170,7 +170,8 @@ def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]
         for kind, count, names in gate.differences:
             more = ", …" if count > NAMED else ""
             results.append(f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}")
-        yield _check("Gate", gate, commands, exit_code=gate.code, result="; ".join(results))
+        word = "Gate" if gate.time == 1 else "Gate (second run, because the first failed)"
+        yield _check(word, gate, commands, exit_code=gate.code, result="; ".join(results))
     tree = phase.candidate.tree if phase.candidate else ""
     for verdict in phase.verdicts:
         word = "Verdict on all phases" if verdict.scope else "Verdict"

@@ -70,8 +70,10 @@ def decide(state: RunState) -> Decision:
     if started is None:
         return Decision(why="nothing has been started")
     if state.ended is not None:
-        why = f" ({state.ended.reason}: {state.ended.detail})" if state.ended.reason else ""
-        return Decision(why=f"the run ended: {state.ended.outcome}{why}")
+        failed = failure(state)
+        is_known = failed is not None and failed.detail == state.ended.detail  # by the failure of the phase
+        words = ": ".join(filter(None, (state.ended.reason, "" if is_known else state.ended.detail)))
+        return Decision(why=f"the run ended: {state.ended.outcome}" + (f" ({words})" if state.ended.reason else ""))
     if lanes := open_lanes(state):
         return _side_by_side(state, started, lanes)
     if state.pause is not None and state.pause.kind == "unreachable" and not (state.stop and phase and phase.dispatch):
@@ -279,7 +281,7 @@ def _judge_agent(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         if before is None:
             assert phase.newest is not None
             return _start(replace(phase.newest, again=how), f"{how}; it is tried once more")
-        how = f"{how}; it was tried once more after {before.again}"
+        how = f"{how}; it was tried once more" + ("" if before.again == how else f" after {before.again}")
     elif ended.kind in ("", "success") and ended.ending == "exited" and ended.code == 0 and ended.said != "failed":
         if ended.role == "verify":
             return _do(a.JUDGE_VERDICT, "the verifier has answered")
@@ -328,8 +330,9 @@ def _gate(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> De
             return _fix(started, phase, candidate, Reason.TESTS_UNFINISHED, detail)  # the work may have broken it
         failed = [gate for gate in judged if gate.answer == "failed"]
         if due := new or tuple(gate.name for gate in failed if gate.time < GATE_RUNS):
-            gate = DispatchStarted(role="gate", gates=due, cycle=phase.cycle, tree=candidate.tree)
-            why = f"{_run(due)} {'on the exact tree' if new else 'once more, in case the failure is flaky'}"
+            again = "" if new else f"the first run failed: {'; '.join(gate.line for gate in failed)}"
+            gate = DispatchStarted(role="gate", gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
+            why = f"{_run(due)} on the exact tree" if new else f"{_run(due)} a second time, because {again}"
             return _set_up(started, phase, candidate.tree) or _start(gate, why)
         if failed:
             detail = "; ".join(_of_gate(gate, f"the checks failed: {gate.line}") for gate in failed)

@@ -217,6 +217,7 @@ class BaselineKnown(Event, frozen=True, kw_only=True):
     results: str  #: JSON of the results
     name: str = TESTS
     ran: Evidence | None = None  #: None: known from an earlier run of the same check
+    note: str = ""  #: failures before any work, in words
 
 
 class DispatchStarted(Event, frozen=True, kw_only=True):
@@ -365,7 +366,8 @@ class PhaseFailed(Event, frozen=True, kw_only=True):
     attempt: int = 1
     branch: str = ""  #: short name of the branch that keeps the work; "" for none
     parked: str = ""  #: the ref that keeps the work as it was before a conflict
-    evidence: str = ""  #: many lines: failed items, the end of an output
+    evidence: str = ""  #: many lines: the fix cycles, failed items
+    output: str = ""  #: the last lines that a failed command printed
     dispatch: str = ""  #: the last process of the phase, for its log
     rejected: str | None = None  #: a person's reason for the rejection, for the next agent; None: not rejected
     tree: str = ""  #: of the work; the same tree and the same failure twice is no progress

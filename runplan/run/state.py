@@ -198,7 +198,7 @@ def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
     same = phase.newest is not None and (phase.newest.role, phase.newest.cycle) == (event.role, event.cycle)
     phase = replace(phase, began=phase.began if same else event.at, newest=event, dispatch=event)
-    if event.again:
+    if event.again and event.agent:
         warnings = (*phase.warnings, f"{event.again}; it was tried once more")
         phase = replace(phase, again=(*phase.again, event), ended=None, warnings=warnings)
     if event.role in WRITERS:

@@ -12,10 +12,13 @@ from msgspec.structs import replace
 
 from runplan.checks import results
 from runplan.checks.results import MOST_NOTED
+from runplan.checks.toolchain import SUBMODULES
+from runplan.git.command import ANY
 from runplan.report.sections import NO_TESTS
 from runplan.run.dispatch import LOGS
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
 from runplan.run.reasons import Reason
+from runplan.settings.places import is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,12 +114,29 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
         fault = results.baseline_fault(found)
         if fault and not context.settings.tests.allow_red_baseline:
             command = context.settings.checks[name].command
-            yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` on the base: {fault}")
+            yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
             return
         key = check_key(context, name, tree)
         _remember(context, key, found)
         known = results.to_text(found, passes=False)
-        yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence)
+        note = f"{found.line} before any work{lacking(phase, context)}" if found.red else ""
+        yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
+
+
+def lacking(phase: PhaseRun, context: RunContext) -> str:
+    """What a worktree lacks, with its remedy, for the message of a failure before any work; "" for nothing."""
+    if phase.lease is None:
+        return ""
+    path = context.worktrees.path(phase.lease.worktree)
+    listed = ("config", "-z", "--blob", f"{phase.base}:.gitmodules", "--get-regexp", r"^submodule\..*\.path$")
+    modules = [one.partition("\n")[2] for one in context.objects.run(*listed, ok=ANY).text.split("\0") if one]
+    for module in modules:
+        if not (path / module).is_dir() or not any((path / module).iterdir()):
+            setup = " && ".join(filter(None, (SUBMODULES.setup, context.settings.run.setup)))
+            return f"; the submodule {module} is not there: set run.setup to `{setup}`"
+    if is_hidden(path):
+        return f"; the tests ran in {path}, and many programs refuse files below a name with a dot: set run.worktrees"
+    return ""
 
 
 def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001

@@ -26,7 +26,7 @@ from runplan.run.reasons import NOT_OF_WORK, Beginning, Reason, beginning_after,
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import release_issues
-from runplan.steps.gates import content, log_files
+from runplan.steps.gates import content, lacking, log_files
 from runplan.steps.verify import reply_of
 from runplan.text import command, plain
 
@@ -370,17 +370,20 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
     branch = _publish(phase, context) if phase.lease else ""
     tree = phase.work.tree if phase.work else ""
     is_stuck = _is_stuck(action, phase.read.phase, tree, context)
+    is_before_work = action.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
+    detail = f"{action.detail}{lacking(phase, context)}" if is_before_work else action.detail
     yield e.PhaseFailed(
         phase=phase.read.phase,
         reason=Reason.NO_PROGRESS if is_stuck else action.reason,
         step=action.at,
-        detail=f"same tree and same failure as the previous attempt: {action.detail}" if is_stuck else action.detail,
+        detail=f"same tree and same failure as the previous attempt: {detail}" if is_stuck else detail,
         tree=tree,
         title=phase.read.title,
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
         evidence="\n".join((*phase.cycles, *_evidence(action.reason, phase, context))),
+        output="\n".join(_output(action.reason, phase, context)),
         dispatch=phase.newest.id if phase.newest else "",
         rejected=phase.rejected,
         head=(context.workspace.user.tip(branch) or "") if branch else "",
@@ -408,20 +411,24 @@ def _is_stuck(action: Fail, phase: str, tree: str, context: RunContext) -> bool:
 
 
 def _evidence(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
-    """A few lines that prove the failure: failed items, guard findings, or the end of the output."""
-    match reason:
-        case Reason.VERIFICATION_FAILED | Reason.NO_PROGRESS if phase.verdict is not None:
-            lines = [f"{item}: {evidence}" for item, evidence in phase.failed]
-        case Reason.NO_PROGRESS | Reason.TESTS_FAILED | Reason.TESTS_UNFINISHED if phase.gates:
-            red = (gate.output for gate in phase.judged.values() if gate.answer != "passed")
-            lines = [line for output in red for line in output.splitlines()[-LINES_SHOWN:]]
-        case Reason.GUARD_VIOLATED:
-            lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
-        case Reason.BASELINE_RED | Reason.SETUP_FAILED if phase.newest is not None:
-            logs = (content(path)[-OUTPUT_READ:] for path in log_files(phase.newest, context).values())
-            lines = [line for log in logs for line in log.decode("utf-8", "replace").splitlines()[-LINES_SHOWN:]]
-        case _:
-            lines = []
+    """A few lines that prove the failure: failed items, or guard findings."""
+    lines: list[str] = []
+    if reason in (Reason.VERIFICATION_FAILED, Reason.NO_PROGRESS) and phase.verdict is not None:
+        lines = [f"{item}: {evidence}" for item, evidence in phase.failed]
+    elif reason == Reason.GUARD_VIOLATED:
+        lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
+    return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
+
+
+def _output(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
+    """The last lines of the commands that failed."""
+    texts: list[str] = []
+    if reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED) or (reason == Reason.NO_PROGRESS and not phase.verdict):
+        texts = [gate.output for gate in phase.judged.values() if gate.answer != "passed"]
+    elif reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.newest is not None:
+        logs = log_files(phase.newest, context).values()
+        texts = [content(path)[-OUTPUT_READ:].decode("utf-8", "replace") for path in logs]
+    lines = [line for text in texts for line in plain(text).splitlines()[-LINES_SHOWN:]]
     return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
 
 

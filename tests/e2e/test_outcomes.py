@@ -210,7 +210,7 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
     refused = case.reason == Reason.BASELINE_RED
     assert (ran.code, ran.out) == (2 if refused else 1, ""), ran.err
     assert ran.last == f"runplan: {'refused' if refused else 'failed'}: {case.reason}"
-    assert f"phase 1 failed at {case.step}: " in ran.err
+    assert f"phase 1 failed at {case.step}\n" in ran.err
     assert all(part in ran.err for part in (case.says, *case.also))
     assert "Traceback" not in ran.err
     assert project.repo.head("main") == before
@@ -334,7 +334,7 @@ def test_one_crash_of_an_agent_is_retried_and_reported(project: Project, tmp_pat
     assert project.dispatched() == ["implement", "implement", "verify", "verify"]
     again = [body["again"] for kind, body in project.events() if kind == "DispatchStarted"]
     assert again == ["", "robot (implement) was killed by signal 9", "", "robot (verify) exited with code 3"]
-    assert "(tried once more: robot (implement) was killed by signal 9)" in ran.err
+    assert "(second try: robot (implement) was killed by signal 9)" in ran.err
     report = project.show("main:reports/plan-x.md")
     assert "**Status:** Completed (verified, landed)\n" in report
     assert "- Warning: robot (implement) was killed by signal 9; it was tried once more" in report

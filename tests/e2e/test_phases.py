@@ -323,7 +323,7 @@ def test_work_that_is_on_the_target_already_is_not_landed_again(project: Project
     ran = ended(running)
     assert (ran.code, ran.last) == (1, "runplan: failed: already-on-target"), ran.err
     assert project.repo.head("main") == tip
-    assert "phase 1 failed at land: the target already holds every change" in ran.err
+    assert "already-on-target: the target already holds every change" in ran.err
     assert_nothing_runs(project)
 
 

@@ -21,6 +21,7 @@ def package(**tables: object) -> str:
     return json.dumps({"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "1"}, **tables})
 
 
+UV_GROUP = "dependency-groups.t = ['pytest']\ntool.uv.default-groups = ['t']"
 PEP621 = "[project]\nname = 'a'\n"
 VENV = "python3 -m venv .venv && echo '*' >.venv/.gitignore && "
 PIP = ".venv/bin/pip install "
@@ -36,7 +37,7 @@ CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
         ({"uv.lock": "", "pyproject.toml": PEP621, "tests/a.py": ""}, "uv sync --frozen", "uv run pytest"),
         ({"uv.lock": "", "pyproject.toml": "[dependency-groups]\nlint=['a']\ntests = ['pytest>8']", "tests/a.py": ""},
          "uv sync --frozen --group tests", "uv run --group tests pytest"),
-        ({"uv.lock": "", "pyproject.toml": "[dependency-groups]\nt=['pytest']\n[tool]\nuv.default-groups=['t']\npytest={}"},
+        ({"uv.lock": "", "test_a.py": "", "pyproject.toml": UV_GROUP},
          "uv sync --frozen", "uv run pytest"),
         ({"uv.lock": "", "pyproject.toml": PEP621 + "optional-dependencies = {test = ['pytest']}", "tests/a.py": ""},
          "uv sync --frozen --extra test", "uv run --extra test pytest"),

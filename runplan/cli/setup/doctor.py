@@ -224,7 +224,7 @@ def _rehearse(at: RepositoryContext, checks: Sequence[Check]) -> Check:
         return _failed("run", error)
     if failure is None:
         return Check("run", State.OK, detail)
-    last = "".join(f"\n{line}" for line in failure.evidence.splitlines()[-LINES_SHOWN:])
+    last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
     return Check("run", State.FAIL, f"{failure.detail}{last}", Reason(failure.reason).advice)
 
 

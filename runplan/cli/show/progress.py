@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from runplan.run.rows import EventRow, RunRow
     from runplan.store.sqlite import Store
 
+LINES_SHOWN = 10  #: of the output of a failed command
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold", "waiting": "yellow", "approval": "yellow"}
 
 
@@ -159,7 +160,7 @@ def sentence(event: e.Event) -> str:
             note = f"; continues the kept work, {kept.head[:12]}" if kept else note
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
         case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
-            notes = f" (tried once more: {again})" if again else ""
+            notes = f" (second {'try:' if agent else 'run, because'} {again})" if again else ""
             named = "" if gates == (e.TESTS,) else ", ".join(gates)
             return f"  {role:<10} {agent or named or 'runs'} …{notes}"
         case e.DispatchEnded(ending="lost", role=role):
@@ -187,10 +188,11 @@ def _named(gate: str) -> str:
 
 def _outcome(event: e.Event) -> str:
     match event:
-        case e.BaselineKnown(name=name):
-            return f"  baseline   {_named(name)}known"
-        case e.GateJudged(answer=answer, line=line, name=name):
-            return f"  gate       {line}" if answer == "skipped" else f"  gate       {_named(name)}{answer}: {line}"
+        case e.BaselineKnown(name=name, note=note):
+            return f"  baseline   {_named(name)}{note or 'known'}"
+        case e.GateJudged(answer=answer, line=line, name=name, time=time):
+            again = ", second run" if time > 1 else ""
+            return f"  gate       {line if answer == 'skipped' else f'{_named(name)}{answer}{again}: {line}'}"
         case e.VerdictGiven(passed=passed, items=items):
             good = sum(1 for _, ok, _ in items if ok)
             head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {counted(len(items), 'item')} proven"
@@ -217,8 +219,9 @@ def _outcome(event: e.Event) -> str:
             return "\n".join(f"  note       {note}" for note in notes)
         case e.Concluded(reason="", note=note) if note:
             return f"  merged     {note}"
-        case e.PhaseFailed(reason=reason, detail=detail):
-            return f"  failed     {reason}: {detail}"
+        case e.PhaseFailed(reason=reason, detail=detail, output=output):
+            last = output.splitlines()[-LINES_SHOWN:]
+            return "\n".join([f"  failed     {reason}: {detail}", *(f"             {line}" for line in last)])
         case _:
             return ""
 
@@ -298,7 +301,7 @@ def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[st
             lines = [ended.detail]
             if failure:
                 phase = f"phase {failure.phase}" if failure.phase else "the plan"
-                lines = [f"{phase} failed at {failure.step}: {failure.detail}"]
+                lines = [f"{phase} failed at {failure.step}"]
                 lines += [line.replace("`", "") for line in kept(failure, over.parked, directory)]
             lines += [landed, f"next: {next_action(reason, failure.step if failure else '')}"]
             lines += [report] if failure or state.landed else []
