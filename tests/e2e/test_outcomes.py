@@ -21,6 +21,7 @@ from tests.support.cli import (
     work,
     writes,
 )
+from tests.support.repos import make_repo
 
 
 @pytest.fixture(scope="session")
@@ -212,12 +213,37 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
     assert ran.last == f"runplan: {'refused' if refused else 'failed'}: {case.reason}"
     assert f"phase 1 failed at {case.step}\n" in ran.err
     assert all(part in ran.err for part in (case.says, *case.also))
+    if case.step in ("setup", "baseline", "gate") and case.shows:  # the last lines of the output, once
+        assert [line.strip() for line in ran.err.splitlines()].count(case.shows) == 1
     assert "Traceback" not in ran.err
     assert project.repo.head("main") == before
     assert project.repo.status() == status
     assert_the_work_is_kept(project, case, ran.err)
     assert_the_report_shows_the_failure(project, case)
     assert_status_shows_the_failure(assert_nothing_runs(project), case)
+
+
+@pytest.mark.parametrize(
+    ("place", "command", "says"),
+    [
+        (".hidden", "false", ".hidden/repo-x-"),
+        ("plain", "test -e sub/o", "; the submodule sub is not there: set run.setup to `git submodule update --init"),
+        ("plain", "false", ""),
+        (".hidden", "echo 'FAILED a.py::b'; echo '=== 1 failed, 2 passed in 0.10s ==='; exit 1", ".hidden/repo-x-"),
+    ],
+)
+def test_a_red_base_names_the_fault_of_the_worktree(
+    project: Project, tmp_path: Path, place: str, command: str, says: str
+) -> None:
+    if "sub/" in command:
+        make_repo(tmp_path / "other", o="o")
+        project.repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "other"), "sub")
+        project.repo.commit("Add a submodule")
+    set_up(project, settings=f'[run]\nworktrees = "../{place}"\n[tests]\ncommand = "{command}"\n')
+    printed = project.start("1", "auto").err
+    assert says in printed
+    assert ("set run.worktrees" in printed) is (place == ".hidden")
+    assert ("baseline-red" in printed) is ("passed" not in command), "named failures are known, and no obstacle"
 
 
 def assert_the_work_is_kept(project: Project, case: Case, printed: str) -> None:

@@ -355,6 +355,14 @@ def test_every_gate_has_to_pass_and_a_red_one_runs_once_more(
     assert (action.role, action.gates) == (role, names)
 
 
+def test_the_second_run_of_a_gate_names_the_failure_of_the_first() -> None:
+    state = gated(judged("tests", "failed"))
+    assert starting(state).again == "the first run failed: tests line"
+    assert decide(state).why == "the tests run a second time, because the first run failed: tests line"
+    second = e.DispatchStarted(role="gate", cycle=1, again="x")
+    assert apply(state, second).current.warnings == (), "the report names both runs"
+
+
 def test_a_failed_gate_is_named_in_the_complaint() -> None:
     action = starting(gated(judged("tests"), judged("lint", "failed", 2), judged("types")))
     assert action.complaint == "lint: the checks failed: lint line"
