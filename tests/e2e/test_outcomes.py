@@ -223,13 +223,20 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
     assert_status_shows_the_failure(assert_nothing_runs(project), case)
 
 
+PYTEST_RED = "printf '%s\\\\n' '= short test summary info =' 'FAILED a.py::b' '1 failed, 2 passed in 0.1s'; false"
+
+
 @pytest.mark.parametrize(
     ("place", "command", "says"),
     [
         (".hidden", "false", ".hidden/repo-x-"),
         ("plain", "test -e sub/o", "; the submodule sub is not there: set run.setup to `git submodule update --init"),
         ("plain", "false", ""),
-        (".hidden", "echo 'FAILED a.py::b'; echo '=== 1 failed, 2 passed in 0.10s ==='; exit 1", ".hidden/repo-x-"),
+        (
+            ".hidden",
+            PYTEST_RED,
+            ".hidden/repo-x-",
+        ),
     ],
 )
 def test_a_red_base_names_the_fault_of_the_worktree(
