@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from runplan.errors import RefusedEarly
 from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
 from runplan.gitfacts import Commit, Identity
-from tests.support.repos import Repo, make_repo
+from tests.support.repos import Repo, install_signer, make_repo
 
 USER = Identity(name="Uma User", email="uma@example.org")
 WHEN = "1700000000 +0000"
@@ -312,13 +312,7 @@ def test_bookkeeping_refuses_to_replace_a_special_file(
 
 
 def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidates, tmp_path: Path) -> None:
-    signer = tmp_path / "gpg"
-    signer.write_text(
-        "#!/bin/sh\ncat >/dev/null\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2\n"
-        "printf -- '-----BEGIN PGP SIGNATURE-----\\n\\n-----END PGP SIGNATURE-----\\n'\n"
-    )
-    signer.chmod(0o755)
-    repo.git("config", "gpg.program", str(signer))
+    install_signer(repo, tmp_path)
     base, head = on_branch(repo, {"a.txt": "mine\n"})
     by = replace(BY, sign=True)
     answer = built(candidates.replay(base=base, head=head, onto=base, rewrite=lambda one: (one.message, by)))

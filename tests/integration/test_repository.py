@@ -1,7 +1,6 @@
 """Finding a repository, and refusing early what cannot be worked in."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from runplan.git.repository import (
     signing,
 )
 from runplan.gitfacts import Identity
-from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
+from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
 
 
 def test_a_repository_is_found_from_a_subdirectory_and_from_a_linked_worktree(tmp_path: Path) -> None:
@@ -88,15 +87,10 @@ def test_signing_follows_the_users_setting_and_is_tried_before_any_work(tmp_path
     repo = make_repo(tmp_path / "r")
     with repo.adapter() as git:
         assert not signing(git)
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
-        for key, value in (
-            ("commit.gpgsign", "yes"),
-            ("gpg.format", "ssh"),
-            ("user.signingkey", str(tmp_path / "key")),
-        ):
-            repo.git("config", key, value)
+        signer = install_signer(repo, tmp_path)
+        repo.git("config", "commit.gpgsign", "yes")
         assert signing(git)
-        (tmp_path / "key").unlink()
+        signer.unlink()
         with pytest.raises(RefusedEarly, match=r"git config commit\.gpgsign false"):
             signing(git)
 

@@ -268,3 +268,15 @@ def a_place(path: Path, repo: Repo | None = None) -> Iterator[Place]:
             yield Place(repo=repo, workspace=workspace, trees=trees, removal=removal, base=repo.head())
         finally:
             workspace.close()
+
+
+def install_signer(repo: Repo, directory: Path) -> Path:
+    """A program with the interface of gpg, with which git signs the commits of the repository."""
+    signer = directory / "gpg"
+    signer.write_text(
+        "#!/bin/sh\ncat >/dev/null\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2\n"
+        "printf -- '-----BEGIN PGP SIGNATURE-----\\n\\n-----END PGP SIGNATURE-----\\n'\n"
+    )
+    signer.chmod(0o755)
+    repo.git("config", "gpg.program", str(signer))
+    return signer
