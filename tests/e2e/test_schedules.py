@@ -12,7 +12,7 @@ import pytest
 
 from runplan.daemon.client import Client
 from runplan.times import iso, parse_iso
-from tests.support.cli import Meanwhile, Project, a_plan, processes_of, steps, until, work
+from tests.support.cli import Meanwhile, Project, a_plan, fix, processes_of, steps, until, work, writes
 from tests.support.daemons import (
     Wall,
     approve,
@@ -180,6 +180,7 @@ def test_a_stop_may_keep_the_schedule(project: Project, meanwhile: Meanwhile) ->
 
 
 def test_a_rejection_pauses_the_schedule(project: Project) -> None:
+    project.agent(writes("1") + fix('write = "1.txt"\ntext = "longer\\n"'))
     scheduled(project)
     project.runplan("start", "X", "1")
     until_runs_are(project, "waiting")
