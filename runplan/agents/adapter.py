@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The variables with each provider's key and address, by the word before the slash in a model's name.
 PROVIDERS: dict[str, tuple[str, ...]] = {
-    "openai": ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"),
+    "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"),  # of two addresses the first one counts
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
     "gemini": ("GEMINI_API_KEY",),
     "google": ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
@@ -140,8 +140,12 @@ class Agent:
         """Whether the user chose a login or provider in the agent's own configuration; it may need no key then."""
         return False
 
-    def chosen(self, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
-        """The address and the model in the agent's own configuration, where runplan can read them."""
+    def addresses_for(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
+        """The variables with the address that it uses for this model, the preferred one first."""
+        return self.addresses
+
+    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
+        """The address and the model by the agent's own configuration, where runplan can read them."""
         return "", ""
 
     def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
@@ -153,11 +157,11 @@ class Agent:
         key, is_own = self.key(table, caller), self.is_configured(caller)
         default = "of its own configuration" if is_own else "its default"
         seen = caller if key or not is_own else {}
-        address, model = self.chosen(caller)
-        address = address or seen.get(first_set(seen, *self.addresses)) or default
-        model = table.model or model or seen.get(first_set(seen, *self.models)) or default
+        address, model = self.chosen(table, caller)
+        model = table.model or model or seen.get(first_set(seen, *self.models), "")
+        address = address or seen.get(first_set(seen, *self.addresses_for(model))) or default
         login, bill = (key, key) if key else ("of its own configuration", "that login")
-        return f"login {login}; address {address}; model {model}; billed to the account of {bill}"
+        return f"login {login}; address {address}; model {model or default}; billed to the account of {bill}"
 
     def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """Why it cannot work, and the remedy; "" when nothing is missing."""
@@ -167,8 +171,11 @@ class Agent:
 class ProviderAgent(Agent):
     """An agent whose model names its provider, such as openai/gpt-5."""
 
-    addresses = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
+    addresses = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_BASE_URL")
     closes = True
+
+    def addresses_for(self, model: str) -> tuple[str, ...]:
+        return tuple(name for name in provider_names(model) if not name.endswith("_API_KEY"))
 
     def keys_for(self, model: str) -> tuple[str, ...]:
         return provider_keys(model)

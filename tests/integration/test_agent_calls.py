@@ -192,6 +192,19 @@ KEY = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
 OWN_CLAUDE = '{"model": "opus", "env": {"ANTHROPIC_BASE_URL": "https://gw"}}'
 OWN, DEFAULT, ADDRESS = "of its own configuration", "its default", {"OPENAI_BASE_URL": "https://other"}
 
+OPENAI_LOGIN = {"selectedType": "openai", "apiKey": "k", "baseUrl": "https://gw"}
+OWN_QWEN = {".qwen/settings.json": json.dumps({"security": {"auth": OPENAI_LOGIN}, "model": {"name": "mine"}})}
+GATEWAYS = {"openai": [{"id": "mine", "baseUrl": "https://gw", "envKey": "GW_KEY"}]}
+QWEN_PROVIDER = {
+    ".qwen/settings.json": json.dumps(
+        {"security": {"auth": {"selectedType": "openai"}}, "model": {"name": "mine"}, "modelProviders": GATEWAYS}
+    )
+}
+QWEN_LOGIN = {".qwen/settings.json": '{"security": {"auth": {"selectedType": "qwen-oauth"}}}'}
+OWN_MINI = {
+    ".config/mini-swe-agent/.env": "MSWEA_MODEL_NAME='openai/mine'\nOPENAI_API_KEY='k'\nOPENAI_BASE_URL='https://gw'\n"
+}
+
 
 @pytest.mark.parametrize(
     ("kind", "files", "caller", "account"),
@@ -219,6 +232,26 @@ OWN, DEFAULT, ADDRESS = "of its own configuration", "its default", {"OPENAI_BASE
         ),
         ("codex", {".codex/auth.json": "{}"}, KEY, (OWN, OWN, OWN, "that login")),
         ("aider", {}, KEY, ("OPENAI_API_KEY", DEFAULT, DEFAULT, "OPENAI_API_KEY")),
+        # As seen with the real programs: the environment wins over the key and address in their settings.
+        ("qwen", {}, KEY | ADDRESS, ("OPENAI_API_KEY", "https://other", DEFAULT, "OPENAI_API_KEY")),
+        ("qwen", OWN_QWEN, {}, (OWN, "https://gw", "mine", "that login")),
+        ("qwen", OWN_QWEN, ADDRESS, (OWN, "https://other", "mine", "that login")),
+        (
+            "qwen",
+            OWN_QWEN,
+            KEY | ADDRESS | {"OPENAI_MODEL": "unused"},
+            ("OPENAI_API_KEY", "https://other", "mine", "OPENAI_API_KEY"),
+        ),
+        ("qwen", QWEN_PROVIDER, KEY | ADDRESS, (OWN, "https://gw", "mine", "that login")),
+        ("qwen", QWEN_LOGIN, KEY | ADDRESS, (OWN, OWN, OWN, "that login")),
+        ("mini", OWN_MINI, {}, (OWN, "https://gw", "openai/mine", "that login")),
+        ("mini", OWN_MINI, KEY | ADDRESS, ("OPENAI_API_KEY", "https://other", "openai/mine", "OPENAI_API_KEY")),
+        (
+            "mini",
+            OWN_MINI,
+            KEY | ADDRESS | {"MSWEA_MODEL_NAME": "anthropic/x"},
+            ("ANTHROPIC_API_KEY", OWN, "anthropic/x", "ANTHROPIC_API_KEY"),
+        ),
     ],
 )
 def test_an_account_says_what_the_program_will_use(

@@ -79,7 +79,7 @@ class Claude(Agent):
     personal = ("CLAUDE.local.md",)
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
-        return (*_withheld(task.caller, self.chosen(task.caller)[0]), *super().role_arguments(task))
+        return (*_withheld(task.caller, self.chosen(task.table, task.caller)[0]), *super().role_arguments(task))
 
     def environment(self, task: Task) -> dict[str, str]:
         # As root it refuses to skip permissions unless it runs in a sandbox.
@@ -91,7 +91,7 @@ class Claude(Agent):
         files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(_state_file(caller))
 
-    def chosen(self, caller: Mapping[str, str]) -> tuple[str, str]:
+    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         """Variables in its settings override those of the caller."""
         settings = read_json(_folder(caller) / "settings.json")
         own = at(settings, "env")

@@ -67,7 +67,7 @@ class Codex(Agent):
         """A login or a provider; a model alone is neither."""
         return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
 
-    def chosen(self, caller: Mapping[str, str]) -> tuple[str, str]:
+    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         config = _config(caller)
         address = _provider(config).get("base_url") or config.get("openai_base_url")
         return str(address or ""), str(config.get("model") or "")

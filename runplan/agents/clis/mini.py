@@ -11,6 +11,7 @@ from runplan.agents.adapter import (
     at,
     count,
     estimate,
+    first_set,
     money,
     objects,
     provider_keys,
@@ -61,6 +62,16 @@ class Mini(ProviderAgent):
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
+
+    def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+        """A key in the environment wins over one in its settings."""
+        return first_set(caller, *self.keys_for(table.model or self.chosen(table, caller)[1]))
+
+    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
+        """Likewise the address and the model."""
+        seen = {**_settings(caller), **{name: value for name, value in caller.items() if value}}
+        model = seen.get("MSWEA_MODEL_NAME", "")
+        return seen.get(first_set(seen, *self.addresses_for(table.model or model)), ""), model
 
     def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         chosen = table.model or caller.get("MSWEA_MODEL_NAME") or self.is_configured(caller)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import Agent, at, count, read_json, record, text, under_home
+from runplan.agents.adapter import Agent, at, count, first_set, objects, read_json, record, text, under_home
 from runplan.agents.clis import claude
 from runplan.agents.endings import trouble
 from runplan.run.dispatch import EndingKind, Finished, Message, Retrying
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
     from runplan.agents.adapter import Task
     from runplan.run.dispatch import AgentEvent
+    from runplan.settings.schema import AgentTable
 
 LARGEST_SESSION = 32 * 1024 * 1024
 
 _ERROR = "[API Error: "
+_OPENAI = "openai"  #: the login by a key, also for other providers with that interface
 _ABORTED = "Request was aborted."  #: by us, when it was ended
 _REQUESTS = ("qwen-code.api_error", "qwen-code.api_response")
 #: By default it adds a co-author to commits.
@@ -55,8 +57,21 @@ class Qwen(Agent):
         return {_SETTINGS_FILE: json.dumps(_SETTINGS)}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        settings = read_json(under_home(caller, ".qwen", "settings.json"))
-        return bool(text(settings, "security", "auth", "selectedType"))
+        return bool(text(_settings(caller), "security", "auth", "selectedType"))
+
+    def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+        """The key in the environment wins, unless its settings choose another login or a provider for the model."""
+        login = text(_settings(caller), "security", "auth", "selectedType") or _OPENAI
+        is_own = login != _OPENAI or _provider(table, caller)
+        return "" if is_own else first_set(caller, *self.keys)
+
+    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
+        """Likewise the address; of the model its settings win."""
+        settings = _settings(caller)
+        own = text(_provider(table, caller), "baseUrl")
+        if not own and text(settings, "security", "auth", "selectedType") == _OPENAI:
+            own = caller.get("OPENAI_BASE_URL") or text(settings, "security", "auth", "baseUrl")
+        return own, text(settings, "model", "name")
 
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:
         """As Claude's, but an answer that is an error counts as one."""
@@ -75,6 +90,18 @@ class Qwen(Agent):
 
 
 AGENT = Qwen()
+
+
+def _settings(caller: Mapping[str, str]) -> dict[str, Any]:
+    return read_json(under_home(caller, ".qwen", "settings.json"))
+
+
+def _provider(table: AgentTable, caller: Mapping[str, str]) -> dict[str, Any]:
+    """The provider that the user's settings name for the model; an empty object for none."""
+    settings = _settings(caller)
+    model = table.model or text(settings, "model", "name")
+    known = objects(settings, "modelProviders", _OPENAI)
+    return next((each for each in known if model and text(each, "id") == model), {})
 
 
 def read_session(session: bytes) -> tuple[AgentEvent, ...]:
