@@ -50,15 +50,18 @@ PUSHING = frozenset(
     )
 )
 
-#: Locations of tools and network proxies: with them a project's checks run as in a terminal.
-TOOLS = frozenset(
+#: Network proxies, certificates and the homes of tools, without which a set-up may not find what it fetches.
+FETCHING = frozenset(
     (
         *("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "http_proxy", "https_proxy", "no_proxy"),
-        *("CARGO_HOME", "CONDA_PREFIX", "GOPATH", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RUSTUP_HOME"),
-        *("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "DOCKER_HOST", "VIRTUAL_ENV", "WAYLAND_DISPLAY"),
+        *("CARGO_HOME", "GOPATH", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RUSTUP_HOME"),
         *("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
     )
 )
+#: With them a project's checks run as in a terminal.
+TOOLS = FETCHING | {
+    *("CONDA_PREFIX", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "DOCKER_HOST", "VIRTUAL_ENV", "WAYLAND_DISPLAY"),
+}
 
 #: What an interpreter needs to find itself and runplan.
 _OWN = frozenset(

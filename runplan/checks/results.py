@@ -119,7 +119,7 @@ def _report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tupl
         if own is None:
             return name, report, f"the output does not contain tests.summary {pattern!r}"
         return (name, report, "") if own.passed is None else ("summary", own, "")
-    begun = [each.name for each in RUNNERS if each.begins and any(map(each.begins.match, lines[max(report.end, 0) :]))]
+    begun = [each.name for each in RUNNERS if each.begins and any(map(each.begins.match, lines[report.end + 1 :]))]
     return name, report, f"no closing summary of {begun[0]}" if begun else ""
 
 
@@ -284,8 +284,10 @@ def rerun_command(command: str, results: Results) -> str:
     if results.unfinished or not 0 < len(names) <= _MOST_AGAIN or not all(map(_ALONE.fullmatch, words)):
         return ""
     quoted = " ".join(shlex.quote(name) for name in names)
-    if results.runner == "pytest" and (words[0].endswith("pytest") or words[1:3] == ["-m", "pytest"]):
-        has_paths = any("/" in word or word.endswith(".py") for word in words[1:])
+    programs = [word.rpartition("/")[2] for word in words]
+    if results.runner == "pytest" and "pytest" in programs:  # also after `uv run` or `python -m`
+        options = words[programs.index("pytest") + 1 :]
+        has_paths = any("/" in word or word.endswith(".py") for word in options)
         return "" if has_paths else f"{command} {quoted}"
     if results.runner == "ctest" and words[0] == "ctest":
         return f"{command} --rerun-failed"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runplan.agents.environment import FETCHING
 from runplan.cli.main import run_verb
 from runplan.errors import Exit, RefusedEarly
 from runplan.settings.schema import KEYS
@@ -30,6 +31,8 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "k")
+    for name in FETCHING:
+        monkeypatch.delenv(name, raising=False)
 
 
 def install(tmp_path: Path, *names: str) -> None:

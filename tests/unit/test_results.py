@@ -464,3 +464,9 @@ def test_the_judgement_names_what_regressed_and_what_failed_before() -> None:
 )
 def test_a_baseline_is_usable_when_it_finished_and_names_its_failures(baseline: Results, usable: bool) -> None:
     assert (baseline_fault(baseline) == "") is usable
+
+
+@pytest.mark.parametrize("output", ["TAP version 13\nok 1 - a\nok 2 - b\n1..2\n", "1..2\nok 1 - a\nok 2 - b\n"])
+def test_the_plan_of_tap_may_be_its_last_line(output: str) -> None:
+    found = read_results(output, exit_code=0)
+    assert (found.passed, found.unfinished) == (2, "")

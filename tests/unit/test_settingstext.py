@@ -27,6 +27,7 @@ FOUND = Facts(
     identity=Identity(name="Uma", email="uma@example.org"),
     remotes=("upstream", "fork"),
     installed=("codex", "aider"),
+    variables=("HTTPS_PROXY",),
     toolchain=detect(["Makefile", ".gitmodules"], {"Makefile": "test:\n\ttrue\n"}),
 )
 
@@ -60,7 +61,7 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
             "verifier": "aider",
             "planner": "codex",
         },
-        "tests": {"command": "make test"},
+        "tests": {"command": "make test", "env": ["HTTPS_PROXY"]},
         "limits": {},
         "pull_request": {},
         "issues": {},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.agents.clis import agent_of
+from runplan.agents.environment import FETCHING
 from runplan.checks.toolchain import Toolchain, detect, manifests
 from runplan.cli.terminal import as_json
 from runplan.errors import Exit, GitFailed, RefusedEarly, Unreachable
@@ -83,6 +84,8 @@ def settings_text(facts: Facts) -> str:
         found["run.setup"] = facts.toolchain.setup
     if facts.toolchain.tests:
         found["tests.command"] = facts.toolchain.tests
+    if facts.variables and (facts.toolchain.setup or facts.toolchain.tests):
+        found["tests.env"] = facts.variables
     return document(_INIT_HEAD, found, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents())))
 
 
@@ -177,6 +180,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     remotes: tuple[str, ...]
     installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
     toolchain: Toolchain
+    variables: tuple[str, ...] = ()  #: names of those that package managers and compilers read here
 
 
 def known_agents() -> tuple[str, ...]:
@@ -221,6 +225,7 @@ def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
         remotes=tuple(git.remote().splitlines()),
         installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
         toolchain=detect(files, texts),
+        variables=tuple(sorted(FETCHING & env.keys())),
     )
 
 
