@@ -73,6 +73,12 @@ class Crashed(RunplanError):
     exit = Exit.FAILED
 
 
+class WorkspaceLost(Crashed):
+    """runplan's own repository is gone or damaged; that ended the run."""
+
+    exit = Exit.UNREACHABLE
+
+
 class Unreachable(RunplanError):
     """Git, disk, daemon or forge does not answer."""
 

@@ -113,6 +113,7 @@ def _step(action: a.Action, journal: Journal | LaneJournal, context: RunContext)
     step = STEPS[action.step]
     recorded = False
     context.store.require_there()  # an unplugged repository proves nothing
+    context.workspace.require_whole()
     try:
         for event in step.already_done(action, journal.state, context) or step.act(action, journal.state, context):
             journal.append(event)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, refused_by_system
-from runplan.names import base_ref
+from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, WorkspaceLost, refused_by_system
+from runplan.git.command import ANY
+from runplan.names import HEADS, base_ref
 from runplan.run import events as e
 from runplan.run.dispatch import GRACE_S
 from runplan.run.reasons import Reason, step_of
@@ -140,6 +141,22 @@ def crash(error: Exception, active: ActiveRun) -> RunplanError:
     detail = f"{type(error).__name__}: {error}"
     _record_crash(active, detail)
     return Crashed(f"unexpected {detail}; the work is kept. --debug shows the traceback")
+
+
+def end_lost(active: ActiveRun) -> WorkspaceLost | None:
+    """End a run whose commits are gone from runplan's own repository; None when they are there."""
+    workspace = active.context.workspace
+    phases = [state.phase for _, state in open_states(active.state) if state.phase is not None and state.phase.lease]
+    needed = {phase.work.head if phase.work else phase.base for phase in phases}
+    active.context.store.require_there()
+    if workspace.is_whole and not any(workspace.git.run("cat-file", "-e", oid, ok=ANY).code == 1 for oid in needed):
+        return None  # a killed git proves nothing
+    names = [phase.leased.branch.removeprefix(HEADS) for phase in phases]
+    lost = f"; commits of {' and '.join(names)} that only it held are lost" if names else ""
+    detail = f"runplan's own repository {workspace.path} is gone or damaged{lost}"
+    _record_crash(active, detail)
+    rest = "The next start or retry makes it again and continues with what the worktree and your branches hold"
+    return WorkspaceLost(f"{detail}. {rest}: {command('runplan', 'retry', active.context.plan)}")
 
 
 def _record_crash(active: ActiveRun, detail: str) -> None:

@@ -19,12 +19,13 @@ from runplan.engine.runs import (
     describe_busy,
     does_other_work,
     does_what_is_asked,
+    end_lost,
     is_current,
     nothing_waits,
     state_of,
     succeeded,
 )
-from runplan.errors import Crashed, Exit, Fenced, RunplanError
+from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
@@ -121,6 +122,11 @@ class RepositoryWorker:
         except Fenced:  # another process owns the run
             self.forget(plan)
             raise
+        except GitFailed as error:
+            if (lost := end_lost(active)) is None:
+                raise
+            self._over(plan)
+            raise lost from error
         except RunplanError:
             raise
         except Exception as error:
@@ -235,6 +241,7 @@ class RepositoryWorker:
     def _claim(self, row: RunRow | None, request: RunRequest | None) -> ActiveRun | Answer | None:
         """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
         repository, store, claims = self.repository, self.repository.store, self.repository.claims
+        repository.workspace.restore()
         if row is not None:
             run, started = row.id, state_of(store, row).options
         else:

@@ -314,6 +314,7 @@ class Git:
             if process is not None:
                 close_process(process)
         self._reader = self._updater = None
+        self._kept.clear()
 
     def __enter__(self) -> Git:
         return self

@@ -90,6 +90,21 @@ class Workspace:
             self.make_bare(self.path)
         self.merge_packs()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether git would accept `tool.git` as a repository."""
+        return is_repository(self.path)
+
+    def require_whole(self) -> None:
+        if not self.is_whole:
+            raise GitFailed(f"runplan's own repository {self.path} is gone or damaged")
+
+    def restore(self) -> None:
+        """Make `tool.git` again where it was lost; what is left of it stays."""
+        if not self.is_whole:
+            self.close()
+            self.prepare()
+
     def lock(self) -> FileLock:
         """Repositories and worktrees are made and removed by one process at a time."""
         make_below(self.common_dir, self._locks)
@@ -108,8 +123,9 @@ class Workspace:
 
     def make_bare(self, path: Path) -> None:
         """Make or complete a bare repository that borrows from the user, and a lane from `tool.git` as well."""
-        if not all((path / name).exists() for name in ("HEAD", "objects", "refs")):
+        if not is_repository(path):
             make_below(self.common_dir, path.parent)
+            (path / "HEAD").unlink(missing_ok=True)
             kind = "sha256" if self._sha256 else "sha1"
             options = ("-q", "--bare", "--template=", f"--object-format={kind}")
             # Without it git 3 would keep the refs in reftables.
@@ -157,7 +173,11 @@ class Workspace:
         def read(oid: Oid) -> Stored | None:
             return read_loose(lane_objects, oid) or self.git.known(oid)
 
-        transfer(self.git, self.git, tip, without=without, read=read, env=borrowing(lane_objects))
+        try:
+            transfer(self.git, self.git, tip, without=without, read=read, env=borrowing(lane_objects))
+        except ObjectsRefused:
+            self.require_whole()  # else the commits are not to blame
+            raise
         self._share_lfs(lane_objects.parent)
 
     def _share_lfs(self, lane: Path) -> None:
@@ -269,6 +289,11 @@ class Workspace:
             self.user.run("update-ref", "--no-deref", "-d", ref)
         else:
             (self.common_dir / ref).unlink(missing_ok=True)
+
+
+def is_repository(path: Path) -> bool:
+    head = first_line(path / "HEAD") or ""
+    return head.startswith("ref: refs/") and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
 def _is_small(pack: Path) -> bool:

@@ -114,7 +114,7 @@ def kept(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
     found = (
         (
             failed.branch,
-            f"The work is kept on the branch `{failed.branch}`; the next attempt moves it to `refs/runplan/parked/`",
+            f"The work is kept on the branch `{failed.branch}`; the next attempt continues from it",
         ),
         (failed.parked, f"The work before the conflict is kept at `{failed.parked}`"),
         (parked, f"Work that is on no branch is kept at `{parked}`"),

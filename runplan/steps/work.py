@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -96,6 +97,9 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
     # A failure before any work says nothing about the work of the attempt before it.
     last = next((one for one in reversed(failures) if one.event.branch), failures[-1])
     failure, ref = last.event, f"{HEADS}{last.event.branch}" if last.event.branch else branch
+    if failures[-1].event.reason == Reason.CRASHED:  # also where `tool.git` was lost, the lane has the agent's commits
+        with suppress(ObjectsRefused):
+            context.worktrees.lane(context.worktree).take(branch=branch, base=phase.read.tip)
     own = context.objects.tip(branch)
     if own is not None and not context.objects.is_ancestor(
         own, phase.read.tip

@@ -12,7 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Meanwhile, Project, Ran, a_plan, a_project, killed_at, processes_of, until, work, writes
+from tests.support.cli import (
+    Meanwhile,
+    Project,
+    Ran,
+    a_plan,
+    a_project,
+    killed_at,
+    processes_of,
+    until,
+    verify,
+    work,
+    writes,
+)
 from tests.support.landings import leftovers
 
 PAGE = 4096
@@ -86,6 +98,29 @@ def test_a_deleted_state_directory_is_rebuilt_from_plan_and_git(project: Project
     killed_at(project, point)
     shutil.rmtree(project.path / ".git/runplan")
     landed_once(project, project.start("finish", "auto"))
+
+
+LOSSES = {"gone": "rm -rf {0}", "emptied": "rm -rf {0}/objects {0}/refs", "damaged": "echo garbage >{0}/HEAD"}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=list(LOSSES))
+@pytest.mark.parametrize("role", ["implement", "verify"])
+def test_a_lost_tool_repository_ends_the_run_and_the_next_one_continues(tmp_path: Path, role: str, loss: str) -> None:
+    """It is an error of the infrastructure, not of the agent's work. The lane still has the agent's commits."""
+    project = a_project(tmp_path, "1")
+    tool = project.path / ".git/runplan/tool.git"
+    loses = f'run = "{loss.format(tool)}"\nonce = "{tmp_path}/lost"'
+    project.agent(work(loses) if role == "implement" else work() + verify(loses, "pass_all = true"))
+    ran = project.start("1", "auto")
+    assert ran.code == 5, ran.err
+    assert f"{tool} is gone or damaged; commits of runplan/x/1 that only it held are lost" in ran.last
+    assert project.runplan("status", "X", "--json").json["run"]["reason"] == "crashed"
+    again = project.runplan("retry", "X")
+    assert again.code == 0, again.err
+    assert project.landed() == ["1"]
+    assert project.dispatched().count("implement") == 1
+    assert project.runplan("gc").code == 0
+    assert project.leftovers() == []
 
 
 def forget_journal(project: Project) -> None:

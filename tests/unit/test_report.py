@@ -101,7 +101,7 @@ def test_the_section_of_a_failure() -> None:
         "    1 failed, 11 passed\n\n"
         "**State:**\n\n"
         "- Nothing of the phase landed\n"
-        "- The work is kept on the branch `runplan/parser/4b`; the next attempt moves it to `refs/runplan/parked/`\n"
+        "- The work is kept on the branch `runplan/parser/4b`; the next attempt continues from it\n"
         "- Work that is on no branch is kept at `refs/x`\n"
         "- issue #3 is shared\n\n"
         "**To resume:** `runplan retry plans/parser.md`\n"
