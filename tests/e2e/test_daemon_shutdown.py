@@ -13,6 +13,7 @@ from tests.support.cli import (
     Project,
     a_plan,
     a_project,
+    ended,
     processes_of,
     steps,
     until,
@@ -21,6 +22,7 @@ from tests.support.cli import (
     work,
 )
 from tests.support.daemons import (
+    a_manager,
     daemon_of,
     in_foreground,
     log_of,
@@ -93,12 +95,16 @@ def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Me
     none = project.runplan("daemon", "stop")
     assert (none.code, none.last) == (0, "runplan: the daemon is not running")
     in_flight(project, meanwhile)
+    project.extra["PATH"] = f"{a_manager(project.home / 'bin')}:{project.env['PATH']}"
+    assert project.runplan("service", "install").code == 0
     drain(project)
     with project.running("daemon", "stop") as stop:
         assert stop.stderr is not None
         assert b"Stopping the daemon" in stop.stderr.readline()
         meanwhile.let_on("agent")  # a second signal would have ended it
-        assert (stop.wait(60), daemon_of(project)) == (0, 0)
+        ran = ended(stop)
+    again = "It starts again at the next login, or with: runplan daemon restart"
+    assert (ran.code, ran.last, daemon_of(project)) == (0, f"runplan: The daemon has ended. {again}", 0)
     assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["exited"]
 
 
