@@ -25,16 +25,14 @@ _PHASE = _value("the id of a phase", "phase", metavar="PHASE")
 _WAITING = _value("a phase id; without it, the first that waits", "phase", metavar="PHASE", nargs="?")
 _JSON = _flag("print JSON", "--json")
 _RUN = _flag("also run set-up and tests once, in a fresh worktree", "--run")
+_HERE = _flag("run here and exit with the outcome", "--foreground")
+_WAIT = _flag("follow the daemon's run and exit with its outcome", "--wait")
 _WORDS = "a phase id or `finish`; `auto`; cherry-pick, pr or direct; every SCHEDULE; now"
 _START = (
     _ANY_PLAN,
     _value(_WORDS, "words", metavar="WORD", nargs="*", default=[]),
     _value("instead of PLAN: an issue on GitHub; lands by pr", "--issue", metavar="NUMBER", type=int),
-    [
-        _flag("run here and exit with the outcome", "--foreground"),
-        _flag("follow the daemon's run and exit with its outcome", "--wait"),
-        _flag("show what would be done and change nothing", "--dry-run"),
-    ],
+    [_HERE, _WAIT, _flag("show what would be done and change nothing", "--dry-run")],
 )
 _WATCH = (
     _value("every SCHEDULE, which implies auto; now", "words", metavar="WORD", nargs="*", default=[]),
@@ -45,12 +43,10 @@ _RETRY = (
     _value("a phase id; default: as the last run", "phase", metavar="PHASE", nargs="?"),
     _flag("begin the phase anew; its kept work is parked", "--fresh"),
     _flag("have an agent handle new comments on the pull request", "--review"),
-    [
-        _flag("run here and exit with the outcome", "--foreground"),
-        _flag("follow the daemon's run and exit with its outcome", "--wait"),
-    ],
+    [_HERE, _WAIT],
 )
 _DIFF = (_PLAN, _value("a phase that waits or failed", "phase", metavar="PHASE", nargs="?"), _JSON)
+_KEEP = _flag("end the run only; its schedule stays", "--keep-schedule")
 _WHY = _value("why, for the report and the next agent", "-m", metavar="REASON", dest="why", default="")
 _STATUS = (
     _ANY_PLAN,
@@ -95,11 +91,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "stop": (
             "control.commands",
             "Cancel schedules and end runs; their work is kept",
-            (
-                _ANY_PLAN,
-                _flag("end the run only; its schedule stays", "--keep-schedule"),
-                _flag("kill a run of another terminal at once", "--force"),
-            ),
+            (_ANY_PLAN, _KEEP, _flag("kill a run of another terminal at once", "--force")),
         ),
         "pause": ("control.commands", "Pause a plan; the current step finishes", (_PLAN,)),
         "resume": ("control.commands", "Resume a paused plan and its schedule", (_PLAN,)),

@@ -21,7 +21,7 @@ from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from runplan.daemon.protocol import Request
@@ -145,6 +145,23 @@ def wake(env: Mapping[str, str]) -> None:
     process = processes.living(found.identity) if found else None
     if process is not None:
         processes.send(process, signal.SIGHUP)
+
+
+def stop_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> int:
+    """Drain the daemon as SIGTERM does, and wait until it has ended; its process, 0 when none runs."""
+    found = holder(state_directory(env))
+    process = processes.living(found.identity) if found else None
+    if process is None:
+        return 0
+    is_draining = False
+    with contextlib.suppress(Unreachable), connect(env) as client:
+        is_draining = bool(client.hello.draining)  # then another SIGTERM would end its agents
+    for number in () if is_draining else (signal.SIGTERM, signal.SIGCONT):  # Ctrl-Z may have stopped it
+        processes.send(process, number)
+    say(f"Stopping the daemon (process {process.pid}); agents have daemon.grace to finish, and survive it")
+    while processes.await_gone([process], timeout_s=ANSWER_S):
+        pass
+    return process.pid
 
 
 def reach(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready_s: float = LISTENS_S) -> Client:

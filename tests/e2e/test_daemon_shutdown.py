@@ -81,7 +81,7 @@ def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: P
     assert (ran.code, ran.err.splitlines()) == (
         0,
         [
-            f"runplan: Stopping the daemon (process {before}); agents have 1s to finish, and survive it",
+            f"runplan: Stopping the daemon (process {before}); agents have daemon.grace to finish, and survive it",
             f"runplan: the daemon runs as process {daemon_of(project)}",
         ],
     )
@@ -93,7 +93,7 @@ def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: P
 
 def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Meanwhile) -> None:
     none = project.runplan("daemon", "stop")
-    assert (none.code, none.last) == (0, "runplan: the daemon is not running")
+    assert (none.code, none.last) == (0, "runplan: The daemon is not running. Start it with: runplan daemon restart")
     in_flight(project, meanwhile)
     project.extra["PATH"] = f"{a_manager(project.home / 'bin')}:{project.env['PATH']}"
     assert project.runplan("service", "install").code == 0
@@ -103,7 +103,7 @@ def test_daemon_stop_gives_agents_the_grace_once(project: Project, meanwhile: Me
         assert b"Stopping the daemon" in stop.stderr.readline()
         meanwhile.let_on("agent")  # a second signal would have ended it
         ran = ended(stop)
-    again = "It starts again at the next login, or with: runplan daemon restart"
+    again = "Start it at the next login, or with: runplan daemon restart"
     assert (ran.code, ran.last, daemon_of(project)) == (0, f"runplan: The daemon has ended. {again}", 0)
     assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["exited"]
 

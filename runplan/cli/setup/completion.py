@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from runplan.cli.main import COMPLETE, parser_of
 from runplan.cli.verbs import VERBS
 from runplan.errors import Exit
+from runplan.settings.schema import LANDINGS
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator, Sequence
+
+#: The words after PLAN, which the parsers do not list.
+WORDS = {"start": ("finish", "auto", *LANDINGS, "every", "now"), "watch-issues": ("every", "now")}
 
 BASH = f"""\
 _runplan() {{
@@ -56,8 +59,9 @@ def print_candidates(words: Sequence[str]) -> None:
 
 
 def _candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]]:
+    lines = [(verb, line) for verb, (_, line, _) in VERBS.items()]
     if not before:
-        return _verbs()
+        return lines
     verb = before[0]
     actions = parser_of(verb)._actions if verb in VERBS else ()  # noqa: SLF001 - argparse has no other way to list them
     with_value = {name for action in actions if action.nargs != 0 for name in action.option_strings}
@@ -71,55 +75,38 @@ def _candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]
     if current.startswith("-") or not places or (len(given) >= len(places) and places[-1].nargs != "*"):
         return options
     place = places[min(len(given), len(places) - 1)]
-    if place.choices is not None:
-        return ((str(choice), "") for choice in place.choices)
     match place.dest:
         case "plan":
             return _plans(with_paths=bool(current))
         case "phase":
             return _phases(given[0])
         case "words":
-            return (*(_phases(given[0], is_open=True) if verb == "start" else ()), *_words(verb))
+            phases = _phases(given[0], is_open=True) if verb == "start" else ()
+            return (*phases, *((word, "") for word in WORDS[verb]))
         case "verb":
-            return _verbs()
+            return lines
         case _:
-            return ()
-
-
-def _verbs() -> Iterator[tuple[str, str]]:
-    return ((verb, line) for verb, (_, line, _) in VERBS.items())
-
-
-def _words(verb: str) -> Iterator[tuple[str, str]]:
-    """The words after PLAN, which the parser does not list."""
-    from runplan.settings.schema import LANDINGS
-
-    if verb == "start":
-        yield "finish", "all remaining phases"
-        yield "auto", "land without asking"
-        yield from ((landing, "how it lands") for landing in LANDINGS)
-    yield "every", "a schedule"
-    yield "now", "start at once as well"
+            return ((str(choice), "") for choice in place.choices or ())
 
 
 def _plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
     """The names of the plans, and their paths."""
-    from runplan.engine.context import known_plans, open_context, spec_plans
+    from runplan.engine.context import known_plans, open_context, spec_plans  # slow to import
     from runplan.plan.specs import PLAN_FILE
 
     with open_context(warn=lambda _text: None) as context:
-        paths = [PurePosixPath(plan) for plan in (*known_plans(context, ()), *spec_plans(context.repository.root))]
-    names = [path.parent.name if path.name == PLAN_FILE else path.stem for path in paths]
+        paths = [*known_plans(context, ()), *spec_plans(context.repository.root)]
+    names = [path.removesuffix(f"/{PLAN_FILE}").removesuffix(".md").rpartition("/")[2] for path in paths]
     for name, path in zip(names, paths, strict=True):
         if names.count(name) == 1:
-            yield name, str(path)
+            yield name, path
         if with_paths or names.count(name) > 1:
-            yield str(path), ""
+            yield path, ""
 
 
 def _phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str]]:
     """The phases of the plan that the word means, or only those that are not done."""
-    from runplan.engine.context import open_context, plan_path
+    from runplan.engine.context import open_context, plan_path  # slow to import
     from runplan.plan.model import parse
 
     with open_context(warn=lambda _text: None) as context:

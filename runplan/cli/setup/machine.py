@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import as_json
-from runplan.errors import Exit, Unreachable
+from runplan.errors import Exit
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
 
     from runplan.daemon.service import Manager, Standing
 
@@ -26,53 +24,22 @@ def run_help(args: argparse.Namespace) -> Exit:
 
 
 def run_daemon(args: argparse.Namespace) -> Exit:
+    from runplan.cli.show.progress import say
+    from runplan.daemon import client, process, service
     from runplan.settings.load import environment
 
     env = environment()
     if args.action is None:
-        from runplan.daemon.process import serve
-
-        serve(env)
+        process.serve(env)
         return Exit.DONE
-    from runplan.cli.show.progress import say
-    from runplan.daemon import client, service
-
-    was_running = _end_daemon(env, say)
+    pid = client.stop_daemon(env, say)
     if args.action == "restart":
-        with client.reach(env) as reached:
-            say(f"the daemon runs as process {reached.hello.pid}")
-    elif was_running:
+        with client.reach(env) as connection:
+            say(f"the daemon runs as process {connection.hello.pid}")
+    else:
         login = "at the next login, or " if service.installed(env) else ""
-        say(f"The daemon has ended. It starts again {login}with: runplan daemon restart")
+        say(f"The daemon {'has ended' if pid else 'is not running'}. Start it {login}with: runplan daemon restart")
     return Exit.DONE
-
-
-def _end_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> bool:
-    """Drain the daemon as SIGTERM does, and wait for its end; False when none runs."""
-    import signal
-
-    from runplan import processes
-    from runplan.daemon import client, state
-    from runplan.daemon.process import CLOSING_S
-    from runplan.settings.load import load_user
-    from runplan.settings.places import state_directory
-    from runplan.text import in_words
-
-    holder = state.holder(state_directory(env))
-    process = processes.living(holder.identity) if holder else None
-    if holder is None or process is None:
-        say("the daemon is not running")
-        return False
-    grace_s, is_draining = load_user(env).daemon.grace_s, False
-    with suppress(Unreachable), client.connect(env) as reached:
-        is_draining = bool(reached.hello.draining)
-    if not is_draining:  # a second SIGTERM would end the agents
-        for number in (signal.SIGTERM, signal.SIGCONT):  # Ctrl-Z may have stopped it
-            processes.send(process, number)
-    say(f"Stopping the daemon (process {holder.pid}); agents have {in_words(grace_s)} to finish, and survive it")
-    if processes.await_gone([process], timeout_s=grace_s + CLOSING_S):
-        raise Unreachable(f"the daemon (process {holder.pid}) still runs; see its log, or end it: kill -9 {holder.pid}")
-    return True
 
 
 def run_service(args: argparse.Namespace) -> Exit:
