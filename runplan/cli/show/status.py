@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -94,7 +94,7 @@ def _output(args: argparse.Namespace, height: int = 0) -> str:
     return "\n\n".join(fit(shown, foot, height) if height else [*(block.text for block in shown), *foot])
 
 
-class Block(NamedTuple):
+class Block(msgspec.Struct, frozen=True):
     """A plan as text, and in one line for a screen that is too small."""
 
     text: str
