@@ -145,7 +145,8 @@ def _with_plan(stage: Stage) -> None:
     stage.run("mkdir project && cd project && git init -q -b main")
     stage.write("plans/X.md", "# Plan: Notes\n\n- [ ] Write notes.txt\n- [ ] Write more.txt\n")
     stage.write("runplan.toml", AGENTS)
-    stage.write("actor.toml", "".join(f'[[phase."{n}".implement]]\nwrite = "{f}"\n' for n, f in NOTES.items()))
+    work = "".join(f'[[phase."{n}".implement]]\nwrite = "{f}"\n' for n, f in NOTES.items())
+    stage.write("actor.toml", f'{work}[[phase."2".fix]]\nappend = "more.txt"\ntext = "longer"\n')
     stage.run("git add . && git commit -qm Start")
 
 

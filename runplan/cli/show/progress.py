@@ -160,7 +160,8 @@ def sentence(event: e.Event) -> str:
             note = f"; continues the kept work, {kept.head[:12]}" if kept else note
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
         case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
-            notes = f" (second {'try:' if agent else 'run, because'} {again})" if again else ""
+            reason = f"second try: {again}" if agent else "second run, because the first failed"
+            notes = f" ({reason})" if again else ""
             named = "" if gates == (e.TESTS,) else ", ".join(gates)
             return f"  {role:<10} {agent or named or 'runs'} …{notes}"
         case e.DispatchEnded(ending="lost", role=role):
