@@ -271,8 +271,9 @@ def _conflict_markers(phase: PhaseRun, context: RunContext, head: str) -> WorkRe
         lines = (_file_text(context, commit, path) or "").splitlines()
         return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
 
+    before = phase.read.tip if phase.read.merge else phase.base  # a merge of the target has the markers in its base
     for path in phase.unsolved.paths if phase.unsolved else ():
-        if has_markers(head, path) and not has_markers(phase.base, path):
+        if has_markers(head, path) and not has_markers(before, path):
             return WorkRefused(reason=Reason.CONFLICT, detail=unsolved(phase, f"it left conflict markers in {path}"))
     return None
 
