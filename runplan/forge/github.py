@@ -118,7 +118,8 @@ class GitHub:
 
     def target(self, branch: str, *, number: int = 0) -> m.Target:
         """The settings and rules for merges into a branch; with a number also the objections to that pull request."""
-        facts = self._target_facts(branch, number)
+        wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
+        facts = self._query(f"read the settings of {branch}", TARGET, wanted)
         try:
             rules = self._rulesets(branch)
         except m.ForgeDenied:  # private repositories of a free plan have none
@@ -126,7 +127,9 @@ class GitHub:
         classic = (facts.get("ref") or {}).get("refUpdateRule") or {}
         allowed = {"merge": "mergeCommitAllowed", "rebase": "rebaseMergeAllowed", "squash": "squashMergeAllowed"}
         linear = "required_linear_history" in rules or classic.get("requiresLinearHistory")
-        methods = {name for name, key in allowed.items() if facts.get(key) and not (linear and name == "merge")}
+        methods = {name for name, key in allowed.items() if facts.get(key) is not False} - (
+            {"merge"} if linear else set()
+        )
         for rule in rules.get("pull_request", ()):
             methods &= set(rule.get("allowed_merge_methods") or methods)
         checks = rules.get("required_status_checks", [])
@@ -143,10 +146,6 @@ class GitHub:
             queue="merge_queue" in rules,
             objections=tuple(_writer(one["author"]) for one in opinions if one["state"] == "CHANGES_REQUESTED"),
         )
-
-    def _target_facts(self, branch: str, number: int) -> dict[str, Any]:
-        wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
-        return self._query(f"read the settings of {branch}", TARGET, wanted)
 
     def _query(self, what: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
         """The repository's part of the answer; a field that the token may not read is missing in it."""
@@ -175,18 +174,20 @@ class GitHub:
             found.setdefault(rule["type"], []).append(rule.get("parameters") or {})
         return found
 
+    @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
         """Whether this account may push to the repository."""
+        from github import GithubException
+
         if login not in self._writers:
             try:
-                self._writers[login] = self._permission(login) in ("admin", "write")
-            except m.ForgeDenied:  # no account of this name: it was deleted, or is that of an app
-                self._writers[login] = False
+                permission = self._repo.get_collaborator_permission(login)
+            except GithubException as error:
+                if error.status != 404:
+                    raise
+                permission = "none"  # the account was deleted, or is that of an app
+            self._writers[login] = permission in ("admin", "write")
         return self._writers[login]
-
-    @repeatable("read the permission of {0}")
-    def _permission(self, login: str) -> str:
-        return self._repo.get_collaborator_permission(login)
 
     # --- pull requests --------------------------------------------------------------------------------------
 
@@ -220,7 +221,7 @@ class GitHub:
                 self._numbers[branch] = made.number
                 return _pull_request(made)
             except GithubException as error:
-                if error.status == 422 and "already exists" in describe(error) and (found := happened()) is not None:
+                if error.status == 422 and (found := happened()) is not None:  # another process was faster
                     return found
                 raise
 
@@ -405,8 +406,8 @@ class GitHub:
     @repeatable("assign issue {0}")
     def assign(self, number: int, *, is_assigned: bool) -> None:
         """Assign the issue to the owner of the token, or take it back."""
-        issue, me = self._repo.get_issue(number), self._client.get_user().login
-        issue.add_to_assignees(me) if is_assigned else issue.remove_from_assignees(me)
+        issue = self._repo.get_issue(number)
+        issue.add_to_assignees(self._own_login) if is_assigned else issue.remove_from_assignees(self._own_login)
 
     @repeatable("read the comments of #{0}")
     def _comments(self, number: int) -> list[IssueComment]:

@@ -125,6 +125,15 @@ def test_a_conflict_is_solved_by_an_agent(project: Project, hub: Hub) -> None:
     assert hub.git("show", "main:1.txt") == "both"
 
 
+def test_conflict_markers_that_a_fixer_leaves_are_not_merged(project: Project, hub: Hub) -> None:
+    set_up(project, agent=work() + work(phase="2") + fix('write = "note.txt"', 'commit = "Note"', phase=""))
+    hub.mirror(project.path)
+    once(hub, lambda: hub.commit("main", {"1.txt": "theirs\n"}))
+    ran = project.start("finish", "auto", "pr")
+    assert (ran.last, hub.merges) == ("runplan: failed: conflict", 0), ran.err
+    assert "it left conflict markers in 1.txt" in ran.err
+
+
 def once(hub: Hub, act: Callable[[], str]) -> list[str]:
     """Do this when the branch is pushed for the second time; the results."""
     done: list[str] = []
@@ -249,12 +258,13 @@ def test_a_change_of_a_person_below_a_later_phase_is_not_merged_by_runplan(
     assert hub.merges == 1
 
 
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "left there"])
 def test_a_phase_that_is_built_on_a_squashed_branch_is_built_again(
-    project: Project, hub: Hub, meanwhile: Meanwhile
+    project: Project, hub: Hub, meanwhile: Meanwhile, is_deleted: bool
 ) -> None:
     set_up(project, agent=work() + work(phase="2") + verify(*meanwhile.pause("here"), "pass_all = true", phase="2"))
     hub.mirror(project.path)
-    hub.delete_branch_on_merge = True
+    hub.delete_branch_on_merge = is_deleted
     with project.running("start", "X", "finish", "auto", "pr", "--foreground") as running:
         meanwhile.reached("here")
         hub.do_merge(hub.pulls[1], "squash")

@@ -313,7 +313,7 @@ def test_a_rate_limit_names_its_end_and_is_not_slept_through(
         (lambda s: s.faults.append(Fault(call="GET .*", kind="before", status=0, times=9)), Unreachable),
         (lambda s: setattr(s.hub, "page", "<html>Sign in</html>"), "sends text/html instead of JSON (status 200)"),
         (lambda s: s.faults.append(moved("https://login.example/x")), "redirects to https://login.example"),
-        (lambda s: s.faults.append(moved("/api/v3/user", times=9)), "redirects more than 5 times"),
+        (lambda s: s.faults.append(moved("/api/v3/repos/acme/app/pulls/1", times=9)), "redirects more than 5 times"),
     ],
     ids=[
         "expired token",
@@ -345,6 +345,7 @@ def moved(where: str, times: int = 1) -> Fault:
 def test_reads_and_writes_follow_a_renamed_repository(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
     """The query of a read and the body of a write arrive; the pull request of another branch is not taken for ours."""
     hub.create(BRANCH, "main", "Other", "")
+    forge.repository()
     hub.renamed_from, hub.name = hub.name, "product"
     assert forge.find(branch="work", base="main") is None
     made = opened(forge)

@@ -25,7 +25,7 @@ KINDS: dict[str, Any] = {
 
 
 def described(path: str) -> str:
-    if path == "/user" or path.startswith("/app/"):
+    if path.startswith("/app/"):
         return path
     return "/repos/{owner}/{repo}" + SPELLED.get(path, path)
 

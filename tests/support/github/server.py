@@ -413,7 +413,6 @@ ROUTES: tuple[tuple[str, str, Callable[[Request], tuple[int, Any]]], ...] = (
     ("GET", "/issues", list_issues),
     ("GET", "/issues/{issue_number}", lambda r: (200, _issue(r, r.issue))),
     ("PATCH", "/issues/{issue_number}", edit_issue),
-    ("GET", "/user", lambda r: (200, _user("octocat"))),
     ("GET", "/installation", installation),
     ("POST", "/app/installations/{installation_id}/access_tokens", access_token),
     ("PATCH", "/issues/comments/{comment_id}", edit_comment),
@@ -562,7 +561,7 @@ class StandIn:
             short = path[len(root) :]
         elif path.startswith(by_id):
             short = path[len(by_id) :]
-        elif path in (f"{api}/user", f"{api}/app/installations/5/access_tokens", "/api/graphql"):
+        elif path in (f"{api}/app/installations/5/access_tokens", "/api/graphql"):
             short = path.removeprefix(api).removeprefix("/api")
         else:
             return 404, {"message": "Not Found"}, {}
