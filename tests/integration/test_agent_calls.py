@@ -12,9 +12,11 @@ import pytest
 from runplan.agents.clis import agent_of
 from runplan.agents.clis.mini import LONGEST_ARGUMENT
 from runplan.agents.invocation import Agents, is_used, require_agents
+from runplan.agents.prompts import SMALL_DIFF, Brief, verify_prompt
 from runplan.errors import RefusedEarly
+from runplan.names import DIFF_FILE
 from runplan.run.dispatch import Role
-from runplan.run.events import DispatchStarted
+from runplan.run.events import DispatchStarted, PlanRead
 from runplan.settings.load import Layer
 from runplan.settings.schema import AgentsSettings
 from tests.support.builders import settle
@@ -114,6 +116,15 @@ def test_aider_reads_the_plan_and_the_settings_and_does_not_edit_them(tmp_path: 
     argv = Call(tmp_path, "aider", caller={}).argv
     read = [argv[place + 1] for place, word in enumerate(argv) if word == "--read"]
     assert read == ["plans/x.md", "config/runplan.toml"]
+
+
+@pytest.mark.parametrize(("diff", "is_read"), [("+x\n", False), ("+x\n" * SMALL_DIFF, True)], ids=["small", "large"])
+def test_aider_gets_the_diff_once(tmp_path: Path, diff: str, is_read: bool) -> None:
+    read = PlanRead(tip="c", choice="next", phase="1", title="T", text="", items=(), touches=())
+    brief = Brief(plan="plans/x.md", read=read, worktree="/w", branch="b", test_command="")
+    prompt = verify_prompt("{{changed}}\n{{diff}}\n", brief, diff=diff, changed=["a"], gates=[])
+    argv = Call(tmp_path, "aider", Role.VERIFY, caller={}, prompt=prompt).argv
+    assert (DIFF_FILE in argv, "--dry-run" in argv) == (is_read, True)
 
 
 def test_claude_keeps_the_servers_helper_and_address_of_the_user(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from runplan.agents.adapter import ProviderAgent, provider_keys, under_home
 from runplan.agents.endings import trouble
 from runplan.names import DIFF_FILE
 from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
+from runplan.store.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ _MOST_TOKENS = 20_000_000  #: in one answer; no context window is larger
 _ERROR = re.compile(rb"litellm\.\w{1,60}(?:Error|Exception|Timeout)\b")
 #: The usual form of an error of its library: its own name for it, then the provider's.
 _LIBRARY_ERROR = re.compile(rb"litellm\.\w{1,60}: (?:litellm\.)?\w{1,60}(?:Error|Exception|Timeout)(?: -|:)")
+_DIFF_IN_PROMPT = "\n=== begin of diff"  #: as the prompt quotes it
 
 
 class Aider(ProviderAgent):
@@ -50,6 +52,11 @@ class Aider(ProviderAgent):
         # It adds each file that the prompt names to those it edits, except files that it only reads.
         guarded = (word for name in task.guarded for word in ("--read", name))
         return ("--message-file", str(task.prompt), *guarded, *super().arguments(task))
+
+    def role_arguments(self, task: Task) -> tuple[str, ...]:
+        """A verifier reads the diff as a file, unless its prompt has the diff."""
+        is_in_prompt = not task.writes and _DIFF_IN_PROMPT in (read_text(task.prompt) or "")
+        return self.reading[:1] if is_in_prompt else super().role_arguments(task)
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         names = (".aider.conf.yml", ".env", ".aider/oauth-keys.env")
