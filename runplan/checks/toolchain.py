@@ -33,7 +33,6 @@ class Kind(StrEnum):
     RUST = "crates"
     RUBY = "gems"
     JAVA = "Java packages"
-    CMAKE = "build directory"
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -45,7 +44,6 @@ class Tool(Struct, frozen=True, kw_only=True):
     unlocked: str = ""  #: the set-up without a lock file, which may not create one
     run: str = ""  #: before a program that the dependencies have
     test: str = ""  #: runs the test script of package.json
-    make: str = ""  #: before `make`, so that recipes find them; "" where they do
     fetches: bool = False  #: whether the test command works without the set-up
     name: str = ""  #: in packageManager of package.json
 
@@ -63,55 +61,29 @@ INPUTS: dict[Kind, tuple[str, ...]] = {
 _READ = ("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitignore", "requirements*.txt")
 
 SUBMODULES = Tool(kind=Kind.SUBMODULES, signs=(".gitmodules",), setup="git submodule update --init --recursive")
+_PYTEST_SIGNS = ("pytest.ini", "conftest.py", "test_*.py", "tests/*.py")
 _VENV = Tool(
     kind=Kind.PYTHON,
-    signs=(*INPUTS[Kind.PYTHON][2:], "pytest.ini", "conftest.py", "test_*.py", "tests/*.py"),
+    signs=(*INPUTS[Kind.PYTHON][2:], *_PYTEST_SIGNS),
     run=".venv/bin/python -m ",
-    make=". .venv/bin/activate && ",
+)
+
+#: The package managers of Node: lock files, words of the set-up with and without one, prefix of a program, test script.
+_MANAGERS = (
+    ("pnpm", ("pnpm-lock.yaml",), "install --frozen-lockfile", "install --no-lockfile", "pnpm exec ", "test"),
+    ("yarn", ("yarn.lock",), "install --frozen-lockfile", "install --no-lockfile", "yarn run ", "test"),
+    ("bun", ("bun.lock", "bun.lockb"), "install --frozen-lockfile", "install --no-save", "bunx ", "run test"),
+    ("npm", ("package-lock.json", "npm-shrinkwrap.json"), "ci", "install --no-package-lock", "npx ", "test"),
 )
 
 #: Of each kind the first that fits counts. What compiles the project is no set-up: broken work would fail it.
 _TOOLS = (
     SUBMODULES,
-    Tool(kind=Kind.PYTHON, signs=("uv.lock",), setup="uv sync --frozen", run="uv run ", make="uv run ", fetches=True),
-    Tool(kind=Kind.PYTHON, signs=("poetry.lock",), setup="poetry install", run="poetry run ", make="poetry run "),
+    Tool(kind=Kind.PYTHON, signs=("uv.lock",), setup="uv sync --frozen", run="uv run ", fetches=True),
+    Tool(kind=Kind.PYTHON, signs=("poetry.lock",), setup="poetry install", run="poetry run "),
     _VENV,
-    Tool(
-        kind=Kind.NODE,
-        name="pnpm",
-        signs=("pnpm-lock.yaml",),
-        setup="pnpm install --frozen-lockfile",
-        unlocked="pnpm install --no-lockfile",
-        run="pnpm exec ",
-        test="pnpm test",
-    ),
-    Tool(
-        kind=Kind.NODE,
-        name="yarn",
-        signs=("yarn.lock",),
-        setup="yarn install --frozen-lockfile",
-        unlocked="yarn install --no-lockfile",
-        run="yarn run ",
-        test="yarn test",
-    ),
-    Tool(
-        kind=Kind.NODE,
-        name="bun",
-        signs=("bun.lock", "bun.lockb"),
-        setup="bun install --frozen-lockfile",
-        unlocked="bun install --no-save",
-        run="bunx ",
-        test="bun run test",
-    ),
-    Tool(
-        kind=Kind.NODE,
-        name="npm",
-        signs=("package-lock.json", "npm-shrinkwrap.json"),
-        setup="npm ci",
-        unlocked="npm install --no-package-lock",
-        run="npx ",
-        test="npm test",
-    ),
+    *(Tool(kind=Kind.NODE, name=name, signs=locks, setup=f"{name} {locked}", unlocked=f"{name} {unlocked}", run=run,
+           test=f"{name} {test}") for name, locks, locked, unlocked, run, test in _MANAGERS),
     Tool(kind=Kind.GO, signs=("go.mod",), setup="go mod download", fetches=True),
     Tool(kind=Kind.RUST, signs=("Cargo.lock",), setup="cargo fetch --locked", fetches=True),
     Tool(kind=Kind.RUST, signs=("Cargo.toml",)),
@@ -120,8 +92,7 @@ _TOOLS = (
     Tool(kind=Kind.JAVA, signs=("pom.xml",), run="mvn -B "),
     Tool(kind=Kind.JAVA, signs=("gradlew",), run="./gradlew "),
     Tool(kind=Kind.JAVA, signs=("build.gradle", "build.gradle.kts"), run="gradle "),
-    Tool(kind=Kind.CMAKE, signs=("CMakeLists.txt",)),
-)
+)  # fmt: skip
 
 _CMAKE = "cmake -S . -B build{} && cmake --build build && ctest --test-dir build --output-on-failure"
 #: Files that show that there are tests, and what runs them with the dependencies of a kind; "" to run the file.
@@ -129,10 +100,7 @@ _TESTS: tuple[tuple[str, Kind | None, str], ...] = (
     ("vitest.config.*", Kind.NODE, "vitest run"),
     ("jest.config.*", Kind.NODE, "jest"),
     (".mocharc.*", Kind.NODE, "mocha"),
-    ("pytest.ini", Kind.PYTHON, "pytest"),
-    ("conftest.py", Kind.PYTHON, "pytest"),
-    ("test_*.py", Kind.PYTHON, "pytest"),
-    ("tests/*.py", Kind.PYTHON, "pytest"),
+    *((sign, Kind.PYTHON, "pytest") for sign in _PYTEST_SIGNS),
     ("*_test.go", Kind.GO, "go test ./..."),
     ("tests/*.rs", Kind.RUST, "cargo test"),
     (".rspec", Kind.RUBY, "rspec"),
@@ -180,7 +148,8 @@ def detect(files: Sequence[str], texts: Mapping[str, str]) -> Toolchain:
         has_own = _ENVIRONMENTS.search(makefile) or not _first(files, INPUTS[Kind.PYTHON])
         if has_own and tools.get(Kind.PYTHON) is _VENV:
             del tools[Kind.PYTHON]
-        environment = tools[Kind.PYTHON].make if Kind.PYTHON in tools and not has_own else ""
+        python = tools.get(Kind.PYTHON) if not has_own else None
+        environment = ". .venv/bin/activate && " if python is _VENV else python.run if python else ""
         tests, shown_by = f"{environment}make {goal}", "Makefile"
     else:
         tests, shown_by = _find_tests(files, texts, tools)

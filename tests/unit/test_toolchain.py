@@ -6,7 +6,6 @@ import pytest
 
 from runplan.checks.toolchain import (
     INPUTS,
-    Kind,
     commands_of,
     detect,
     manifests,
@@ -104,7 +103,6 @@ def test_every_tool_with_a_set_up_knows_its_input_files() -> None:
     found = detect([".gitmodules", "uv.lock", "yarn.lock", "go.mod", "Cargo.lock", "Gemfile.lock"], {})
     assert [tool.kind for tool in found.tools if tool.setup] == list(INPUTS)
     assert all(set(tool.signs) & set(INPUTS[tool.kind]) for tool in found.tools)
-    assert Kind.CMAKE not in INPUTS
 
 
 @pytest.mark.parametrize(
