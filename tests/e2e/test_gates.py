@@ -111,7 +111,7 @@ def test_only_the_failed_tests_run_again_with_the_command_for_it(project: Projec
 def test_a_gate_that_is_red_before_any_work_is_refused(project: Project) -> None:
     project.settings('[gates.lint]\ncommand = "exit 3"\n')
     ran = project.start("1", "auto")
-    assert "`exit 3` on the base: exit code 3" in ran.err
+    assert "`exit 3` failed on the base: exit code 3" in ran.err
     assert ran.code == 2, ran.err
     assert project.dispatched() == ["baseline"]
 
