@@ -180,6 +180,7 @@ def test_the_doctor_judges_a_missing_sandbox_by_the_setting(
     repo = make_repo(tmp_path / "app", **{"runplan.toml": f'{CHECKED}sandbox = "{mode}"\n'})
     monkeypatch.chdir(repo.path)
     remedy = "" if mode == "none" else "apt install bubblewrap"
+    remedy += ', or turn this off: agents.sandbox = "none"' if mode == "auto" else ""
     exit_code = Exit.USAGE if state == "FAIL" else Exit.DONE
     assert call("doctor", "--json") is exit_code
     (check,) = [each for each in json.loads(capsys.readouterr().out) if each["name"] == "sandbox"]

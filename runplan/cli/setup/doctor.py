@@ -166,7 +166,8 @@ def _sandbox(at: RepositoryContext) -> str | Warned:
     obstacle = invocation.require_sandbox(modes, at.env)
     if obstacle is None:
         return "bubblewrap works"
-    return Warned(f"agents can edit your checkout: {obstacle.problem}", obstacle.remedy)
+    remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
+    return Warned(f"agents can edit your checkout: {obstacle.problem}", remedy)
 
 
 def _prompts(at: RepositoryContext) -> str:
