@@ -59,8 +59,13 @@ class Style:
 
 
 def say(text: str) -> None:
-    """Print a message on standard error."""
-    style = Style.of(sys.stderr)
+    """Print a message on standard error. It needs no library: one that is missing is a message, too."""
+    from os import get_terminal_size
+
+    try:
+        style = Style(width=get_terminal_size(sys.stderr.fileno()).columns)
+    except (AttributeError, OSError, ValueError):  # no terminal, or closed
+        style = Style()
     lines = f"runplan: {plain(text)}".split("\n")
     print("\n".join(style.wrap(line, " " * 9) for line in lines), file=sys.stderr)
 

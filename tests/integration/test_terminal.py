@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import runplan
 from tests.support.cli import RUNPLAN, a_project
 
 
@@ -106,6 +107,15 @@ except KeyboardInterrupt:
 def test_an_error_replaces_the_live_line(tmp_path: Path) -> None:
     shown = on_terminal([sys.executable, "-c", ERROR], cwd=tmp_path, env={**os.environ, "TERM": "xterm"})
     assert shown.endswith("\r\x1b[Kinterrupted\r\n")
+
+
+def test_an_error_is_wrapped_and_needs_no_library(tmp_path: Path) -> None:
+    code = f"import sys; sys.path.append({str(Path(runplan.__file__).parents[1])!r}); from runplan.cli.main import main"
+    narrow = ["sh", "-c", 'stty cols 40; exec "$0" -I -S -c "$1"', sys.executable, f"{code}; main(['frobnicate'])"]
+    first, *rest = on_terminal(narrow, cwd=tmp_path, env=os.environ).splitlines()
+    assert first.startswith("runplan: frobnicate: no such verb;")
+    assert rest
+    assert all(line.startswith(" " * 9) and len(line) <= 40 for line in rest)
 
 
 def test_progress_is_wrapped_below_its_words(tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ def say(text: str) -> None:
 
 def _write(text: str, lane: str = "") -> None:
     """Print the text over the live line; a closed pipe does not end a run."""
-    style = Style.of(sys.stderr)
-    lines = [_painted(line, style, lane) for line in text.split("\n") if line or not lane]
     with contextlib.suppress(OSError, ValueError), _LIVE.lock:
+        style = Style.of(sys.stderr)
+        lines = [_painted(line, style, lane) for line in text.split("\n") if line or not lane]
         _LIVE.clear()
         print("\n".join(lines), file=sys.stderr, flush=True)
 
