@@ -215,6 +215,17 @@ def test_other_work_is_declined_while_a_phase_runs_and_unknown_words_are_refused
     until_runs_are(project, "failed")
 
 
+def test_a_run_that_waits_for_a_usage_limit_is_not_stopped_for_other_work(project: Project) -> None:
+    resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
+    project.agent(steps(f'tell = {{trouble = "limit", words = "limit", resets = {resets}}}', "exit = 1"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until_runs_are(project, "waiting")
+    other = project.runplan("start", "X", "2", "auto")
+    assert (other.code, "plans/X.md is busy with phase 1 (r" in other.last) == (4, True), other.err
+    assert (states(project), run_of(project)["waiting_for"]) == (["waiting"], "limit")
+    assert project.runplan("status", "X", "--json").json["refused"] is None
+
+
 def test_a_start_after_a_crash_says_that_it_resumes_the_run(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     assert project.runplan("start", "X", "1", "auto").code == 0
