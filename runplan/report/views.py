@@ -106,7 +106,8 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
 
 def _failure(plan: str, failure: FailureRow) -> dict[str, str]:
     why = next(iter(failure.detail.splitlines()), "")
-    return {"reason": failure.reason, "why": why, "command": command("runplan", "retry", plan, failure.phase)}
+    retry = command("runplan", "retry", plan, failure.phase)
+    return {"reason": failure.reason, "why": why, "output": failure.output, "command": retry}
 
 
 def _current(facts: PlanFacts) -> RunRow:

@@ -171,6 +171,7 @@ class FailureRow(Struct, frozen=True):
     phase: str
     reason: str
     detail: str
+    output: str = ""  #: the last lines of the command that failed
 
 
 class PlanFacts(Struct, frozen=True, kw_only=True):

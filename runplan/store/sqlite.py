@@ -89,7 +89,8 @@ _REFUSED = (
 )
 #: A scheduled plan can have failed very often.
 _FAILURES = (
-    "SELECT phase, json_extract(body, '$.reason'), json_extract(body, '$.detail') FROM"
+    "SELECT phase, json_extract(body, '$.reason'), json_extract(body, '$.detail'),"
+    " coalesce(json_extract(body, '$.output'), '') FROM"
     " (SELECT seq, plan, body, json_extract(body, '$.phase') AS phase FROM events"
     " WHERE plan=? AND type='PhaseFailed' ORDER BY seq DESC LIMIT 100) AS failed"
     " WHERE NOT EXISTS (SELECT 1 FROM events AS later WHERE later.plan=failed.plan AND later.type='Landed'"
@@ -336,7 +337,7 @@ class Store:
 
     def failures(self, plan: str) -> tuple[FailureRow, ...]:
         """The newest failure of each phase that has not landed since, unless a person ended the attempt."""
-        newest = {phase: (reason, detail) for phase, reason, detail in reversed(self.query(_FAILURES, plan))}
+        newest = {phase: why for phase, *why in reversed(self.query(_FAILURES, plan))}
         return tuple(FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != "stopped")
 
     def leases(self, plan: str, branch: str) -> int:

@@ -158,16 +158,18 @@ def test_a_pending_request_is_shown() -> None:
 
 
 def test_a_failed_phase_says_why_and_how_to_retry_it() -> None:
-    failure = FailureRow("1", "tests-failed", "2 tests failed\nin tests/test_x.py")
+    output = "collecting\na\nb\n\nNo module named pytest"
+    failure = FailureRow("1", "tests-failed", "2 tests failed\nin tests/test_x.py", output)
     seen = PlanFacts(run=a_run(state="failed", outcome="failed", reason="tests-failed"), failures=(failure,))
-    assert lines(seen, Style(width=40))[1:5] == [
+    assert lines(seen, Style(width=40))[1:8] == [
         *("  1  Failed (tests-failed)  Step 1", "     2 tests failed"),
+        *("     a", "     b", "     No module named pytest"),
         *("     Retry it: runplan retry plans/x.md 1", "  2  Todo                   Step 2"),
     ]
     first, second = view(seen)["phases"]
     command = "runplan retry plans/x.md 1"
     assert (first["status"], second["failed"]) == ("todo", None)
-    assert first["failed"] == {"reason": "tests-failed", "why": "2 tests failed", "command": command}
+    assert first["failed"] == {"reason": "tests-failed", "why": "2 tests failed", "output": output, "command": command}
     assert view(at_work(failures=(failure,)))["phases"][0]["failed"] is None, "it is worked on again"
 
 

@@ -228,7 +228,7 @@ def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
         "run": change.run,
         "waiting_for": change.waiting or None,
         "failed": failed
-        and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "branch")},
+        and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "output", "branch")},
         "commit": commit,
         "tree": tree,
         "onto": onto,
@@ -244,7 +244,7 @@ def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
 def _text(view: dict[str, Any]) -> str:
     plan, failed = view["plan"], view["failed"]
     what = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
-    about = (failed["detail"], failed["evidence"], f"branch {failed['branch']}") if failed else ()
+    about = (failed["detail"], failed["evidence"], failed["output"], f"branch {failed['branch']}") if failed else ()
     lines = [
         f"{plan}, phase {view['phase']} {view['title']}: {what}",
         *filter(None, about),

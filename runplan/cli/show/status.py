@@ -37,6 +37,7 @@ WATCH_S = 2.0
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
 FEW = 3  #: finished plans that are shown when no other plan is
 ANSWER_S = 1.0  #: to ask the daemon
+LINES_SHOWN = 3  #: of the output of a failed command
 ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
@@ -350,7 +351,8 @@ class Page:
             lines.append(f"{before}{self._style.paint(state, colours)}{after}")
             if failed := phase["failed"]:
                 indent = " " * len(before)
-                lines.append(self._cut(f"{indent}{plain(failed['why'])}"))
+                said = [line for line in plain(failed["output"]).splitlines() if line.strip()][-LINES_SHOWN:]
+                lines += [self._cut(f"{indent}{line}") for line in (plain(failed["why"]), *said)]
                 lines.append(self._style.wrap(f"{indent}Retry it: {failed['command']}", indent))
         return lines
 
