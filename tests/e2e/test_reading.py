@@ -49,7 +49,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Project:
     )
     assert project.start("1", "auto").code == 1
     set_up(project, agent=writes("1", "2"))
-    assert project.start("1", "auto").code == 0
+    assert project.runplan("retry", "X", "1", "--fresh").code == 0
     assert project.start("finish").code == 4
     return project
 

@@ -149,7 +149,7 @@ def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhil
     assert "3" not in {body.get("phase") for kind, body in project.events() if kind == "PlanRead"}
     report = project.runplan("report", "X").out
     assert "## Phase — 2 Step 2" in report
-    assert "refs/runplan/parked/" in report  # what the agent had not committed
+    assert "The work is kept on the branch `runplan/x/1`" in report  # also what the agent had not committed
     assert "  [1]   failed     agent-failed: " in project.runplan("logs", "X").out
     assert "_1.2/out.log" in report  # of the lane's own dispatch, the one that tried it once more
 
