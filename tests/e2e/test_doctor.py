@@ -10,6 +10,9 @@ from tests.support.cli import Project, until
 SETUP = '[run]\nsetup = "echo made >made.txt"\n[tests]\ncommand = "cat made.txt && pwd >>{log}{more}"\n'
 
 
+PYTEST_RED = "printf '%s\\\\n' '= short test summary info =' 'FAILED a.py::b' '1 failed, 2 passed in 0.1s'; false"
+
+
 def untouched(project: Project) -> bool:
     dispatches = project.path / ".git/runplan/dispatch"
     left = [path for path in dispatches.iterdir() if path.is_dir()] if dispatches.is_dir() else []
@@ -25,6 +28,7 @@ def untouched(project: Project) -> bool:
             2,
             f"exit 3` failed on the base: exit code 3\n{'':18}made\n{'':18}No module named pytest\n",
         ),
+        (f"; {PYTEST_RED}", 0, "WARN  run         set-up 0s, tests 0s; 2 passed, 1 failed\n"),
         ("; missing-program", 2, "FAIL  run         not run, because of: tests\n"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
@@ -53,11 +54,11 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(tmp_path, "claude", "codex")
-    repo = make_repo(tmp_path / "app", **{"Makefile": "test:\n\ttrue\n", "src/x.py": ""})
+    repo = make_repo(tmp_path / "app", **{"Makefile": "test:\n\ttrue\n", "src/x.py": "", "package-lock.json": ""})
     monkeypatch.chdir(repo.path / "src")
     assert call("init") is Exit.DONE
     values = tomllib.loads((repo.path / "runplan.toml").read_text(encoding="utf-8"))
-    assert values["run"] == {"target": "main"}
+    assert values["run"] == {"target": "main", "setup": "npm ci"}
     assert values["tests"] == {"command": "make test"}
     assert [values["agents"][role] for role in ("implementer", "verifier", "planner")] == ["claude", "codex", "claude"]
     assert set(values["agents"]) == {"implementer", "verifier", "planner"}
@@ -200,6 +201,8 @@ CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
         ({"runplan.toml": CHECKED + '[tests]\ncommand = "make test"\n'}, "tests", "needs Makefile"),
         ({"runplan.toml": CHECKED + '[tests]\ncommand = "pytest"\n'}, "tests", "pytest was not found"),
         ({"runplan.toml": CHECKED + '[tests]\ncommand = "tools/check"\n'}, "tests", "tools/check was not found"),
+        ({"runplan.toml": CHECKED + '[tests]\ncommand = "python3 -m nox"\n'}, "tests", "the module nox of python3"),
+        ({"runplan.toml": CHECKED + '[run]\nsetup = "make a && pnpm i"\n'}, "setup", "pnpm was not found"),
         ({"runplan.toml": CHECKED, ".gitmodules": ""}, "setup", "submodules"),
         ({"runplan.toml": CHECKED, "tests/x.py": ""}, "tests", "the repository has tests (tests/x.py) but"),
         ({"runplan.toml": CHECKED + '[run]\nlanding = "pr"\n'}, "github", "there is no remote origin here to push to"),
@@ -223,6 +226,7 @@ def test_the_doctor_finds_faults_that_would_fail_a_start(
     detail: str,
 ) -> None:
     install(tmp_path, "claude", "make", "sh")
+    (tmp_path / "bin/python3").symlink_to(sys.executable)
     repo = make_repo(tmp_path / "app", **files)
     monkeypatch.chdir(repo.path)
     assert call("doctor", "--json") is Exit.USAGE
