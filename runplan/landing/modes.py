@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.errors import RefusedEarly
+from runplan.errors import RefusedEarly, Unreachable
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -94,8 +94,12 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     remarks: tuple[str, ...] = ()
     if access:
         from runplan.forge.github import open_forge
+        from runplan.forge.model import ForgeDenied
 
-        remarks = require_mergeable(open_forge(access(), env), access().address, settings)
+        try:
+            remarks = require_mergeable(open_forge(access(), env), access().address, settings)
+        except ForgeDenied as error:
+            raise Unreachable(f"{error}; check the token from {access().source}") from None
     remote.require(_remote(here, run, run.target, env, access))
     return remarks
 

@@ -615,7 +615,7 @@ def test_a_remote_without_a_forge_or_token_is_refused(
     [
         (lambda hub: setattr(hub, "archived", True), 2, "acme/app is archived, so it accepts no changes"),
         (lambda hub: hub.read_only.add("t0ken"), 2, "the token may not open pull requests on acme/app"),
-        (lambda hub: hub.tokens.clear(), 5, "the token has expired or was revoked (401 Bad credentials)"),
+        (lambda hub: hub.tokens.clear(), 5, "was revoked (401 Bad credentials); check the token from $GH_ENT"),
         (lambda hub: setattr(hub, "page", "<html>Sign in</html>"), 5, "127.0.0.1 sends text/html instead of JSON"),
         (lambda hub: exclude_each_other(hub), 2, "acme/app allows no method to merge into main"),
     ],

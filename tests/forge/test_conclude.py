@@ -28,7 +28,9 @@ LATE = 2_000_000_000.0  #: long after the push
 class Conclude(Protocol):
     """Conclude again and again, until it is over or has waited so often."""
 
-    def __call__(self, looks: int = 6, *, now: float = LATE, auto: bool = True) -> Conclusion: ...
+    def __call__(
+        self, looks: int = 6, *, now: float = LATE, auto: bool = True, pushed_at: float = 0.0
+    ) -> Conclusion: ...
 
 
 @pytest.fixture
@@ -64,9 +66,10 @@ def a_lander(clone: Path, stand_in: StandIn, issues: list[int]) -> Iterator[Call
 def conclude(a_lander: Callable[[], PullRequestLander], hub: Hub) -> Conclude:
     tip = hub.tip(BRANCH)
 
-    def call(looks: int = 6, *, now: float = LATE, auto: bool = True, pushed: tuple[str, ...] = (tip,)) -> Conclusion:
+    def call(looks: int = 6, *, now: float = LATE, auto: bool = True, pushed_at: float = 0.0) -> Conclusion:
         # A new lander each time, as after a restart.
-        progress = Progress(may_merge=auto, repairs=0, max_repairs=2, updates=0, pushed=pushed)
+        counts = {"repairs": 0, "max_repairs": 2, "updates": 0}
+        progress = Progress(may_merge=auto, pushed=(tip,), pushed_at=pushed_at, **counts)
         for _ in range(looks):
             found = a_lander().conclude(progress, now=now)
             if not isinstance(found, Waiting):
@@ -93,13 +96,14 @@ def merged(found: Conclusion, hub: Hub) -> str:
 # --- checks ------------------------------------------------------------------------------------------------
 
 
-def pushed_at(hub: Hub) -> float:
-    return float(hub.git("log", "-1", "--format=%at", BRANCH))
-
-
-def test_a_repository_without_checks_is_merged_after_a_while(conclude: Conclude, hub: Hub) -> None:
-    assert "waits for further checks" in waits(conclude(4, now=pushed_at(hub) + 59), "checks")
-    merged(conclude(now=pushed_at(hub) + 60), hub)
+@pytest.mark.parametrize("delay_s", [0.0, 600.0], ids=["pushed at once", "pushed later"])
+def test_a_repository_without_checks_is_merged_a_while_after_the_push(
+    conclude: Conclude, hub: Hub, delay_s: float
+) -> None:
+    pushed_at = float(hub.git("log", "-1", "--format=%at", BRANCH)) + delay_s
+    waiting = waits(conclude(4, now=pushed_at + 59, pushed_at=pushed_at), "checks")
+    assert "waits for further checks" in waiting
+    merged(conclude(now=pushed_at + 60, pushed_at=pushed_at), hub)
 
 
 def test_a_check_that_registers_late_is_waited_for(conclude: Conclude, hub: Hub) -> None:
