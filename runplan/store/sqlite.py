@@ -242,6 +242,11 @@ class Store:
     def close(self) -> None:
         self._db.close()
 
+    def __del__(self) -> None:
+        """A connection and its cache of statements refer to each other, so only `close` frees its descriptors."""
+        with contextlib.suppress(AttributeError, sqlite3.Error):  # it was never open, or belongs to another thread
+            self._db.close()
+
     # --- runs and events -------------------------------------------------------------------------------
 
     def append(

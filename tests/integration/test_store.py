@@ -1,5 +1,6 @@
 """The journal is atomic, durable once acknowledged, and of one version."""
 
+import gc
 import json
 import multiprocessing
 import sqlite3
@@ -294,6 +295,19 @@ def test_every_query_uses_an_index(many: Store, name: str) -> None:
     whole = [step for step in plans if step.startswith("SCAN") and " INDEX " not in step and "claims" not in step]
     assert plans
     assert whole == [], "claims are few; everything else goes by an index"
+
+
+def test_a_store_that_nobody_uses_any_more_keeps_no_descriptor(tmp_path: Path) -> None:
+    """The daemon opens the journal for each firing of a schedule."""
+    Store(tmp_path).close()
+    gc.disable()
+    try:
+        before = len([*Path("/dev/fd").iterdir()])
+        for _ in range(5):
+            assert Store(tmp_path, writable=False).unfinished() == []
+        assert len([*Path("/dev/fd").iterdir()]) == before
+    finally:
+        gc.enable()
 
 
 def test_an_absent_journal_reads_as_an_empty_one_and_is_not_created(tmp_path: Path) -> None:
