@@ -40,6 +40,7 @@ OURS = frozenset(
         *("NOTICE", "REASON", "TITLE", "TEXT", "COMMAND", "REPOSITORY"),
     )
 )
+LARGEST = 1024 * 1024  #: bytes of a settings file
 _USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in USER_SECTIONS)
 _VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
 _AGENT_MODULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
@@ -140,9 +141,11 @@ def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:
 def _parsed(origin: str, content: bytes) -> Layer:
     import tomllib  # only if there is a file
 
+    if len(content) > LARGEST:
+        raise SettingsError(f"{origin}: larger than {LARGEST} bytes; settings are a few kilobytes")
     try:
         return Layer(origin=origin, values=tomllib.loads(content.decode("utf-8-sig")))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"{origin}: invalid TOML: {error}") from None
 
 
