@@ -45,12 +45,14 @@ def _harmless(text: str) -> bool:
 
 
 def inert(text: str) -> str:
-    """The text of an agent without effect on a forge: it mentions nobody, and refers to and closes no issue.
+    """The message of an agent without effect on terminals and forges: it mentions nobody, and closes no issue.
 
-    A zero-width space follows each `@` of a mention, and each mark of a reference: `#1`, `GH-1`, `…/issues/1`.
+    A zero-width space follows each `@` of a mention, and each mark of a reference: `#1`, `GH-1`, `…/issues/1`. Lines
+    with `Signed-off-by:` go: only a person signs off.
     """
     mark = r"(?<!\w)@(?=\w)|#(?=\d)|\bGH-(?=\d)|/(?=(?:issues|pull|discussions)/\d)"
-    return re.sub(mark, lambda found: f"{found[0]}\u200b", text, flags=re.IGNORECASE)
+    signed = re.sub(r"^[ \t]*Signed-off-by[ \t]*:.*\n?", "", plain(text), flags=re.IGNORECASE | re.MULTILINE)
+    return re.sub(mark, lambda found: f"{found[0]}\u200b", signed, flags=re.IGNORECASE)
 
 
 def command(*words: str) -> str:

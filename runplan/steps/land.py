@@ -53,8 +53,9 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
 
     def rewrite(commit: Commit) -> tuple[str, Signature]:
         author = commit.author if context.settings.run.author == "agent" else context.user
-        message = (phase.read.title or f"Phase {phase.read.phase}") if phase.handovers else commit.message
-        return add_trailers(inert(message), trailers), replace(by, author=author, authored=commit.authored)
+        title = phase.read.title or f"Phase {phase.read.phase}"
+        message = inert(title if phase.handovers else commit.message).strip() or inert(title)
+        return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
 
     if phase.read.merge:
         message = add_trailers(f"{phase.read.title}\n", trailers)

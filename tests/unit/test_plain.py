@@ -79,7 +79,9 @@ def test_file_names_stay_unchanged() -> None:
         ("closes acme/app#12, gh-3", "closes acme/app#|12, gh-|3"),
         ("resolves https://github.com/a/b/issues/1", "resolves https://github.com/a/b/|issues/1"),
         ("thanks @everyone and (@acme/team)", "thanks @|everyone and (@|acme/team)"),
-        ("Signed-off-by: Ann <ann@example.com>", "Signed-off-by: Ann <ann@example.com>"),
+        ("Co-authored-by: Ann <ann@example.com>", "Co-authored-by: Ann <ann@example.com>"),
+        ("Work\n\nSigned-off-by: Ann <ann@example.com>\nCloses nothing\n", "Work\n\nCloses nothing\n"),
+        ("\x1b[31mred\x07 title", "red title"),
         ("use C# and # 1", "use C# and # 1"),
     ],
 )

@@ -13,6 +13,7 @@ from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.model import WORKTREE, other_way, parse
 from runplan.plan.specs import PLAN_FILE
+from runplan.text import plain
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +44,7 @@ def run_check(args: argparse.Namespace) -> Exit:
     plan = parse(text, path=name)
     readings = other_way(text, path=name)
     picture = [] if args.json else [*_picture(plan), *_about(plan, readings, text)]
-    print(as_json(_view(plan, readings)) if args.json else "\n".join(picture))
+    print(as_json(_view(plan, readings)) if args.json else plain("\n".join(picture)))
     is_refused = any(args.strict or remark.is_error for remark in plan.remarks)
     return Exit.USAGE if is_refused else Exit.DONE
 
