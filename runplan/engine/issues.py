@@ -109,7 +109,7 @@ def path_of(at: RepositoryContext, number: int) -> str:
 def take(at: RepositoryContext, number: int, *, now: datetime, label: str = "") -> RepositoryContext | TakenElsewhere:
     """Take the issue: afterwards the branch with its plan is on the remote. The context that reads the plan there.
 
-    With a label nobody has read the issue: it is taken only from accounts that `issues.trust` permits.
+    A watch passes its label: then the issue is taken only if `issues.trust` permits its author or labeller.
     """
     git, path = at.repository.git, path_of(at, number)
     slug, target, store = slug_of(at, path), at.tip(), at.store()
