@@ -183,7 +183,7 @@ def _find_tests(files: Sequence[str], texts: Mapping[str, str], tools: Mapping[K
     for pattern, kind, program in _TESTS:
         if path := _first(files, (pattern,)):
             run = "" if kind is None else tools[kind].run if kind in tools else _RUN_ALONE.get(kind, "")
-            return f"{run}{program}" if program else f"sh {path}", path
+            return f"{run}{program}" if program else f"sh {shlex.quote(path)}", path
     return next((f"{tools[kind].run}{words}" for kind, words in _BUILDS.items() if kind in tools), ""), ""
 
 
@@ -211,7 +211,7 @@ def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str]) ->
         return f"{tool.setup} --extras {extra}" if extra else tool.setup, ""
     lists = [path for path in files if fnmatchcase(path, "requirements*.txt")]
     wanted = [path for path in lists if path == "requirements.txt" or re.search(r"test|dev", path)] or lists[:1]
-    words = [word for path in wanted for word in ("-r", path)]
+    words = [word for path in wanted for word in ("-r", shlex.quote(path))]
     if "project" in project or "setup.py" in files or "setup.cfg" in files:
         words += ["-e", shlex.quote(f".[{extra}]") if extra else "."]
     words += ["--group", group] if group else []
@@ -225,6 +225,7 @@ def _group(groups: Mapping[str, Any]) -> str:
     """The group of dependencies that has pytest, else one with a usual name; "" for none."""
     has_pytest = [name for name, listed in groups.items() if isinstance(listed, list) and _names_pytest(listed)]
     names = has_pytest or [name for name in groups if name in _GROUPS]
+    names = [name for name in names if re.fullmatch(r"[\w.-]+", name)]  # it becomes a word of a shell line
     return min(names, key=lambda name: _GROUPS.index(name) if name in _GROUPS else len(_GROUPS), default="")
 
 

@@ -32,6 +32,7 @@ CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
     ("texts", "setup", "tests"),
     [
         ({".gitmodules": "", "tests/a.sh": ""}, "git submodule update --init --recursive", "sh tests/a.sh"),
+        ({"tests/$(id).sh": ""}, "", "sh 'tests/$(id).sh'"),
         # Python
         ({"uv.lock": "", "pyproject.toml": PEP621, "tests/a.py": ""}, "uv sync --frozen", "uv run pytest"),
         ({"uv.lock": "", "pyproject.toml": "[dependency-groups]\nlint=['a']\ntests = ['pytest>8']", "tests/a.py": ""},
@@ -49,6 +50,8 @@ CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
          f"{VENV}{PIP}-e '.[test]'", PYTEST),
         ({"pyproject.toml": PEP621 + "[dependency-groups]\ntest = ['pytest']", "tests/a.py": ""},
          f"{VENV}{PIP}-U pip && {PIP}-e . --group test", PYTEST),
+        ({"pyproject.toml": "dependency-groups.'$(id)' = ['pytest']", "requirements a.txt": "", "tests/a.py": ""},
+         f"{VENV}{PIP}-r 'requirements a.txt' pytest", PYTEST),
         ({"setup.py": "", "test_a.py": ""}, f"{VENV}{PIP}-e . pytest", PYTEST),
         ({"tests/a.py": ""}, f"{VENV}{PIP}pytest", PYTEST),
         ({"pyproject.toml": "[broken", "tests/a.py": ""}, f"{VENV}{PIP}pytest", PYTEST),
