@@ -100,10 +100,8 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
     if failures[-1].event.reason == Reason.CRASHED:  # also where `tool.git` was lost, the lane has the agent's commits
         with suppress(ObjectsRefused):
             context.worktrees.lane(context.worktree).take(branch=branch, base=phase.read.tip)
-    own = context.objects.tip(branch)
-    if own is not None and not context.objects.is_ancestor(
-        own, phase.read.tip
-    ):  # runplan crashed before it was published
+    own = context.objects.tip(branch)  # where runplan crashed before it published the work
+    if own is not None and not context.objects.is_ancestor(own, phase.read.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
     head = user.tip(ref)
     if failure.reason == Reason.CONFLICT and failure.parked and head in (None, failure.head):
