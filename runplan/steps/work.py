@@ -444,8 +444,9 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
     elif branch:
         context.workspace.give_to_user(branch, base=phase.base)
     kept = phase.lease.kept if phase.lease and phase.landed else None
-    if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:
-        context.removal.ref(kept.ref)  # unless a person has it checked out, or has moved it
+    if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
+        is_landed = phase.work is not None and context.objects.is_ancestor(kept.head, phase.work.head)
+        context.removal.ref(kept.ref, is_landed=is_landed)
     yield e.CleanedUp(phase=phase.read.phase)
 
 
