@@ -15,11 +15,7 @@ case "$RUNPLAN_ROLE" in
 implement)
     echo "$RUNPLAN_PHASE" >>work.txt && git add work.txt && git commit -q -m "Phase $RUNPLAN_PHASE" ;;
 verify)
-    items=P
-    read -r title <"$RUNPLAN_PROMPT"
-    case "$title" in
-    *"phase all"*) items=$(sed -n 's/^- \\([A-Za-z-]*[0-9][0-9]*\\):.*/\\1/p' "$RUNPLAN_PROMPT") ;;
-    esac
+    items=$(sed -n '/^## Items$/,/^## What/s/^- \\([A-Z][0-9]*\\): .*/\\1/p' "$RUNPLAN_PROMPT")
     set -- $items
     printf '{"status":"done","summary":"seen","items":[' >"$RUNPLAN_RETURN"
     printf '{"item":"%s","result":"pass","evidence":"work.txt"},' "$@" >>"$RUNPLAN_RETURN"
