@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from runplan.checks import testfiles
-from runplan.checks.runners import RUNNERS, junit as junit_files, plain
+from runplan.checks.runners import RUNNERS, plain
 from runplan.checks.runners.output import Report, TestState, last, worst
 from runplan.globs import covers
 
@@ -111,7 +111,7 @@ def read_results(
 def _report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
     """The runner's name, its report, and why the run is not complete."""
     if junit is not None:
-        found = junit_files.read(junit)
+        found = plain.read_junit(junit)
         return ("junit", found, "") if isinstance(found, Report) else ("", _NO_REPORT, found)
     name, report = _closing_report(lines)
     if pattern:

@@ -1,20 +1,11 @@
-"""Readers of test output, one module per test runner."""
+"""Readers of test output, by the language of the test runners."""
 
 from __future__ import annotations
 
-from runplan.checks.runners import cargo, ctest, go, jest, plain, pytest, tap, unittest, vitest
+from runplan.checks.runners import compiled, javascript, plain, python, tap
 
 #: The more specific first: if two runners recognise the same line, the first wins.
 RUNNERS = (
-    pytest.RUNNER,
-    unittest.RUNNER,
-    cargo.RUNNER,
-    go.RUNNER,
-    jest.RUNNER,
-    vitest.RUNNER,
-    tap.NODE,
-    ctest.RUNNER,
-    tap.TAP,
-    plain.PAIR,
-    plain.OUT_OF,
+    *(python.PYTEST, python.UNITTEST, compiled.CARGO, compiled.GO, javascript.JEST, javascript.VITEST),
+    *(tap.NODE, compiled.CTEST, tap.TAP, plain.PAIR, plain.OUT_OF),
 )

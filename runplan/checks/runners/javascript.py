@@ -1,0 +1,89 @@
+"""Reads the output of jest and vitest. In their verbose reports they name every test."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from runplan.checks.runners.output import Report, Runner, TestState, counts, last, named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# --- jest --------------------------------------------------------------------------------------------------------
+
+_JEST_CLOSING = re.compile(r"^Tests: +(.*\b\d{1,9} total)$|^No tests found, exiting")
+_SUITES = re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$")
+_FILE = re.compile(r"^ ?(PASS|FAIL) +(?:\./)?(\S+)")
+_JEST_LINE = re.compile(r"^( {2,})(?:([✓√✕×]|○ skipped|✎ todo) )?(\S.*?)(?: \([\d.,]+ m?s\))?$")
+_DETAIL = re.compile(r"^  ● (?!Console$)(.+)$")
+_JEST_STATES = {**dict.fromkeys("✓√", TestState.PASSED), **dict.fromkeys("✕×", TestState.FAILED)}
+_UNLOADABLE = "Test suite failed to run"
+
+
+def read_jest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
+    numbers = counts(closing[1] or "")
+    suites = last(lines[:at], _SUITES)
+    suite_counts = counts(suites[1][1] if suites else "")
+    tests = list(_tests(lines[:at]))
+    unloadable = sum(" › " not in name for name in dict(tests))
+    return Report(
+        end=at,
+        passed=numbers["passed"],
+        failed=numbers["failed"] + unloadable or suite_counts["failed"],
+        skipped=numbers["skipped"] + numbers["todo"],
+        tests=tests,
+        stopped="jest did not run every test file" if "of" in suite_counts else "",
+    )
+
+
+def _tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
+    """The tests under each file: the tree of --verbose, then the details of failures."""
+    file, path, is_tree = "", dict[int, str](), False
+    for line in lines:
+        if found := _FILE.match(line):
+            file, path, is_tree = found[2], {}, True
+        elif not line.strip():
+            is_tree = False
+        elif file and (detail := _DETAIL.match(line)):
+            yield (file if detail[1] == _UNLOADABLE else f"{file} › {detail[1].strip()}"), TestState.FAILED
+        elif is_tree and (found := _JEST_LINE.match(line)):
+            indent, mark, name = len(found[1]), found[2], found[3]
+            path = {**{depth: suite for depth, suite in path.items() if depth < indent}, indent: name}
+            if mark:
+                yield " › ".join((file, *path.values())), _JEST_STATES.get(mark, TestState.SKIPPED)
+
+
+JEST = Runner("jest", _JEST_CLOSING, read_jest, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b"))
+
+
+# --- vitest ------------------------------------------------------------------------------------------------------
+
+_VITEST_CLOSING = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$|^No test files found")
+_FILES = re.compile(r"^ Test Files {2}(.+?)(?: \((\d{1,9})\))?$")
+_VITEST_LINE = re.compile(r"^ ([✓√×↓]) (\S+ > .+?)(?: \d+ms)?$")
+_FAILED = re.compile(r"^ *FAIL +(.+?)(?: \[ \S+ \])?$")
+_VITEST_STATES = {"×": TestState.FAILED, "↓": TestState.SKIPPED}
+
+
+def read_vitest(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
+    files = last(lines[:at], _FILES)
+    if closing[1] is None:
+        return Report(end=at, passed=0, failed=0)
+    if files is None:
+        return None
+    numbers, file_numbers = counts(closing[1]), counts(files[1][1])
+    failures = named(lines[:at], _FAILED)
+    listed = (found for line in lines[:at] if (found := _VITEST_LINE.match(line)))
+    ran = file_numbers["failed"] + file_numbers["passed"] + file_numbers["skipped"]
+    return Report(
+        end=at,
+        passed=numbers["passed"],
+        failed=max(numbers["failed"], len(dict(failures))) or file_numbers["failed"],
+        skipped=numbers["skipped"] + numbers["todo"],
+        tests=[*((one[2], _VITEST_STATES.get(one[1], TestState.PASSED)) for one in listed), *failures],
+        stopped="vitest did not run every test file" if ran < int(files[1][2] or 0) else "",
+    )
+
+
+VITEST = Runner("vitest", _VITEST_CLOSING, read_vitest, re.compile(r"^ *RUN +v\d"))

@@ -1,0 +1,92 @@
+"""Reads the output of Python's test runners. With -v, or pytest's -rA, they name every test."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from runplan.checks.runners.output import Report, Runner, TestState, counts, last, named
+
+# --- pytest ------------------------------------------------------------------------------------------------------
+
+_PYTEST_CLOSING = re.compile(
+    r"^=* ?((?:\d{1,9} (?:subtests )?"
+    r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
+    r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$"
+)
+_BLOCK = re.compile(r"^=+ short test summary info =+$")
+_PYTEST_FAILED = re.compile(r"^(?:FAILED |ERROR |(?=SUBFAILED))([^\[]+?\[.*?\]|.+?)(?: - .*)?$")
+_PYTEST_STATE = r"(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)"
+_LINE = re.compile(rf"^(\S+::.*?) {_PYTEST_STATE}(?: \(.*\))?(?: +\[ *\d{{1,3}}%\])?$")
+_PASSED = re.compile(r"^(?:\[gw\d+\] (?:\[ *\d{1,3}%\] )?)?(PASSED|SKIPPED|XFAIL|XPASS) (\S+::.*)$")  # -rA, xdist
+_STOPPED = re.compile(r"^!+ (stopping after \d+ failures|Interrupted: .*?|.*KeyboardInterrupt.*?) !+$")
+_STATES = {
+    **dict.fromkeys(("SKIPPED", "XFAIL", "XPASS"), TestState.SKIPPED),
+    **dict.fromkeys(("FAILED", "ERROR"), TestState.FAILED),
+    "PASSED": TestState.PASSED,
+}
+
+
+def read_pytest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
+    numbers = counts(closing[1])
+    block = last(lines[:at], _BLOCK)
+    summary = lines[block[0] : at] if block else []
+    tests = [(found[1], _STATES[found[2]]) for line in lines[:at] if (found := _LINE.match(line))]
+    tests += [(found[2], _STATES[found[1]]) for line in lines[:at] if (found := _PASSED.match(line))]
+    stopped = last(lines[:at], _STOPPED)
+    return Report(
+        end=at,
+        passed=numbers["passed"],
+        failed=numbers["failed"] + numbers["error"] + numbers["errors"],
+        skipped=numbers["skipped"] + numbers["xfailed"] + numbers["xpassed"],
+        tests=[*tests, *named(summary, _PYTEST_FAILED)],
+        stopped=stopped[1][1] if stopped else "",
+    )
+
+
+PYTEST = Runner("pytest", _PYTEST_CLOSING, read_pytest, re.compile(r"^=+ test session starts =+$"))
+
+
+# --- unittest ----------------------------------------------------------------------------------------------------
+
+_RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
+_UNITTEST_CLOSING = re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
+_UNITTEST_FAILED = re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+)$")
+_NAME = re.compile(r"^(\w+ \([\w.]+\))(?: \.\.\. |$)")
+_UNITTEST_STATE = re.compile(r"^(?:.*?\) |.*)?\.\.\. (ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
+
+
+def read_unittest(lines: list[str], at: int, ran: re.Match[str]) -> Report | None:
+    found = last(lines[: at + 3], _UNITTEST_CLOSING)
+    if found is None or found[0] < at:
+        return None
+    numbers = Counter[str]()
+    for key, number in re.findall(r"([a-z ]{1,30})=(\d{1,9})", found[1][1] or ""):
+        numbers[key.strip()] = int(number)
+    failed = numbers["failures"] + numbers["errors"] + numbers["unexpected successes"]
+    skipped = numbers["skipped"] + numbers["expected failures"]
+    return Report(
+        end=found[0],
+        passed=max(int(ran[1]) - failed - skipped, 0),
+        failed=failed,
+        skipped=skipped,
+        tests=[*_listed(lines[:at]), *named(lines[: found[0]], _UNITTEST_FAILED)],
+    )
+
+
+def _listed(lines: list[str]) -> list[tuple[str, TestState]]:
+    """The tests that -v lists; one with a docstring takes two lines, and the second has the state."""
+    listed: list[tuple[str, TestState]] = []
+    name = ""
+    for line in lines:
+        if begun := _NAME.match(line):
+            name = begun[1]
+        if name and (ended := _UNITTEST_STATE.match(line)):
+            word = ended[1].split()[0]
+            state = TestState.PASSED if word == "ok" else TestState.SKIPPED
+            listed.append((name, TestState.FAILED if word in ("FAIL", "ERROR", "unexpected") else state))
+            name = ""
+    return listed
+
+
+UNITTEST = Runner("unittest", _RAN, read_unittest, re.compile(r"^\w+ \([\w.]+\) \.\.\. "))
