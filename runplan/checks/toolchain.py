@@ -62,11 +62,7 @@ _READ = ("Makefile", "package.json", "pyproject.toml", "CMakeLists.txt", ".gitig
 
 SUBMODULES = Tool(kind=Kind.SUBMODULES, signs=(".gitmodules",), setup="git submodule update --init --recursive")
 _PYTEST_SIGNS = ("pytest.ini", "conftest.py", "test_*.py", "tests/*.py")
-_VENV = Tool(
-    kind=Kind.PYTHON,
-    signs=(*INPUTS[Kind.PYTHON][2:], *_PYTEST_SIGNS),
-    run=".venv/bin/python -m ",
-)
+_VENV = Tool(kind=Kind.PYTHON, signs=(*INPUTS[Kind.PYTHON][2:], *_PYTEST_SIGNS), run=".venv/bin/python -m ")
 
 #: The package managers of Node: lock files, words of the set-up with and without one, prefix of a program, test script.
 _MANAGERS = (

@@ -8,18 +8,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import (
-    Agent,
-    at,
-    count,
-    first_set,
-    money,
-    objects,
-    read_json,
-    text,
-    tool,
-    under_home,
-)
+from runplan.agents.adapter import Agent, at, count, first_set, money, objects, read_json, text, tool, under_home
 from runplan.agents.endings import trouble
 from runplan.run.dispatch import (
     Context,
