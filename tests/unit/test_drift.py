@@ -7,7 +7,6 @@ from runplan.checks.drift import (
     Tokens,
     contradictions,
     correct,
-    evaluate,
     judge,
     percent,
     read_tokens,
@@ -187,8 +186,6 @@ def test_a_second_correction_leaves_a_second_comment() -> None:
 @pytest.mark.parametrize(
     ("stated", "bullet", "phase", "why"),
     [
-        pytest.param("357", 0, "3b", "no such place", id="H22 bullet"),
-        pytest.param("357", 1, "abc", "no such place", id="H22 phase"),
         pytest.param("1", 9, "3b", "has 3 criteria with a number, not 9", id="no such bullet"),
         pytest.param("358", 1, "3b", "does not contain '358'", id="absent"),
         pytest.param("357", 2, "3b", "does not contain '357'", id="part of a longer number"),
@@ -204,29 +201,6 @@ def test_a_correction_without_its_place_changes_nothing(stated: str, bullet: int
 )
 def test_the_new_text_keeps_the_form_of_the_old_one(stated: str, expected: str) -> None:
     assert replacement(stated, 277) == expected
-
-
-VALUES = {
-    "417 - 94 - 60 + 15": 278, "100 + 200": 300, "42": 42, "-5 + 10": 5, "10 - 100": -90, "1+2": 3,
-    "  10   +   20   ": 30, "1\t+\t2": 3, "200 - 100 + 1": 101, "1 - -2": 3, "5 - - 2": 7, "007 + 1": 8, "+5": 5,
-    "1 ++ 2": 3, "10 - 2 - 3": 5, "9007199254740993 + 0": 9007199254740993,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "value"), VALUES.items())
-def test_sums_of_whole_numbers_have_a_value(text: str, value: int) -> None:
-    assert evaluate(text) == value
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("417 * 2", "10 / 2", "(1 + 2)", "x + 1", "1.5 + 2", "1, 2", "$(echo 1)", "`echo 1`", "1 ; 2", "", "  "),
-        *("1 + 2 +", "+", "--5", "1 2", "١ + 1", "1\n+ 2", "9" * 2000),
-    ],
-)
-def test_other_texts_have_no_value(text: str) -> None:
-    assert evaluate(text) is None
 
 
 PHASE = "## Phase 1 — A\n\n### Design & Constraints\n\n{design}\n\n### Acceptance Criteria\n\n- {criterion}\n"

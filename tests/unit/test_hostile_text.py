@@ -118,7 +118,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         ),
     ),
     "drift": (
-        lambda text: (drift.read_tokens(text), drift.contradictions(text), drift.evaluate(text)),
+        lambda text: (drift.read_tokens(text), drift.contradictions(text)),
         (
             *(("", "PLAN-TEXT-DRIFT: phase=1\n"), ("PLAN-TEXT-DRIFT: phase=", "1"), ("", "1 + "), ("", "1+")),
             *(("### Design\n", "1 + 1 "), ("### Design\n", "lines 1-"), ("", "- 1, 1\n")),
