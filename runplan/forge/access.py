@@ -8,6 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from github import Auth, GithubIntegration
+from jwt import PyJWTError
+
 from runplan.errors import RefusedEarly
 from runplan.forge.address import APP_KEY, Access, find_token, parse_remote
 from runplan.forge.model import ForgeDenied
@@ -16,8 +19,6 @@ from runplan.git.command import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from github import Auth
 
     from runplan.forge.address import Address
     from runplan.git.command import Git
@@ -36,8 +37,6 @@ CLIENT: dict[str, Any] = {
 
 def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
     """The repository of a remote, with the token of this environment; refused when there is none."""
-    from github import Auth
-
     found = git.run("remote", "get-url", "--push", "--", remote, ok=ANY)
     if found.code:
         raise RefusedEarly(f"there is no remote {remote} here to push to; run: git remote add {remote} URL")
@@ -65,9 +64,6 @@ def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
 @cache  # each signature with the key takes 0.2 s
 def _installation(address: Address, app: str, file: str, api: str) -> Auth.AppInstallationAuth:
     """The installation of a GitHub App on this repository; PyGithub renews its token, which lives for an hour."""
-    from github import Auth, GithubIntegration
-    from jwt import PyJWTError
-
     try:
         signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
         apps = GithubIntegration(auth=signed, base_url=api, **CLIENT)

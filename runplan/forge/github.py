@@ -7,6 +7,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import requests
+from github import Github, GithubException
+
 from runplan.errors import NotFound, RefusedEarly
 from runplan.forge import model as m
 from runplan.forge.access import CLIENT, TIMEOUT_S, api_of
@@ -75,14 +78,11 @@ class GitHub:
     """
 
     def __init__(self, address: Address, auth: Auth.Auth, *, api: str, calls: Calls | None = None) -> None:
-        from github import Github
-
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
         check_answers()
         self.calls = calls or Calls()
         self._client = Github(auth=auth, base_url=api, **CLIENT)
         self._address = address
-        self._numbers: dict[str, int] = {}  #: of the pull requests that were seen, by branch
         self._writers: dict[str, bool] = {}  #: whether an account may write, by its login
         self._repo = self._client.get_repo(address.full_name)
 
@@ -105,7 +105,6 @@ class GitHub:
         No field of an answer says so for a fine-grained token. This request asks for the impossible, a pull request
         from a branch to itself: 422 is the answer to a token that may ask, 403 or 404 to any other.
         """
-        from github import GithubException
 
         def call() -> None:
             try:
@@ -149,8 +148,6 @@ class GitHub:
 
     def _query(self, what: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
         """The repository's part of the answer; a field that the token may not read is missing in it."""
-        from github import GithubException
-
         names = {"owner": self._address.owner, "name": self._address.repository}
 
         def call() -> dict[str, Any]:
@@ -177,8 +174,6 @@ class GitHub:
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
         """Whether this account may push to the repository."""
-        from github import GithubException
-
         if login not in self._writers:
             try:
                 permission = self._repo.get_collaborator_permission(login)
@@ -194,32 +189,21 @@ class GitHub:
     @repeatable("look for the pull request of {branch}")
     def find(self, *, branch: str, base: str) -> m.PullRequest | None:
         """The newest pull request of this branch, open or not, wherever it leads."""
-        if (number := self._numbers.get(branch)) is not None:  # saves a call while it is open
-            known = self._get(number)
-            if known.state == "open" and known.base.ref == base:
-                return _pull_request(known)
         # Without the owner GitHub ignores the filter and lists every pull request.
         head = f"{self._repo.owner.login}:{branch}"  # that of the remote's address may be an earlier one
         found = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
         # A person may have changed where it leads. Of several the newest open one for this target counts.
-        one = max(islice(found, 10), key=lambda one: (one.state == "open", one.base.ref == base), default=None)
-        if one is None:
-            return None
-        self._numbers[branch] = one.number
-        return _pull_request(one)
+        newest = max(islice(found, 10), key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
+        return None if newest is None else _pull_request(newest)
 
     def create(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
-        from github import GithubException
-
         def happened() -> m.PullRequest | None:
             found = self.find(branch=branch, base=base)
             return found if found is not None and found.is_open else None
 
         def call() -> m.PullRequest:
             try:
-                made = self._repo.create_pull(base=base, head=branch, title=title, body=body)
-                self._numbers[branch] = made.number
-                return _pull_request(made)
+                return _pull_request(self._repo.create_pull(base=base, head=branch, title=title, body=body))
             except GithubException as error:
                 if error.status == 422 and (found := happened()) is not None:  # another process was faster
                     return found
@@ -242,7 +226,6 @@ class GitHub:
 
     def merge(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
         """The merge commit, or why there is none."""
-        from github import GithubException
 
         def happened() -> Oid | None:
             now = self.read(number)
@@ -261,8 +244,6 @@ class GitHub:
     @repeatable("ask for a later merge of pull request {0}")
     def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
         """Ask the forge to merge as soon as its rules allow: auto-merge, or its merge queue."""
-        from github import GithubException
-
         pull = self._get(number)
         if pull.merged or pull.raw_data.get("auto_merge"):
             return None
@@ -351,8 +332,6 @@ class GitHub:
 
     @repeatable("read the logs of failed jobs")
     def _job_logs(self, head: Oid) -> str:
-        import requests
-
         runs = self._repo.get_workflow_runs(head_sha=head)
         jobs = (job for run in runs if run.conclusion not in (*GOOD, None) for job in run.jobs())
         parts = []
@@ -366,8 +345,6 @@ class GitHub:
 
     @repeatable("read issue {0}")
     def issue(self, number: int) -> m.Issue:
-        from github import GithubException
-
         found = self._repo.get_issue(number)
         try:
             found.complete()
@@ -391,8 +368,6 @@ class GitHub:
 
     @repeatable("label issue {0}")
     def label(self, number: int, *, add: str = "", remove: str = "") -> None:
-        from github import GithubException
-
         issue = self._repo.get_issue(number)
         if add:
             issue.add_to_labels(add)

@@ -11,14 +11,16 @@ import time
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from urllib.parse import urljoin, urlsplit
 
+from github import GithubException
+from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
+from requests import RequestException
+
 from runplan.errors import Unreachable
 from runplan.forge.model import ForgeBusy, ForgeDenied
 from runplan.text import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from github import GithubException
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,9 +31,7 @@ SECONDARY_S = 60.0  #: the pause that GitHub asks for when it names none
 REDIRECTS = 5  #: in a row
 
 
-def repeatable(
-    what: str,
-) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
+def repeatable(what: str) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
     """Retry a method that reads, or that may be repeated; `what` names it in errors, with its arguments in braces."""
 
     def decorate(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -54,9 +54,6 @@ class Calls:
 
     def attempt(self, what: str, call: Callable[[], T], happened: Callable[[], T | None] = lambda: None) -> T:
         """Call, and again after a fault. Of a write `happened` reads the result of an attempt whose answer was lost."""
-        from github import GithubException
-        from requests import RequestException
-
         began = self._now()
         for delay_s in (*DELAYS_S, None):
             try:
@@ -138,8 +135,6 @@ def _not_the_forge(host: str, what: str) -> Unreachable:
 @functools.cache
 def check_answers() -> None:
     """Have every later client of PyGithub use checked answers."""
-    from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
-
     classes = (HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass)
     Requester.injectConnectionClasses(
         *(type(f"Checked{base.__name__}", (CheckedAnswers, base), {}) for base in classes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.errors import RefusedEarly, Unreachable
+from runplan.forge.model import ForgeDenied
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ def open_lander(here: Repository, settings: Settings, env: Mapping[str, str], *,
     target = Direct(git, _remote(here, run, run.target, env, access), root=root, tool=tool)
     if access is None:
         return target
-    from runplan.forge.github import open_forge
     from runplan.landing.pull_request import PullRequestLander
 
     return PullRequestLander(
@@ -47,15 +47,19 @@ def open_lander(here: Repository, settings: Settings, env: Mapping[str, str], *,
         tool=tool,
         plan=plan,
         settings=settings.pull_request,
-        forge=functools.cache(lambda: open_forge(access(), env)),
+        forge=functools.cache(lambda: _open_forge(access, env)),
     )
 
 
 def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Access]:
     """The token for the forge; looked for when it is needed, once."""
-    from runplan.forge.access import find_access
 
-    return functools.cache(lambda: find_access(git, remote=run.remote, env=env))
+    def find() -> Access:
+        from runplan.forge.access import find_access  # slow to import
+
+        return find_access(git, remote=run.remote, env=env)
+
+    return functools.cache(find)
 
 
 def _remote(
@@ -93,11 +97,8 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     access = _access(here.git, run, env) if concludes(run.landing) else None
     remarks: tuple[str, ...] = ()
     if access:
-        from runplan.forge.github import open_forge
-        from runplan.forge.model import ForgeDenied
-
         try:
-            remarks = require_mergeable(open_forge(access(), env), access().address, settings)
+            remarks = require_mergeable(_open_forge(access, env), access().address, settings)
         except ForgeDenied as error:
             raise Unreachable(f"{error}; check the token from {access().source}") from None
     remote.require(_remote(here, run, run.target, env, access))
@@ -106,8 +107,6 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
 
 def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tuple[str, ...]:
     """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
-    from runplan.forge.model import ForgeDenied
-
     there, run = forge.repository(), settings.run
     if there.is_archived:
         raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it on GitHub first")
@@ -135,9 +134,13 @@ def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tu
 
 
 def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> GitHub:
-    from runplan.forge.github import open_forge
+    return _open_forge(_access(git, run, env), env)
 
-    return open_forge(_access(git, run, env)(), env)
+
+def _open_forge(access: Callable[[], Access], env: Mapping[str, str]) -> GitHub:
+    from runplan.forge.github import open_forge  # slow to import
+
+    return open_forge(access(), env)
 
 
 def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
