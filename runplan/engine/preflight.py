@@ -23,7 +23,6 @@ from runplan.landing import modes
 from runplan.landing.swap import BOX
 from runplan.plan.model import parse
 from runplan.plan.tracker import NoPhase, choose
-from runplan.processes import alive
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
 from runplan.steps.land import landing_to_undo
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
     from runplan.run.events import RunStarted
     from runplan.settings.options import Options
-    from runplan.store.sqlite import Store
 
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
@@ -290,9 +288,3 @@ def missing_program(at: RepositoryContext, line: str) -> str:
     if module and not run.setup and not invocation.has_module(python, module, at.env):
         return f"the module {module} of {python}"
     return ""
-
-
-def living_owner(store: Store, plan: str) -> str:
-    """The live process that owns the plan; "" for none."""
-    claim = store.claim("plan", plan)
-    return claim[1] if claim is not None and alive(claim[1]) else ""

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from runplan.errors import RunplanError
 from runplan.plan.marks import Status
-from runplan.processes import alive
 from runplan.report.notices import Notice
 from runplan.report.sections import SHORT, counts
 from runplan.report.text import code, inline, row
@@ -196,12 +195,6 @@ def figures_of_run(store: Store, run: RunRow) -> str:
 # --- with the plan --------------------------------------------------------------------------------------
 
 
-def is_owned(store: Store, plan: str) -> bool:
-    """Whether a live process works on the plan."""
-    claim = store.claim("plan", plan)
-    return claim is not None and alive(claim[1])
-
-
 def summary_of(
     path: str, plan: Plan | None, newest: RunRow | None, found: dict[str, PhaseSummary], *, owned: bool = True
 ) -> PlanSummary:
@@ -337,7 +330,7 @@ def _plan(store: Store, plan: str, since: str) -> PlanSummary:
         found.setdefault(newest.phase, PhaseSummary(id=newest.phase))
     read = "SELECT json_extract(body, '$.phase'), json_extract(body, '$.title') FROM events WHERE plan=? AND type=?"
     titles = dict(store.query(f"{read} ORDER BY seq", plan, "PlanRead"))
-    whole = summary_of(plan, None, newest, found, owned=is_owned(store, plan))
+    whole = summary_of(plan, None, newest, found, owned=bool(store.living_owner(plan)))
     title = newest.title if newest is not None and newest.title else plan
     is_open = (PhaseState.WAITING, PhaseState.RUNNING)
     news = [one for one in whole.phases if one.at >= since or one.state in is_open or one.spent != Spent()]

@@ -401,6 +401,13 @@ class Store:
         """The owner of each claimed plan."""
         return dict(self._read("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
 
+    def living_owner(self, plan: str) -> str:
+        """The live process that owns the plan; "" for none."""
+        from runplan import processes  # slow to import
+
+        owner = self.owners().get(plan, "")
+        return owner if owner and processes.alive(owner) else ""
+
     def is_first_notice(self, run: str, about: str) -> bool:
         """Record that a person is notified; False when that was recorded before."""
         with self.transaction():

@@ -32,7 +32,6 @@ from runplan.errors import (
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import parse
-from runplan.report.summary import figures_of_run
 from runplan.run.events import RunStarted, from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
@@ -90,7 +89,7 @@ def _already_running(at: RepositoryContext, word: str, asked: Options) -> str:
     if not store.active_plans():
         return ""
     plan = contexts.plan_path(at, word)
-    row, owner = store.interrupted(plan), preflight.living_owner(store, plan)
+    row, owner = store.interrupted(plan), store.living_owner(plan)
     if row is None or row.state != "running" or not owner or row.asked:
         return ""
     if any(one.plan == plan for one in store.commands.queued()):
@@ -225,7 +224,7 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     sent = for_a_run(at.env, agents, forge=forge, checks=checks)
     needs = needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
     seen, left = queue.newest_event(at), at.store().interrupted(plan)
-    orphan = left.id if left is not None and not preflight.living_owner(at.store(), plan) else ""
+    orphan = left.id if left is not None and not at.store().living_owner(plan) else ""
     submitted = replace(request, started=replace(started, daemon=True, needs=needs), timing=timing)
     answer = submit(at, plan, "start", to_builtins(submitted))
     assert answer is not None
@@ -264,8 +263,7 @@ def _show_end(at: RepositoryContext, plan: str, run: str) -> Exit:
     row = store.row(run)
     if row is None:
         raise NotFound(f"no run of {plan} is recorded here")
-    figures = figures_of_run(store, row) if not row.is_active else ""
-    return progress.show_end(plan, state_of(store, row), at.state, figures)
+    return progress.show_end(store, row, state_of(store, row))
 
 
 def admit_agents(at: RepositoryContext) -> None:

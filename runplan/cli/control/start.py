@@ -224,7 +224,7 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     runs.complete_landings(at)
     plan = parse(preflight.committed_plan(at, path, is_compared=False), path=path)
     found = runs.unfinished(at, path)
-    if found is not None and (owner := preflight.living_owner(at.store(), path)):
+    if found is not None and (owner := at.store().living_owner(path)):
         was = found[1].options
         if (was.mode, was.wanted) != ("undo", phase):
             raise Busy(describe_busy(path, found[0].id, found[1]))

@@ -35,19 +35,13 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.git.command import Git
     from runplan.git.removal import Kept, Removed
+    from runplan.run.state import PhaseRun
 
 
 class State(StrEnum):
     OK = "ok"
     WARN = "WARN"  #: a run can start
     FAIL = "FAIL"
-
-
-class Warned(Struct, frozen=True):
-    """The answer of a check that a run can start with, but should not have to."""
-
-    detail: str
-    remedy: str
 
 
 class Check(Struct, frozen=True):
@@ -106,14 +100,13 @@ def examine(at: RepositoryContext) -> list[Check]:
     return [*checks, _check("start", _start, at)] if all(each.ok for each in checks) else checks
 
 
-def _check(name: str, look: Callable[..., str | Warned], *about: object) -> Check:
+def _check(name: str, look: Callable[..., str | Check], *about: object) -> Check:
+    """The check; `look` gives the detail of one that is ok, or a warning."""
     try:
         answer = look(*about)
     except RunplanError as error:
         return _failed(name, error)
-    if isinstance(answer, Warned):
-        return Check(name, State.WARN, answer.detail, answer.remedy)
-    return Check(name, State.OK, answer)
+    return answer if isinstance(answer, Check) else Check(name, State.OK, answer)
 
 
 def _failed(name: str, error: RunplanError) -> Check:
@@ -159,7 +152,7 @@ def _agent(at: RepositoryContext, role: str, name: str) -> str:
     )
 
 
-def _sandbox(at: RepositoryContext) -> str | Warned:
+def _sandbox(at: RepositoryContext) -> str | Check:
     modes = invocation.sandbox_modes(at.settings.agents)
     if set(modes.values()) == {"none"}:
         return 'off: agents.sandbox = "none"'
@@ -167,7 +160,7 @@ def _sandbox(at: RepositoryContext) -> str | Warned:
     if obstacle is None:
         return "bubblewrap works"
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
-    return Warned(f"agents can edit your checkout: {obstacle.problem}", remedy)
+    return Check("sandbox", State.WARN, f"agents can edit your checkout: {obstacle.problem}", remedy)
 
 
 def _prompts(at: RepositoryContext) -> str:
@@ -184,7 +177,7 @@ def _tests(at: RepositoryContext) -> str:
     return line or "none found: no tests are run, and every report says so"
 
 
-def _setup(at: RepositoryContext) -> str | Warned:
+def _setup(at: RepositoryContext) -> str | Check:
     line = at.settings.run.setup
     _require_programs(at, line, "or set run.setup to another command")
     need = None if line else _setup_need(at)
@@ -193,7 +186,8 @@ def _setup(at: RepositoryContext) -> str | Warned:
     remedy = f"add to runplan.toml, under [run]: setup = {toml(need.setup)}"
     if need.is_certain:
         raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
-    return Warned(f"run.setup is empty, so tests use the {need.what} that are installed here", remedy)
+    detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
+    return Check("setup", State.WARN, detail, remedy)
 
 
 def _setup_need(at: RepositoryContext) -> toolchain.Need | None:
@@ -219,28 +213,30 @@ def _rehearse(at: RepositoryContext, checks: Sequence[Check]) -> Check:
     passed = {check.name for check in checks if check.ok}
     if failed := [name for name in _NEEDED if name not in passed]:
         return Check("run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first")
+    ended: list[e.DispatchEnded] = []
     try:
-        failure, detail, is_red = _run(at)
+        phase = _run(at, ended)
     except RunplanError as error:
         return _failed("run", error)
-    if failure is None and is_red:
+    failure = phase.failure
+    if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
+        last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
+        return Check("run", State.FAIL, f"{failure.detail}{last}", Reason(failure.reason).advice)
+    results = [from_text(known.results) for known in phase.baselines.values()]
+    times = [f"{'set-up' if one.role == 'setup' else 'tests'} {elapsed(one.seconds)}" for one in ended]
+    detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
+    if any(result.red for result in results):
         return Check("run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures")
-    if failure is None:
-        return Check("run", State.OK, detail)
-    last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
-    return Check("run", State.FAIL, f"{failure.detail}{last}", Reason(failure.reason).advice)
+    return Check("run", State.OK, detail)
 
 
-def _run(at: RepositoryContext) -> tuple[e.PhaseFailed | None, str, bool]:
-    """The failure, or None with the results and whether tests failed."""
+def _run(at: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
+    """Rehearse a phase; its state, and the set-up and tests that ended."""
     from runplan.cli.control import runs
     from runplan.cli.show import progress
     from runplan.engine.rehearsal import rehearse
     from runplan.engine.repository import open_repository
     from runplan.engine.worker import Interruption
-
-    at = runs.with_target_settings(at.with_settings(), "").with_landing("cherry-pick")
-    ended: list[e.DispatchEnded] = []
 
     def show(event: e.Event) -> None:
         if isinstance(event, e.DispatchStarted | e.DispatchEnded):
@@ -248,14 +244,9 @@ def _run(at: RepositoryContext) -> tuple[e.PhaseFailed | None, str, bool]:
         if isinstance(event, e.DispatchEnded):
             ended.append(event)
 
+    at = runs.with_target_settings(at.with_settings(), "").with_landing("cherry-pick")
     with Interruption(0.0), progress.live(), open_repository(at) as repository:
-        phase = rehearse(repository, show).current
-    if phase.failure is None or phase.failure.reason != Reason.STOPPED:  # it stops where the first agent would start
-        return phase.failure, "", True
-    results = [from_text(known.results) for known in phase.baselines.values()]
-    times = [f"{'set-up' if one.role == 'setup' else 'tests'} {elapsed(one.seconds)}" for one in ended]
-    detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
-    return None, detail, any(result.red for result in results)
+        return rehearse(repository, show).current
 
 
 def _github(at: RepositoryContext) -> list[Check]:

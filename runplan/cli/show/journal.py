@@ -15,22 +15,14 @@ from runplan.text import clock, elapsed, escaped, localized, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-    from typing import Protocol
 
     from runplan.agents.adapter import Agent
     from runplan.run.dispatch import AgentEvent
     from runplan.run.events import DispatchStarted, Event, Recorded
     from runplan.run.rows import EventRow, RunRow
     from runplan.store.sqlite import Store
-
-    class Log(Protocol):
-        def add(self, row: EventRow) -> None: ...
-
-        def look(self, *, is_last: bool) -> None:
-            """Called when all rows so far were added; the last time when no more will come."""
-
 
 FOLLOW_S = 0.2  #: between two looks at a followed journal or log
 
@@ -62,25 +54,20 @@ def run_logs(args: argparse.Namespace) -> Exit:
 
     with open_context(warn=warn) as context:
         store, run = newest_run(context, args.plan)
-        log = _log_of(args, store, run)
-        for rows, is_last in follow(store, run.plan, run.id, is_followed=args.follow):
+        batches = follow(store, run.plan, run.id, is_followed=args.follow)
+        if args.json or args.events:
+            for rows, _ in batches:
+                print("".join(f"{(_json if args.json else _text)(row)}\n" for row in rows), end="", flush=True)
+            return Exit.DONE
+        from runplan.cli.show.progress import RunLog  # slow to import
+
+        log = Transcripts(run, store.path.with_name("dispatch")) if args.agent else RunLog(store, run)
+        for rows, is_last in batches:
             for row in rows:
                 log.add(row)
             log.look(is_last=is_last)
             sys.stdout.flush()
     return Exit.DONE
-
-
-def _log_of(args: argparse.Namespace, store: Store, run: RunRow) -> Log:
-    if args.agent:
-        return Transcripts(run, store.path.with_name("dispatch"))
-    if args.json:
-        return Records(_json)
-    if args.events:
-        return Records(_text)
-    from runplan.cli.show.progress import RunLog  # slow to import
-
-    return RunLog(store, run)
 
 
 def follow(
@@ -89,7 +76,7 @@ def follow(
     """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
     while True:
         # In this order: a run that ends has no owner any more, and no event after its end.
-        is_worked, row = is_followed and _is_worked(store, plan), store.row(run)
+        is_worked, row = is_followed and store.living_owner(plan), store.row(run)
         is_last = not is_worked or row is None or not row.is_active or row.needs_person
         rows = store.events(run, after=after)
         yield rows, is_last
@@ -97,25 +84,6 @@ def follow(
             return
         after = rows[-1].seq if rows else after
         time.sleep(FOLLOW_S)
-
-
-def _is_worked(store: Store, plan: str) -> bool:
-    from runplan.engine.preflight import living_owner  # slow to import
-
-    return bool(living_owner(store, plan))
-
-
-class Records:
-    """Prints each row of the journal in this form."""
-
-    def __init__(self, form: Callable[[EventRow], str]) -> None:
-        self._form = form
-
-    def add(self, row: EventRow) -> None:
-        print(self._form(row))
-
-    def look(self, *, is_last: bool) -> None:
-        """Each row was printed when it was added."""
 
 
 def _json(row: EventRow) -> str:

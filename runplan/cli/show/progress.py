@@ -254,9 +254,8 @@ class RunLog:
 
     def look(self, *, is_last: bool) -> None:
         if is_last and (self._state.ended or decide(self._state).waiting):
-            row = self._store.row(self._run.id)
-            figures = figures_of_run(self._store, row) if row is not None and self._state.ended else ""
-            self._print(["", *_last_lines(self._run.plan, self._state, self._store.path.parent, figures)[1]])
+            row = self._store.row(self._run.id) or self._run
+            self._print(["", *_last_lines(self._store, row, self._state)[1]])
 
     def _print(self, lines: list[str], lane: str = "") -> None:
         style, day = Style.of(sys.stdout), f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
@@ -270,16 +269,17 @@ class RunLog:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def show_end(plan: str, state: RunState, directory: Path, figures: str) -> Exit:
-    """Print the last lines of a run; `directory` is that of the journal, `figures` are its time, cost and tests."""
-    code, lines = _last_lines(plan, state, directory, figures)
+def show_end(store: Store, run: RunRow, state: RunState) -> Exit:
+    """Print the last lines of a run."""
+    code, lines = _last_lines(store, run, state)
     _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
 
-def _last_lines(plan: str, state: RunState, directory: Path, figures: str) -> tuple[Exit, list[str]]:
-    """The exit code and the last lines, with the figures before the last one."""
-    code, lines = _summary(plan, state, directory)
+def _last_lines(store: Store, run: RunRow, state: RunState) -> tuple[Exit, list[str]]:
+    """The exit code and the last lines: before the last one the time, cost and tests of an ended run."""
+    code, lines = _summary(run.plan, state, store.path.parent)
+    figures = figures_of_run(store, run) if state.ended else ""
     return code, [*lines[:-1], *([figures] if figures else []), lines[-1]]
 
 

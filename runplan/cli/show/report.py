@@ -57,7 +57,7 @@ def _one_plan(args: argparse.Namespace) -> str:
         with suppress(PlanUnreadable):
             plan = parse(text, path=path) if text is not None else None
         attempts = summary.attempted(summary.recorded(store, path))
-        owned = summary.is_owned(store, path)
+        owned = bool(store.living_owner(path))
         facts = summary.summary_of(path, plan, store.newest(path), attempts, owned=owned)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
         whole = report.prepend(old, plan_title=facts.title, sections=failures)
