@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import io
 import os
 import sys
 from contextlib import suppress
 
 from runplan import __version__
+from runplan.cli.terminal import Style, say
+from runplan.cli.verbs import CHANGING, EXAMPLES, GROUPS, VERBS
 from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
 
 TYPE_CHECKING = False  # typing is slow to import
@@ -87,8 +90,6 @@ def main(argv: list[str]) -> int:
 
 def _say(text: str, *, debug: bool = False) -> None:
     """Print one line, and the traceback with --debug."""
-    from runplan.cli.terminal import say
-
     with suppress(OSError):  # standard error may be closed
         if debug:
             import traceback
@@ -106,8 +107,6 @@ def _run(words: list[str]) -> int:
         return 0 if words else 2
     verb, *rest = words
     if verb == COMPLETE:
-        import importlib
-
         _import_msgspec()
         importlib.import_module("runplan.cli.setup.completion").print_candidates(rest)
         return 0
@@ -116,8 +115,6 @@ def _run(words: list[str]) -> int:
 
 def require_verb(verb: str) -> str:
     """The verb; refused with the nearest one when it is unknown."""
-    from runplan.cli.verbs import VERBS
-
     if verb in PLANNED:
         raise UsageError(f"{verb} is not in this version of runplan; see: runplan --help")
     if verb not in VERBS:
@@ -138,9 +135,6 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 def usage() -> str:
     """The verbs in groups; their headings are bold on a terminal."""
-    from runplan.cli.terminal import Style
-    from runplan.cli.verbs import GROUPS
-
     style = Style.of(sys.stdout)
     groups = (
         [style.paint(f"{name}:", "bold"), *(f"  {verb:<12} {line}" for verb, (_, line, _) in group.items())]
@@ -150,11 +144,7 @@ def usage() -> str:
 
 
 def run_verb(verb: str, words: list[str]) -> int:
-    """Import the module of the verb, and call its function with the arguments."""
-    import importlib
-
-    from runplan.cli.verbs import CHANGING, VERBS
-
+    """Import the module of the verb, and call its function with the arguments; None is success."""
     parser = parser_of(verb)
     args, unknown = parser.parse_known_intermixed_args(words)  # options may stand between the words
     if unknown:
@@ -165,7 +155,8 @@ def run_verb(verb: str, words: list[str]) -> int:
 
         refuse_under_agent(verb)
     module = importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
-    return int(getattr(module, f"run_{verb.replace('-', '_')}")(args))
+    code: Exit | None = getattr(module, f"run_{verb.replace('-', '_')}")(args)
+    return int(code or Exit.DONE)
 
 
 def _describe_unknown(word: str, parser: ArgumentParser) -> str:
@@ -178,8 +169,6 @@ def _describe_unknown(word: str, parser: ArgumentParser) -> str:
 
 def parser_of(verb: str) -> ArgumentParser:
     import argparse
-
-    from runplan.cli.verbs import EXAMPLES, VERBS
 
     class Parser(argparse.ArgumentParser):
         """Raises errors as UsageError."""

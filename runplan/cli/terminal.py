@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from runplan.text import escaped, plain
@@ -27,14 +28,12 @@ class Style:
     def of(stream: TextIO) -> Style:
         if not stream.isatty():
             return Style()
-        from os import get_terminal_size
-
         from runplan.settings.load import environment
 
         env = environment()
         columns = env.get("COLUMNS", "")
         try:
-            width = int(columns) if columns.isdecimal() else get_terminal_size(stream.fileno()).columns
+            width = int(columns) if columns.isdecimal() else os.get_terminal_size(stream.fileno()).columns
         except OSError:
             width = 0
         return Style(colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb", width=width)
@@ -60,10 +59,8 @@ class Style:
 
 def say(text: str) -> None:
     """Print a message on standard error. It needs no library: one that is missing is a message, too."""
-    from os import get_terminal_size
-
     try:
-        style = Style(width=get_terminal_size(sys.stderr.fileno()).columns)
+        style = Style(width=os.get_terminal_size(sys.stderr.fileno()).columns)
     except (AttributeError, OSError, ValueError):  # no terminal, or closed
         style = Style()
     lines = f"runplan: {plain(text)}".split("\n")

@@ -135,7 +135,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
             (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),),
         ),
         "help": (
-            "setup.machine",
+            "setup.completion",
             "Show all verbs, or the options and examples of one",
             (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),),
         ),

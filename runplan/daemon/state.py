@@ -1,7 +1,4 @@
-"""The state directory of the daemon: its lock, the record of its process, and the repositories it knows.
-
-Every `status` imports this module, so modules that look at processes are imported where they are used.
-"""
+"""The state directory of the daemon: its lock, the record of its process, and the repositories it knows."""
 
 from __future__ import annotations
 
@@ -14,8 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from runplan import processes
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import own_directory
+from runplan.store.files import file_lock, publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,9 +46,6 @@ def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Itera
 
     Forks would inherit the lock: start programs, do not fork.
     """
-    from runplan import processes
-    from runplan.store.files import file_lock, publish
-
     lock = file_lock(own_directory(state) / LOCK)
     try:
         lock.acquire(timeout=wait_s, poll_interval=POLL_S)
@@ -66,8 +62,6 @@ def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Itera
 
 def holder(state: Path) -> Holder | None:
     """The record of the living daemon; None when none runs."""
-    from runplan import processes
-
     try:
         found = msgspec.json.decode((state / RECORD).read_bytes(), type=Holder)
     except (OSError, msgspec.DecodeError):
@@ -87,8 +81,6 @@ class Known(Struct, frozen=True, kw_only=True):
 
 def remember(state: Path, repository: Known) -> None:
     """Add the repository, or update its checkout: one file per repository."""
-    from runplan.store.files import publish
-
     # Not msgspec.json: a path need not be UTF-8, and json escapes it.
     text = json.dumps(msgspec.to_builtins(repository)).encode("ascii")
     try:

@@ -13,8 +13,10 @@ from runplan.clock import SystemClock, until
 from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wake
 from runplan.daemon.protocol import Done, Environment, Hello, Ping, Wake
 from runplan.daemon.state import Known, holder, remember
-from runplan.engine.commands import BEGINNING, ENVIRONMENT
+from runplan.engine.commands import BEGINNING, ENVIRONMENT, Environments, Executor
 from runplan.engine.context import uses_forge
+from runplan.engine.repository import open_repository
+from runplan.engine.worker import Interruption, LocalWorker
 from runplan.errors import Unreachable
 from runplan.landing import modes
 from runplan.settings.places import state_directory
@@ -123,10 +125,6 @@ def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]
 
 def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
     """Execute commands in this process; stopped runs are worked to their end."""
-    from runplan.engine.commands import Environments, Executor
-    from runplan.engine.repository import open_repository
-    from runplan.engine.worker import Interruption, LocalWorker
-
     with Interruption(0.0) as interruption, open_repository(at, wakeup=interruption.wakeup) as repository:
         worker = LocalWorker()
         worker.open(repository)

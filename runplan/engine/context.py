@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -12,13 +13,16 @@ from msgspec.structs import replace
 
 from runplan import names
 from runplan.errors import NotFound, RefusedEarly, Unreachable, UsageError
+from runplan.git import objects as trees
 from runplan.git.command import borrowing
 from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
 from runplan.plan.specs import FOLDERS, PLAN_FILE
+from runplan.processes import agent_above
 from runplan.settings.load import environment, load, load_lenient, record, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES
+from runplan.store.sqlite import Store
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
     from runplan.run.rows import RunRow
     from runplan.settings.load import LoadedSettings
     from runplan.settings.schema import Settings
-    from runplan.store.sqlite import Store
 
 
 class RepositoryContext(Struct, frozen=True, kw_only=True):
@@ -156,8 +159,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def store(self) -> Store:
         """The journal for reading; an empty one when no plan was ever run here."""
-        from runplan.store.sqlite import Store
-
         return Store(self.state, writable=False, missing_ok=True)
 
 
@@ -191,8 +192,6 @@ def refuse_under_agent(verb: str) -> None:
     """Agents may not start, approve or stop runs."""
     if environment().get("RUNPLAN_AGENT"):
         raise RefusedEarly(f"{verb} does not run inside an agent (RUNPLAN_AGENT is set)")
-    from runplan.processes import agent_above
-
     if agent := agent_above(os.getpid()):
         raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")
 
@@ -284,8 +283,6 @@ def scheduled(at: RepositoryContext) -> list[str]:
 
 def uses_forge(at: RepositoryContext, plan: str) -> bool:
     """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
-    import json
-
     store = at.store()
     newest, row = store.newest(plan), store.schedules.get(plan)
     return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
@@ -293,8 +290,6 @@ def uses_forge(at: RepositoryContext, plan: str) -> bool:
 
 def plans_on_target(at: RepositoryContext) -> dict[str, str]:
     """The Markdown files of the plans directory on the target, with their blob ids."""
-    from runplan.git import objects as trees
-
     git, place = at.repository.git, at.settings.paths.plans
     top = git.object(f"{at.target}:{place}")
     found: dict[str, str] = {}

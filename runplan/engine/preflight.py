@@ -20,14 +20,17 @@ from runplan.git import objects as trees
 from runplan.git.objects import Candidates
 from runplan.git.repository import pull_command
 from runplan.landing import modes
+from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
 from runplan.plan.model import parse
 from runplan.plan.tracker import NoPhase, choose
+from runplan.processes import marked_inside
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
 from runplan.steps.land import landing_to_undo
 from runplan.steps.read_plan import reading
 from runplan.steps.work import refused
+from runplan.store.claims import landing_lock
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
@@ -46,9 +49,6 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
     common = at.repository.common_dir
     if not (common / BOX).exists():
         return []
-    from runplan.landing.cherry_pick import CherryPick
-    from runplan.store.claims import landing_lock
-
     store = at.store()
     with at.repository.git.at(at.repository.root) as git, contextlib.ExitStack() as closing:
         closing.callback(store.close)
@@ -168,8 +168,6 @@ def phase_to_undo(at: RepositoryContext, plan: Plan, wanted: str, *, unfinished:
 
 def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
     """Refuse branches of the user's own where the phases would be worked on, and a worktree that is in use."""
-    from runplan.processes import marked_inside
-
     git, root = at.repository.git, at.repository.root
     place = worktree_root(root, at.settings, at.env) / names.worktree_name(str(root), slug)
     # The run of such an agent is unknown when the journal was deleted.

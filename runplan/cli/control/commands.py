@@ -40,15 +40,15 @@ SHORT = 12  #: digits of an id
 ENDING_S = 20.0  #: for a foreground run to end its agents
 
 
-def run_pause(args: argparse.Namespace) -> Exit:
-    return _control(args.plan, "pause", ". Resume with: runplan resume")
+def run_pause(args: argparse.Namespace) -> None:
+    _control(args.plan, "pause", ". Resume with: runplan resume")
 
 
-def run_resume(args: argparse.Namespace) -> Exit:
-    return _control(args.plan, "resume", "; see: runplan status")
+def run_resume(args: argparse.Namespace) -> None:
+    _control(args.plan, "resume", "; see: runplan status")
 
 
-def _control(word: str, verb: str, then: str) -> Exit:
+def _control(word: str, verb: str, then: str) -> None:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     with open_context(warn=progress.warn if verb == "pause" else None) as at:
         plan, store = plan_or_watch(at, word), at.store()
@@ -58,7 +58,6 @@ def _control(word: str, verb: str, then: str) -> Exit:
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
-    return Exit.DONE
 
 
 def run_now(args: argparse.Namespace) -> Exit:
@@ -81,12 +80,11 @@ def run_now(args: argparse.Namespace) -> Exit:
 # --- stop -------------------------------------------------------------------------------------------------
 
 
-def run_stop(args: argparse.Namespace) -> Exit:
+def run_stop(args: argparse.Namespace) -> None:
     with open_context(warn=progress.warn) as at:
         plan = plan_or_watch(at, args.plan) if args.plan else ""
         if not _stop(at, at.store(), plan, keep_schedule=args.keep_schedule, force=args.force):
             progress.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
-    return Exit.DONE
 
 
 def _stop(at: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool, force: bool) -> bool:
@@ -183,7 +181,7 @@ def _kept_work(at: RepositoryContext, plan: str, wanted: str | None) -> Change |
     return None
 
 
-def run_diff(args: argparse.Namespace) -> Exit:
+def run_diff(args: argparse.Namespace) -> None:
     with open_context(warn=progress.warn) as at:
         plan = plan_path(at, args.plan)
         change = next(iter(_pending(at, plan, args.phase, "diff")), None) or _kept_work(at, plan, args.phase)
@@ -194,7 +192,6 @@ def run_diff(args: argparse.Namespace) -> Exit:
         print(as_json(view, indent=None))
     else:
         page(plain(_text(view)))
-    return Exit.DONE
 
 
 def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from runplan.daemon import submit as queue
 from runplan.daemon.client import wake
 from runplan.daemon.state import Known, remember
 from runplan.engine import context as contexts, preflight
+from runplan.engine.repository import open_repository
 from runplan.engine.runs import describe_busy, does_what_is_asked, state_of
 from runplan.engine.worker import ForegroundWorker, Interruption
 from runplan.errors import (
@@ -35,7 +36,7 @@ from runplan.plan.model import parse
 from runplan.run.events import RunStarted, from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest
 from runplan.run.rows import Command
-from runplan.settings.load import run_variables
+from runplan.settings.load import load_user, run_variables
 from runplan.settings.options import in_plan
 from runplan.settings.places import state_directory
 from runplan.store.files import first_line, make_below, publish
@@ -281,9 +282,6 @@ def admit_agents(at: RepositoryContext) -> None:
 
 def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
     """Execute the run in this process; errors from outside name the command that continues it."""
-    from runplan.engine.repository import open_repository
-    from runplan.settings.load import load_user
-
     if request.started.mode != "undo":
         admit_agents(at)
     plan = request.started.plan

@@ -1,13 +1,15 @@
-"""runplan completion: the scripts of the shells, and the words that these scripts ask runplan for."""
+"""runplan help and completion: the manual, the scripts of the shells, and the words that they ask runplan for."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from runplan.cli.main import COMPLETE, parser_of
+from runplan.cli.main import COMPLETE, parser_of, require_verb, usage
 from runplan.cli.verbs import VERBS
-from runplan.errors import Exit
+from runplan.engine.context import known_plans, open_context, plan_path, spec_plans
+from runplan.plan.model import parse
+from runplan.plan.specs import PLAN_FILE
 from runplan.settings.schema import LANDINGS
 
 if TYPE_CHECKING:
@@ -45,9 +47,12 @@ complete -c runplan -f -a '(__runplan_complete)'
 complete -c runplan -n '__fish_seen_subcommand_from check' -F"""
 
 
-def run_completion(args: argparse.Namespace) -> Exit:
+def run_help(args: argparse.Namespace) -> None:
+    print(parser_of(require_verb(args.verb)).format_help().rstrip() if args.verb else usage())
+
+
+def run_completion(args: argparse.Namespace) -> None:
     print({"bash": BASH, "zsh": ZSH, "fish": FISH}[args.shell])
-    return Exit.DONE
 
 
 def print_candidates(words: Sequence[str]) -> None:
@@ -91,9 +96,6 @@ def _candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]
 
 def _plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
     """The names of the plans, and their paths."""
-    from runplan.engine.context import known_plans, open_context, spec_plans  # slow to import
-    from runplan.plan.specs import PLAN_FILE
-
     with open_context(warn=lambda _text: None) as context:
         paths = [*known_plans(context, ()), *spec_plans(context.repository.root)]
     names = [path.removesuffix(f"/{PLAN_FILE}").removesuffix(".md").rpartition("/")[2] for path in paths]
@@ -106,9 +108,6 @@ def _plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
 
 def _phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str]]:
     """The phases of the plan that the word means, or only those that are not done."""
-    from runplan.engine.context import open_context, plan_path  # slow to import
-    from runplan.plan.model import parse
-
     with open_context(warn=lambda _text: None) as context:
         path = plan_path(context, word)
         file, git = context.repository.root / path, context.repository.git

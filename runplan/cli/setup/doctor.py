@@ -16,16 +16,26 @@ from runplan.agents.clis import agent_of
 from runplan.checks import toolchain
 from runplan.checks.results import from_text
 from runplan.checks.secrets import redacted
+from runplan.cli.control import runs
 from runplan.cli.setup.settings import toml
+from runplan.cli.show import progress
 from runplan.cli.terminal import as_json
 from runplan.engine import preflight
+from runplan.engine.context import context_at, open_context, refuse_under_agent, settings_note
+from runplan.engine.leftovers import collect
+from runplan.engine.rehearsal import rehearse
+from runplan.engine.repository import open_repository
+from runplan.engine.worker import Interruption
 from runplan.errors import Exit, RefusedEarly, RunplanError
 from runplan.forge.model import ForgeDenied
+from runplan.git.removal import Kept
 from runplan.git.repository import identity, require_git, require_target, require_workable
 from runplan.landing import modes
 from runplan.run import events as e
 from runplan.run.reasons import Reason
+from runplan.settings.load import environment
 from runplan.settings.places import worktree_root
+from runplan.settings.schema import Settings
 from runplan.text import elapsed, plain
 
 if TYPE_CHECKING:
@@ -34,7 +44,7 @@ if TYPE_CHECKING:
 
     from runplan.engine.context import RepositoryContext
     from runplan.git.command import Git
-    from runplan.git.removal import Kept, Removed
+    from runplan.git.removal import Removed
     from runplan.run.state import PhaseRun
 
 
@@ -56,10 +66,6 @@ class Check(Struct, frozen=True):
 
 
 def run_doctor(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import context_at
-    from runplan.settings.load import environment
-    from runplan.settings.schema import Settings
-
     with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as at:
         checks = examine(at)
         if args.run:
@@ -79,9 +85,6 @@ def _line(check: Check) -> str:
 
 def examine(at: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
-    from runplan.cli.control import runs
-    from runplan.engine.context import settings_note
-
     git, person = _check("git", _git, at.repository.git), _check("identity", _identity, at.repository.git)
     try:
         at = runs.with_target_settings(at.with_settings(), "")
@@ -232,11 +235,6 @@ def _rehearse(at: RepositoryContext, checks: Sequence[Check]) -> Check:
 
 def _run(at: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
     """Rehearse a phase; its state, and the set-up and tests that ended."""
-    from runplan.cli.control import runs
-    from runplan.cli.show import progress
-    from runplan.engine.rehearsal import rehearse
-    from runplan.engine.repository import open_repository
-    from runplan.engine.worker import Interruption
 
     def show(event: e.Event) -> None:
         if isinstance(event, e.DispatchStarted | e.DispatchEnded):
@@ -285,10 +283,7 @@ def _start(at: RepositoryContext) -> str:
 # --- gc ----------------------------------------------------------------------------------------------------
 
 
-def run_gc(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context, refuse_under_agent
-    from runplan.engine.leftovers import collect
-
+def run_gc(args: argparse.Namespace) -> None:
     if not args.dry_run:
         refuse_under_agent("gc")
     with open_context() as at:
@@ -296,16 +291,13 @@ def run_gc(args: argparse.Namespace) -> Exit:
     if args.json:
         rows = [{"answer": type(one).__name__.lower(), **to_builtins(one)} for one in (*found, *logs)]
         print(as_json(rows))
-        return Exit.DONE
+        return
     for line in _leftovers(found, logs, "would remove" if args.dry_run else "removed"):
         print(plain(line))
-    return Exit.DONE
 
 
 def _leftovers(found: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
     """One line for each leftover; logs are many, so those with the same answer share a line."""
-    from runplan.git.removal import Kept
-
     for one in found:
         yield f"kept  {one.what}: {one.why}" if isinstance(one, Kept) else f"{verb}  {one.what}"
     by_reason: dict[str, list[str]] = {}

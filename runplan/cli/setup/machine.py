@@ -1,11 +1,14 @@
-"""runplan service, daemon and help: the login service (systemd or launchd), the daemon, and the manual."""
+"""runplan service and daemon: the login service (systemd or launchd), and the daemon."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.cli.show.progress import say
 from runplan.cli.terminal import as_json
-from runplan.errors import Exit
+from runplan.daemon import client, service
+from runplan.engine.context import refuse_under_agent
+from runplan.settings.load import environment
 
 if TYPE_CHECKING:
     import argparse
@@ -13,25 +16,13 @@ if TYPE_CHECKING:
     from runplan.daemon.service import Manager, Standing
 
 
-def run_help(args: argparse.Namespace) -> Exit:
-    from runplan.cli.main import parser_of, require_verb, usage
-
-    print(parser_of(require_verb(args.verb)).format_help().rstrip() if args.verb else usage())
-    return Exit.DONE
-
-
-# --- daemon and service -----------------------------------------------------------------------------------
-
-
-def run_daemon(args: argparse.Namespace) -> Exit:
-    from runplan.cli.show.progress import say
-    from runplan.daemon import client, process, service
-    from runplan.settings.load import environment
-
+def run_daemon(args: argparse.Namespace) -> None:
     env = environment()
     if args.action is None:
+        from runplan.daemon import process  # slow to import
+
         process.serve(env)
-        return Exit.DONE
+        return
     pid = client.stop_daemon(env, say)
     if args.action == "restart":
         with client.reach(env) as connection:
@@ -39,20 +30,15 @@ def run_daemon(args: argparse.Namespace) -> Exit:
     else:
         login = "at the next login, or " if service.installed(env) else ""
         say(f"The daemon {'has ended' if pid else 'is not running'}. Start it {login}with: runplan daemon restart")
-    return Exit.DONE
 
 
-def run_service(args: argparse.Namespace) -> Exit:
-    from runplan.daemon import service
-    from runplan.engine.context import refuse_under_agent
-    from runplan.settings.load import environment
-
+def run_service(args: argparse.Namespace) -> None:
     env = environment()
     manager = service.manager(env)
     if args.action == "status":
         standing = service.standing(manager, env)
         print(as_json(standing) if args.json else _describe(standing))
-        return Exit.DONE
+        return
     refuse_under_agent(f"service {args.action}")
     if args.dry_run:
         _show(manager, args.action)
@@ -65,7 +51,6 @@ def run_service(args: argparse.Namespace) -> Exit:
     else:
         is_removed = service.uninstall(manager, env)
         print(f"removed {manager.file}" if is_removed else f"there is no {manager.file}")
-    return Exit.DONE
 
 
 def _show(manager: Manager, what: str) -> None:

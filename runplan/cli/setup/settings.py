@@ -15,10 +15,12 @@ from runplan.agents.clis import agent_of
 from runplan.agents.environment import FETCHING
 from runplan.checks.toolchain import Toolchain, detect, manifests
 from runplan.cli.terminal import as_json
-from runplan.errors import Exit, GitFailed, RefusedEarly, Unreachable
+from runplan.engine.context import open_context, settings_note, spec_plans
+from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.gitfacts import read_person
-from runplan.plan.specs import FOLDERS, PLAN_FILE
-from runplan.settings.load import kinds
+from runplan.plan.specs import PLAN_FILE
+from runplan.settings.load import environment, kinds
+from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS
 from runplan.text import command, committing
 
@@ -37,9 +39,7 @@ _NO_AGENT = """\
 """
 
 
-def run_config(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context, settings_note
-
+def run_config(args: argparse.Namespace) -> None:
     with open_context() as at:
         loaded = at.committed_settings()
         if note := settings_note(at):
@@ -47,18 +47,14 @@ def run_config(args: argparse.Namespace) -> Exit:
     if args.json:
         rows = [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
         print(as_json(rows))
-        return Exit.DONE
+        return
     shown = {key: toml(value) for key, value in loaded.values.items()}
     keys, values = max(map(len, shown)), max(map(len, shown.values()))
     for key, value in shown.items():
         print(f"{key:<{keys}}  {value:<{values}}  {loaded.origins[key]}")
-    return Exit.DONE
 
 
-def run_init(_args: argparse.Namespace) -> Exit:
-    from runplan.settings.load import environment
-    from runplan.settings.places import repository_file
-
+def run_init(_args: argparse.Namespace) -> None:
     facts = look_around(Path.cwd(), env=environment())
     root = Path(facts.root)
     path = repository_file(root) or root / "runplan.toml"
@@ -70,7 +66,6 @@ def run_init(_args: argparse.Namespace) -> Exit:
     except OSError as error:
         raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
     print(_summary(facts, path))
-    return Exit.DONE
 
 
 def settings_text(facts: Facts) -> str:
@@ -101,8 +96,7 @@ def _summary(facts: Facts, path: Path) -> str:
     roles = _roles(facts.installed)
     agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
     identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
-    root = Path(facts.root)
-    specs = (file.parent for place in FOLDERS for file in sorted(root.glob(f"{place}/*/{PLAN_FILE}")))
+    specs = (path.removesuffix(f"/{PLAN_FILE}") for path in spec_plans(Path(facts.root)))
     rows = (
         ("repository", facts.root),
         ("target", facts.default_branch or "no branch yet"),
@@ -110,7 +104,7 @@ def _summary(facts: Facts, path: Path) -> str:
         ("set-up", facts.toolchain.setup or "none; a fresh worktree has only committed files"),
         ("tests", facts.toolchain.tests or "no test command found; set tests.command"),
         ("agents", agents or "none of the known agents is installed; name any command under [agents] in the file"),
-        *(("spec", command("runplan", "start", str(folder.relative_to(root)), "finish", "auto")) for folder in specs),
+        *(("spec", command("runplan", "start", folder, "finish", "auto")) for folder in specs),
         ("wrote", str(path)),
     )
     table = "\n".join(f"{name:<12}{value}" for name, value in rows)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from runplan import names
 from runplan.cli.terminal import as_json
+from runplan.engine.context import open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.model import WORKTREE, other_way, parse
 from runplan.plan.specs import PLAN_FILE
+from runplan.plan.tracker import add_tracker
+from runplan.store.files import publish
 from runplan.text import plain
 
 if TYPE_CHECKING:
@@ -30,9 +33,6 @@ def run_check(args: argparse.Namespace) -> Exit:
     file, name = _file(args.plan)
     text = file.read_bytes()
     if args.fix:
-        from runplan.plan.tracker import add_tracker
-        from runplan.store.files import publish
-
         fixed = add_tracker(text, path=name)
         note = "the plan has statuses already; nothing was added"
         if fixed != text:
@@ -59,8 +59,6 @@ def _file(word: str) -> tuple[Path, str]:
         return given, str(given)
     if word.endswith(".md"):
         raise NotFound(f"{names.shown(word)}: no such file")
-    from runplan.engine.context import open_context, plan_path
-
     try:
         with open_context() as at:
             path = plan_path(at, word)

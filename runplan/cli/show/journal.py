@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style, as_json, warn
-from runplan.errors import Exit, NotFound
+from runplan.engine.context import newest_run, open_context
+from runplan.errors import NotFound
+from runplan.settings.load import environment, kinds
 from runplan.text import clock, elapsed, escaped, localized, plain
 
 if TYPE_CHECKING:
@@ -49,16 +51,14 @@ def words(event: str) -> str:
 # --- logs ---------------------------------------------------------------------------------------------
 
 
-def run_logs(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import newest_run, open_context
-
+def run_logs(args: argparse.Namespace) -> None:
     with open_context(warn=warn) as context:
         store, run = newest_run(context, args.plan)
         batches = follow(store, run.plan, run.id, is_followed=args.follow)
         if args.json or args.events:
             for rows, _ in batches:
                 print("".join(f"{(_json if args.json else _text)(row)}\n" for row in rows), end="", flush=True)
-            return Exit.DONE
+            return
         from runplan.cli.show.progress import RunLog  # slow to import
 
         log = Transcripts(run, store.path.with_name("dispatch")) if args.agent else RunLog(store, run)
@@ -67,7 +67,6 @@ def run_logs(args: argparse.Namespace) -> Exit:
                 log.add(row)
             log.look(is_last=is_last)
             sys.stdout.flush()
-    return Exit.DONE
 
 
 def follow(
@@ -217,8 +216,7 @@ class Transcript:
 
 
 def _agent_of(reader: str) -> Agent | None:
-    from runplan.agents.clis import agent_of
-    from runplan.settings.load import kinds
+    from runplan.agents.clis import agent_of  # slow to import
 
     return agent_of(reader) if reader in kinds() else None
 
@@ -245,8 +243,7 @@ def _event_text(event: AgentEvent) -> str:
 # --- explain ------------------------------------------------------------------------------------------
 
 
-def run_explain(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import newest_run, open_context
+def run_explain(args: argparse.Namespace) -> None:
     from runplan.store.journal import recorded
 
     with open_context(warn=warn) as at:
@@ -258,7 +255,7 @@ def run_explain(args: argparse.Namespace) -> Exit:
     why = steps[-1]["why"] if steps else "nothing has been started"
     if args.json:
         print(as_json({"run": newest.id, "plan": newest.plan, "now": why, "steps": steps}, indent=None))
-        return Exit.DONE
+        return
     style, now = Style.of(sys.stdout), datetime.now(UTC)
     head = style.paint(f"{newest.plan}, run {newest.id}", "bold")
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
@@ -267,7 +264,6 @@ def run_explain(args: argparse.Namespace) -> Exit:
         text = plain(f"{moment:<13}  {words(step['event']):<18}  then: {localized(step['why'], now=now)}")
         wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
-    return Exit.DONE
 
 
 def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
@@ -288,13 +284,11 @@ def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
 # --- metrics ------------------------------------------------------------------------------------------
 
 
-def run_metrics(_args: argparse.Namespace) -> Exit:
+def run_metrics(_args: argparse.Namespace) -> None:
     """Print the metrics of the daemon and all repositories; without a daemon, of this repository."""
     from runplan.daemon.client import NotRunning, connect
     from runplan.daemon.protocol import Metrics, MetricsText
-    from runplan.engine.context import open_context
     from runplan.report.metrics import render, samples
-    from runplan.settings.load import environment
 
     try:
         with connect(environment()) as client:
@@ -303,4 +297,3 @@ def run_metrics(_args: argparse.Namespace) -> Exit:
         with open_context(warn=warn) as at:
             text = render(samples(at.store(), repository=str(at.repository.root), now=datetime.now(UTC)))
     print(text, end="")
-    return Exit.DONE

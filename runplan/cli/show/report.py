@@ -4,46 +4,47 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan import names
 from runplan.cli.terminal import as_json, warn
-from runplan.errors import Exit, NotFound, PlanUnreadable, UsageError
+from runplan.daemon.state import known
+from runplan.engine.context import newest_run, open_context, plan_path, slug_of
+from runplan.errors import NotFound, PlanUnreadable, RunplanError, UsageError
+from runplan.plan.model import parse
+from runplan.report import html, summary, text as report
+from runplan.report.sections import failure_sections
+from runplan.settings.load import environment
+from runplan.settings.places import state_directory
+from runplan.settings.schema import seconds
 from runplan.text import command, plain
+from runplan.times import iso
 
 if TYPE_CHECKING:
     import argparse
-    from datetime import datetime
-    from pathlib import Path
 
     from runplan.engine.context import RepositoryContext
 
 
-def run_report(args: argparse.Namespace) -> Exit:
+def run_report(args: argparse.Namespace) -> None:
     if args.since is not None and args.plan is not None:
         raise UsageError("report: --since is for all repositories; leave out PLAN")
     text = _all_repositories(args) if args.since is not None else _one_plan(args)
     if args.output is None:
         print(text, end="")
     else:
-        from pathlib import Path
-
         try:
             Path(args.output).write_text(text, encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
             raise UsageError(f"report: cannot write {args.output}: {error.strerror}") from None
-    return Exit.DONE
 
 
 # --- a plan -----------------------------------------------------------------------------------------------
 
 
 def _one_plan(args: argparse.Namespace) -> str:
-    from runplan import names
-    from runplan.engine.context import newest_run, open_context, plan_path, slug_of
-    from runplan.plan.model import parse
-    from runplan.report import html, summary, text as report
-    from runplan.report.sections import failure_sections
-
     with open_context(warn=warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else newest_run(at, None)[1].plan
@@ -85,26 +86,18 @@ def _diffs(at: RepositoryContext, shorts: list[str]) -> dict[str, str]:
 
 
 def _all_repositories(args: argparse.Namespace) -> str:
-    from datetime import UTC, datetime
-
-    from runplan.report.html import page
-    from runplan.report.summary import counted, morning_report, news_of
-    from runplan.times import iso
-
     moment = since(args.since, now=datetime.now(UTC).astimezone())
-    news = news_of(_journals(), since=iso(moment))
+    news = summary.news_of(_journals(), since=iso(moment))
     if args.json:
-        return as_json({"since": iso(moment), "summary": counted(news), "repositories": news}, indent=None) + "\n"
-    markdown = morning_report(news, since=f"{moment:%Y-%m-%d %H:%M}")
-    return page(markdown, diffs={}) if args.html else plain(markdown)
+        return (
+            as_json({"since": iso(moment), "summary": summary.counted(news), "repositories": news}, indent=None) + "\n"
+        )
+    markdown = summary.morning_report(news, since=f"{moment:%Y-%m-%d %H:%M}")
+    return html.page(markdown, diffs={}) if args.html else plain(markdown)
 
 
 def since(word: str, *, now: datetime) -> datetime:
     """The moment, in local time, that a word means: today, yesterday, a span such as 8h, or a date."""
-    from datetime import datetime, timedelta
-
-    from runplan.settings.schema import seconds
-
     days = {"today": 0, "yesterday": 1}.get(word.lower())
     if days is not None:
         return datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
@@ -118,12 +111,6 @@ def since(word: str, *, now: datetime) -> datetime:
 
 def _journals() -> dict[str, Path]:
     """The journals of the repositories in which a run was started, and of the current one."""
-    from runplan.daemon.state import known
-    from runplan.engine.context import open_context
-    from runplan.errors import RunplanError
-    from runplan.settings.load import environment
-    from runplan.settings.places import state_directory
-
     found = {one.root: one.state for one in known(state_directory(environment()))}
     try:
         with open_context(warn=lambda _: None) as at:

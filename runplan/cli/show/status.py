@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,14 @@ from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.cli.terminal import Style, as_json, warn
+from runplan.daemon.state import holder
 from runplan.engine.context import known_plans, open_context, plan_or_watch, plans_on_target
-from runplan.errors import Exit, NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
+from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.report.views import Need, PlanOutline, by_need, schedule_view, status_view, usage
 from runplan.run.rows import UNFINISHED, PlanFacts, wait_of
+from runplan.settings.places import socket_path, state_directory
+from runplan.store.files import is_held, last_write
 from runplan.store.sqlite import keep_outlines
 from runplan.text import clock, command, counted, in_words, plain
 from runplan.times import iso, zone
@@ -42,21 +46,19 @@ ABSENT = "No daemon is running, so no schedule fires. Start it now and at each l
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
 
-def run_status(args: argparse.Namespace) -> Exit:
-    if not args.watch:
-        print(_output(args))
-        return Exit.DONE
-    from time import sleep
-
+def run_status(args: argparse.Namespace) -> None:
     is_screen = sys.stdout.isatty() and not args.json
-    return watch(lambda height: _output(args, height), sleep, terminal=is_screen, lines=args.json)
+    if args.watch:
+        watch(lambda height: _output(args, height), time.sleep, terminal=is_screen, lines=args.json)
+    else:
+        print(_output(args))
 
 
-def watch(output: Callable[[int], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> Exit:
+def watch(output: Callable[[int], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> None:
     """Print it again and again: in place on a terminal, else block after block; Ctrl-C ends it."""
     from shutil import get_terminal_size
 
-    try:
+    with suppress(KeyboardInterrupt):
         while True:
             height = get_terminal_size().lines - 2 if terminal else 0
             text = output(height)
@@ -65,8 +67,6 @@ def watch(output: Callable[[int], str], wait: Callable[[float], None], *, termin
                 text = "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J"
             print(text if terminal or lines else f"{text}\n", flush=True)
             wait(WATCH_S)
-    except KeyboardInterrupt:
-        return Exit.DONE
 
 
 def _output(args: argparse.Namespace, height: int = 0) -> str:
@@ -128,9 +128,6 @@ def _absent(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any
     """That no daemon runs, where a schedule needs one."""
     if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
         return None
-    from runplan.daemon.state import holder
-    from runplan.settings.places import state_directory
-
     return {"state": "absent", "error": ABSENT} if holder(state_directory(at.env)) is None else None
 
 
@@ -140,8 +137,7 @@ def _closed(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any
     idle = [run for run in running if not any(one["dispatched"] for one in (run, *run["lanes"]))]
     if not idle:
         return None
-    from runplan.daemon.client import Client
-    from runplan.settings.places import socket_path
+    from runplan.daemon.client import Client  # slow to import
 
     try:
         with Client(socket_path(at.env), answer_s=ANSWER_S) as client:
@@ -209,8 +205,6 @@ class Reader:
         """The work with the last output of its process, or without a process that has ended."""
         if work.dispatch is None:
             return work
-        from runplan.store.files import is_held, last_write
-
         directory = self._at.state / "dispatch" / work.dispatch
         if not is_held(directory / "lock"):
             return replace(work, dispatch=None, agent=None, version=None, dispatched=None, gates=())
@@ -426,7 +420,7 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
 # --- next ---------------------------------------------------------------------------------------------
 
 
-def run_next(args: argparse.Namespace) -> Exit:
+def run_next(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
     with open_context(warn=warn) as at:
         rows = at.store().schedules.all()
@@ -434,7 +428,7 @@ def run_next(args: argparse.Namespace) -> Exit:
         absent = _absent(at, [{"schedule": view} for view in views])
     if args.json:
         print(as_json(views))
-        return Exit.DONE
+        return
     width = max((len(view["plan"]) for view in views), default=0)
     for view in views:
         there = zone(view["zone"]) if view["next"] else UTC  # an unknown zone has no next time either
@@ -444,4 +438,3 @@ def run_next(args: argparse.Namespace) -> Exit:
     elif absent is not None:
         style = Style.of(sys.stdout)
         print("", style.paint(style.wrap(absent["error"], "  "), "red"), sep="\n")
-    return Exit.DONE
