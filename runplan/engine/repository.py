@@ -116,10 +116,11 @@ def open_repository(
     _make(at.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(at)
     workspace = Workspace(git, common_dir=common, state=at.state, root=root, mirror=at.mirrored)
-    workspace.prepare()
-    _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be created")
-    with Dispatches(at.state / "dispatch", wakeup=wakeup) as dispatches, contextlib.ExitStack() as closing:
+    with contextlib.ExitStack() as closing:
         closing.callback(remove_unused_root, root, own)
+        _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be created")
+        workspace.prepare()
+        dispatches = closing.enter_context(Dispatches(at.state / "dispatch", wakeup=wakeup))
         store = Store(at.state)
         closing.callback(store.close)
         closing.callback(workspace.close)

@@ -122,7 +122,7 @@ def test_a_branch_checked_out_elsewhere_fails_the_phase_as_blocked(project: Proj
     project.agent(work() + verify("fail = ['W1']") + fix('append = "1.txt"\ntext = "x"'))
     assert project.start("1", "auto").code == 1
     project.repo.git("worktree", "add", "-q", str(tmp_path / "look"), "runplan/x/1")
-    ran = project.start("1", "auto")
+    ran = project.runplan("retry", "X", "--fresh")
     assert ran.last == "runplan: failed: blocked", ran.err
     assert str(tmp_path / "look") in ran.err
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "failed"

@@ -70,7 +70,7 @@ def test_a_daemon_of_another_version_is_refused_with_the_command_that_ends_it(en
     with pytest.raises(RefusedEarly), launching.reach(env, argv=argv("0.0.1"), ready_s=60):
         pass
     (old,) = daemons(env)
-    with pytest.raises(RefusedEarly, match=f"the daemon is runplan 0.0.1, this is .* kill {old} "):
+    with pytest.raises(RefusedEarly, match=r"the daemon is runplan 0\.0\.1, this is .*: runplan daemon restart "):
         reach(env)
     os.kill(old, signal.SIGTERM)
     until(lambda: not daemons(env))

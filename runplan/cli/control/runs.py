@@ -286,12 +286,12 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
         admit_agents(at)
     plan = request.started.plan
     retry = command("runplan", "retry", plan)
-    _remember(at)
     with (
         progress.live(),
         Interruption(load_user(at.env).daemon.grace_s) as interruption,
         open_repository(at, wakeup=interruption.wakeup) as repository,
     ):
+        _remember(at)
         worker = ForegroundWorker(interruption, show=progress.show, warn=progress.warn)
         try:
             answer = worker.run(request, repository)
