@@ -46,7 +46,11 @@ _RETRY = (
     [_HERE, _WAIT],
 )
 _DIFF = (_PLAN, _value("a phase that waits or failed", "phase", metavar="PHASE", nargs="?"), _JSON)
-_KEEP = _flag("end the run only; its schedule stays", "--keep-schedule")
+_STOP = (
+    _ANY_PLAN,
+    _flag("end the run only; its schedule stays", "--keep-schedule"),
+    _flag("kill a run of another terminal at once", "--force"),
+)
 _WHY = _value("why, for the report and the next agent", "-m", metavar="REASON", dest="why", default="")
 _STATUS = (
     _ANY_PLAN,
@@ -82,17 +86,17 @@ _SERVICE = (
     _flag("only show the file and the commands", "--dry-run"),
     _JSON,
 )
+_GC = (_flag("only list", "--dry-run"), _JSON)
+_DEMO = (_flag("keep the repository and say where it is", "--keep"),)
+_COMPLETION = (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),)
+_HELP = (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),)
 
 #: The verbs by group: the module with `run_<verb>`, one line, and the arguments.
 GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
     "Work on plans": {
         "start": ("control.start", "Work on a plan: its next phase, one phase, or all of it", _START),
         "watch-issues": ("control.start", "Work on the open issues with a label, one after the other", _WATCH),
-        "stop": (
-            "control.commands",
-            "Cancel schedules and end runs; their work is kept",
-            (_ANY_PLAN, _KEEP, _flag("kill a run of another terminal at once", "--force")),
-        ),
+        "stop": ("control.commands", "Cancel schedules and end runs; their work is kept", _STOP),
         "pause": ("control.commands", "Pause a plan; the current step finishes", (_PLAN,)),
         "resume": ("control.commands", "Resume a paused plan and its schedule", (_PLAN,)),
         "now": ("control.commands", "Run a scheduled plan now", (_ANY_PLAN,)),
@@ -117,28 +121,12 @@ GROUPS: dict[str, dict[str, tuple[str, str, Arguments]]] = {
         "init": ("setup.settings", "Write a commented runplan.toml that fits this repository", ()),
         "doctor": ("setup.doctor", "Check the setup and suggest fixes", (_RUN, _JSON)),
         "config": ("setup.settings", "Print every setting, its value and its origin", (_JSON,)),
-        "gc": (
-            "setup.doctor",
-            "Remove what ended runs left behind; list what is kept",
-            (_flag("only list", "--dry-run"), _JSON),
-        ),
+        "gc": ("setup.doctor", "Remove what ended runs left behind; list what is kept", _GC),
         "service": ("setup.machine", "Manage the login service", _SERVICE),
         "daemon": ("setup.machine", "Run the daemon in the foreground, stop it, or restart it", _DAEMON),
-        "demo": (
-            "setup.demo",
-            "Work on a three-phase plan in a temporary repository",
-            (_flag("keep the repository and say where it is", "--keep"),),
-        ),
-        "completion": (
-            "setup.completion",
-            "Print a completion script for bash, zsh or fish",
-            (_value("the shell that completes", "shell", choices=("bash", "zsh", "fish")),),
-        ),
-        "help": (
-            "setup.completion",
-            "Show all verbs, or the options and examples of one",
-            (_value("the verb to explain", "verb", metavar="VERB", nargs="?"),),
-        ),
+        "demo": ("setup.demo", "Work on a three-phase plan in a temporary repository", _DEMO),
+        "completion": ("setup.completion", "Print a completion script for bash, zsh or fish", _COMPLETION),
+        "help": ("setup.completion", "Show all verbs, or the options and examples of one", _HELP),
     },
 }
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}

@@ -15,7 +15,7 @@ from msgspec import convert
 from runplan import __version__, processes
 from runplan.clock import until
 from runplan.daemon import service
-from runplan.daemon.protocol import Hello, Ping, line_of, peer_of, read_reply
+from runplan.daemon.protocol import Hello, Ping, Request, line_of, peer_of, read_reply
 from runplan.daemon.state import holder
 from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from runplan.daemon.protocol import Request
 
 T = TypeVar("T")
 

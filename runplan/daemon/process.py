@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import traceback
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,11 @@ from runplan import __version__
 from runplan.clock import SystemClock
 from runplan.daemon import notifier, protocol, service, state
 from runplan.daemon.notifier import Notifier, open_log
-from runplan.daemon.protocol import Done, Hello
+from runplan.daemon.protocol import AnyRequest, Done, Hello
 from runplan.daemon.server import ControlServer
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
 from runplan.engine.context import context_at
-from runplan.engine.repository import open_repository
+from runplan.engine.repository import OpenRepository, open_repository
 from runplan.errors import SettingsError
 from runplan.git import remote
 from runplan.report.metrics import metrics_text, this_process
@@ -41,15 +41,12 @@ from runplan.times import iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from datetime import datetime
 
     from msgspec import Struct
     from structlog.typing import FilteringBoundLogger
 
-    from runplan.daemon.protocol import AnyRequest
     from runplan.daemon.state import Known
     from runplan.engine.commands import Environments
-    from runplan.engine.repository import OpenRepository
     from runplan.settings.schema import Settings
 
 LOG = "daemon.log"

@@ -7,10 +7,10 @@ import os
 import socketserver
 from typing import TYPE_CHECKING
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from runplan.daemon.client import short_address
-from runplan.daemon.protocol import ACTING, Reply, line_of, peer_of, read_request
+from runplan.daemon.protocol import ACTING, AnyRequest, Reply, line_of, peer_of, read_request
 from runplan.errors import Exit, RunplanError, Unreachable
 from runplan.processes import agent_above
 from runplan.settings.places import own_directory
@@ -18,10 +18,6 @@ from runplan.settings.places import own_directory
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from msgspec import Struct
-
-    from runplan.daemon.protocol import AnyRequest
 
 
 class Connection(socketserver.StreamRequestHandler):

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run
 from runplan.clock import SystemClock, until
-from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wake
+from runplan.daemon.client import Client, HungUp, NotRunning, Silent, connect, reach, wake
 from runplan.daemon.protocol import Done, Environment, Hello, Ping, Wake
 from runplan.daemon.state import Known, holder, remember
 from runplan.engine.commands import BEGINNING, ENVIRONMENT, Environments, Executor
-from runplan.engine.context import uses_forge
+from runplan.engine.context import RepositoryContext, uses_forge
 from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption, LocalWorker
 from runplan.errors import Unreachable
@@ -26,8 +26,6 @@ from runplan.times import iso
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from runplan.daemon.client import Client
-    from runplan.engine.context import RepositoryContext
     from runplan.run.requests import Answer
     from runplan.run.rows import Command
 

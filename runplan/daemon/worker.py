@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
@@ -14,32 +14,24 @@ from runplan import processes
 from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
 from runplan.engine.commands import BEGINNING, Environments, Executor
-from runplan.engine.runs import state_of
+from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Crashed, Fenced, RunplanError, Unreachable, refused_by_system
-from runplan.report.notices import of_ending, of_lost_keys, of_stopped_owner, of_waiting
-from runplan.run.decide import decide, pause_reason
-from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Halted, Paused, Queued
-from runplan.run.requests import refused
-from runplan.run.rows import WaitRow
-from runplan.run.state import awaiting, open_lanes, open_states, running
+from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
+from runplan.run.decide import Decision, decide, pause_reason
+from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
+from runplan.run.requests import Answer, refused
+from runplan.run.rows import Command, ScheduleRow, WaitRow
+from runplan.run.state import RunState, awaiting, open_lanes, open_states, running
 from runplan.settings.schedule import what_is_due
 from runplan.store.sqlite import Store
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
     from pathlib import Path
 
     from runplan.daemon.process import DaemonProcess
-    from runplan.engine.runs import ActiveRun
-    from runplan.report.notices import Notice
-    from runplan.run.decide import Decision
-    from runplan.run.events import Event
-    from runplan.run.requests import Answer
-    from runplan.run.rows import Command, ScheduleRow
-    from runplan.run.state import RunState
     from runplan.store.journal import Journal
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds

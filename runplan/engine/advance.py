@@ -11,16 +11,14 @@ from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, SettingsE
 from runplan.run import actions as a
 from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
-from runplan.run.events import WorkRefused
+from runplan.run.events import Event, WorkRefused
 from runplan.run.reasons import Reason
-from runplan.run.state import running
+from runplan.run.state import RunState, running
 from runplan.steps import conclude, gates, land, process, read_plan, verify, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from runplan.run.events import Event
-    from runplan.run.state import RunState
     from runplan.steps.context import RunContext
     from runplan.store.journal import Journal, LaneJournal
 

@@ -13,8 +13,8 @@ from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreach
 from runplan.names import WATCH
 from runplan.run import events as e
 from runplan.run.events import to_json
-from runplan.run.requests import Answer, RunRequest, refused, unexpected
-from runplan.run.rows import ScheduleRow
+from runplan.run.requests import Answer, RunRequest, Timing, refused, unexpected
+from runplan.run.rows import Command, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import what_is_due
 from runplan.times import iso
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.engine.worker import RepositoryWorker
-    from runplan.run.requests import Timing
-    from runplan.run.rows import Command
 
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.

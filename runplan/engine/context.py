@@ -14,26 +14,22 @@ from msgspec.structs import replace
 from runplan import names
 from runplan.errors import NotFound, RefusedEarly, Unreachable, UsageError
 from runplan.git import objects as trees
-from runplan.git.command import borrowing
-from runplan.git.repository import open_repository, require_target
+from runplan.git.command import Stored, borrowing
+from runplan.git.repository import Repository, open_repository, require_target
 from runplan.landing import modes
 from runplan.plan.specs import FOLDERS, PLAN_FILE
 from runplan.processes import agent_above
-from runplan.settings.load import environment, load, load_lenient, record, recorded
+from runplan.settings.load import LoadedSettings, environment, load, load_lenient, record, recorded
 from runplan.settings.places import repository_file
-from runplan.settings.schema import FILES
+from runplan.settings.schema import FILES, Settings
 from runplan.store.sqlite import Store
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from runplan.git.command import Stored
-    from runplan.git.repository import Repository
     from runplan.run.events import RunStarted
     from runplan.run.rows import RunRow
-    from runplan.settings.load import LoadedSettings
-    from runplan.settings.schema import Settings
 
 
 class RepositoryContext(Struct, frozen=True, kw_only=True):

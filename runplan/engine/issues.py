@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from runplan import names
 from runplan.agents.environment import describe_missing
-from runplan.engine.context import slug_of
+from runplan.engine.context import RepositoryContext, slug_of
 from runplan.engine.preflight import require_agents, require_test_command
 from runplan.engine.runs import state_of
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.git.objects import Candidates, Entry, Signature
 from runplan.git.remote import Declined, Taken
 from runplan.git.repository import require_workable, signing
-from runplan.gitfacts import TAKEN_BY, add_trailers
+from runplan.gitfacts import TAKEN_BY, Oid, add_trailers
 from runplan.landing import modes
 from runplan.plan.body import QUOTED, WHOLE_PHASE
 from runplan.plan.model import parse
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runplan.engine.commands import Environments
-    from runplan.engine.context import RepositoryContext
     from runplan.engine.worker import RepositoryWorker
     from runplan.forge.model import Issue
-    from runplan.gitfacts import Oid
     from runplan.run.events import RunStarted
     from runplan.store.sqlite import Store
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.engine.rehearsal import SLUG, lock_file
-from runplan.git.removal import Removal
+from runplan.git.removal import Kept, Removal, Removed
 from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.engine.context import RepositoryContext
-    from runplan.git.removal import Kept, Removed
     from runplan.store.sqlite import Store
 
 _DISPATCHES = (

@@ -14,7 +14,7 @@ from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
 from runplan.checks import toolchain
-from runplan.engine.context import stored_as
+from runplan.engine.context import RepositoryContext, stored_as
 from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
 from runplan.git.objects import Candidates
@@ -22,7 +22,7 @@ from runplan.git.repository import pull_command
 from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
-from runplan.plan.model import parse
+from runplan.plan.model import Phase, Plan, parse
 from runplan.plan.tracker import NoPhase, choose
 from runplan.processes import marked_inside
 from runplan.run.reasons import Reason
@@ -36,8 +36,6 @@ from runplan.text import command, committing
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runplan.engine.context import RepositoryContext
-    from runplan.plan.model import Phase, Plan
     from runplan.run.events import RunStarted
     from runplan.settings.options import Options
 

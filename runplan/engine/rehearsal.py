@@ -35,16 +35,9 @@ def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) ->
     A check that is known to pass runs all the same. An error or an interruption is raised after the removal.
     """
     at, run = repository.context, f"doctor{os.urandom(4).hex()}"
-    settings = at.settings.run
+    landing, target = at.settings.run.landing, at.settings.run.target
     options = e.RunStarted(
-        plan=SLUG,
-        title="",
-        slug=SLUG,
-        mode="phase",
-        wanted=SLUG,
-        auto=False,
-        landing=settings.landing,
-        target=settings.target,
+        plan=SLUG, title="", slug=SLUG, mode="phase", wanted=SLUG, auto=False, landing=landing, target=target
     )
     started = at.record_settings(options)
     context = repository.run_context(run=run, started=started)

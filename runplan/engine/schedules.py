@@ -14,8 +14,8 @@ from runplan.errors import RunplanError
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
 from runplan.run.events import RunStarted
 from runplan.run.requests import Answer, RunRequest
-from runplan.run.rows import FiringRow
-from runplan.settings.schedule import parse, what_is_due
+from runplan.run.rows import FiringRow, ScheduleRow
+from runplan.settings.schedule import Slot, parse, what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from runplan.engine.commands import Environments
     from runplan.engine.worker import RepositoryWorker
-    from runplan.run.rows import ScheduleRow
-    from runplan.settings.schedule import Slot
     from runplan.store.tables import Schedules
 
 IN_FLIGHT = "the plan is in flight"

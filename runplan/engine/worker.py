@@ -7,30 +7,20 @@ import os
 import signal
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import convert
 from msgspec.structs import replace
 
-from runplan.engine.runs import (
-    ActiveRun,
-    crash,
-    describe_busy,
-    does_other_work,
-    does_what_is_asked,
-    end_lost,
-    is_current,
-    nothing_waits,
-    state_of,
-    succeeded,
-)
+from runplan.engine import runs
+from runplan.engine.runs import ActiveRun, state_of
 from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
-from runplan.run.decide import decide, pending_answer
+from runplan.run.decide import Decision, decide, pending_answer
 from runplan.run.dispatch import GRACE_S
-from runplan.run.requests import Answer
-from runplan.run.rows import Acquired, HeldByOther, wait_of
+from runplan.run.requests import Answer, RunRequest
+from runplan.run.rows import Acquired, Command, HeldByOther, RunRow, wait_of
 from runplan.run.state import RunState, open_states, running
 from runplan.store.journal import Journal
 from runplan.text import in_words
@@ -38,14 +28,10 @@ from runplan.times import parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
     from types import FrameType
 
     from runplan.engine.commands import Executor
     from runplan.engine.repository import OpenRepository
-    from runplan.run.decide import Decision
-    from runplan.run.requests import RunRequest
-    from runplan.run.rows import Command, RunRow
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -123,14 +109,14 @@ class RepositoryWorker:
             self.forget(plan)
             raise
         except GitFailed as error:
-            if (lost := end_lost(active)) is None:
+            if (lost := runs.end_lost(active)) is None:
                 raise
             self._over(plan)
             raise lost from error
         except RunplanError:
             raise
         except Exception as error:
-            failure = crash(error, active)
+            failure = runs.crash(error, active)
             if isinstance(failure, Crashed):
                 self._over(plan)
             raise failure from error
@@ -181,7 +167,7 @@ class RepositoryWorker:
             return False
         state = self.newest(plan)
         unfinished = state.started is not None and state.ended is None and not state.stop
-        return unfinished and not does_other_work(state, request.started)
+        return unfinished and not runs.does_other_work(state, request.started)
 
     def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued) -> bool:
         """Record a person's request for the plan's run; False when this worker owns none."""
@@ -204,8 +190,8 @@ class RepositoryWorker:
         if active is None:
             return self._acquire(request)
         if request.answer is not None:
-            if not is_current(active.state, request.answer):
-                return Answer(declined=True, why=nothing_waits(plan))
+            if not runs.is_current(active.state, request.answer):
+                return Answer(declined=True, why=runs.nothing_waits(plan))
             active.journal.append(request.answer)
         elif active.state.stop:
             return None
@@ -254,9 +240,10 @@ class RepositoryWorker:
         claim = claims.take_plan(plan, run=run)
         if isinstance(claim, HeldByOther):
             theirs = store.interrupted(plan)
-            state = state_of(store, theirs) if theirs is not None and request is not None else None
-            if theirs and state and request and not request.fired and not does_what_is_asked(state, request.started):
-                return _busy(plan, theirs.id, state)
+            if theirs is not None and request is not None and not request.fired:
+                state = state_of(store, theirs)
+                if not runs.does_what_is_asked(state, request.started):
+                    return _busy(plan, theirs.id, state)
             return Answer(declined=True, owner=claim.owner)
         now = store.interrupted(plan)
         if (now and now.id) != (row and row.id):
@@ -265,8 +252,8 @@ class RepositoryWorker:
             return None
         if row is None and request is not None:  # a retry or an answer, whose run has ended, begins none
             last = store.newest(plan) if request.again else None
-            late = succeeded(plan) if last is not None and last.state == "done" else ""
-            if why := nothing_waits(plan) if request.answer is not None else late:
+            late = runs.succeeded(plan) if last is not None and last.state == "done" else ""
+            if why := runs.nothing_waits(plan) if request.answer is not None else late:
                 claims.release(plan, run=run)
                 return Answer(declined=True, why=why)
         on_event = functools.partial(self.recorded, plan, run)
@@ -295,17 +282,17 @@ def _is_busy(state: RunState, asked: e.RunStarted) -> bool:
     """Whether the run, which works or waits for a time, would have to be stopped for the request."""
     waiting = decide(state).waiting
     if not waiting:
-        return not does_what_is_asked(state, asked) and not asked.review
-    return not wait_of(waiting).is_for_person and does_other_work(state, asked)
+        return not runs.does_what_is_asked(state, asked) and not asked.review
+    return not wait_of(waiting).is_for_person and runs.does_other_work(state, asked)
 
 
 def _busy(plan: str, run: str, state: RunState) -> Answer:
-    return Answer(declined=True, why=describe_busy(plan, run, state), exit=int(Exit.WAITING))
+    return Answer(declined=True, why=runs.describe_busy(plan, run, state), exit=int(Exit.WAITING))
 
 
 def _resume(active: ActiveRun, asked: e.RunStarted) -> bool:
     """Resume the run with the options of now and its own settings; False when it is stopped for other work."""
-    if does_other_work(active.state, asked):
+    if runs.does_other_work(active.state, asked):
         active.journal.append(e.StopRequested(by="a new start"))
         return False
     active.journal.append(convert(asked, e.RunResumed, from_attributes=True))

@@ -10,14 +10,13 @@ from msgspec import Struct, to_builtins
 from runplan.agents.environment import describe_missing
 from runplan.run.reasons import Reason, next_action
 from runplan.run.rows import wait_of
-from runplan.run.state import REPEATED_WAITS, awaiting, failure as failure_of
+from runplan.run.state import REPEATED_WAITS, RunState, awaiting, failure as failure_of
 from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.run.decide import Decision
-    from runplan.run.state import RunState
 
 
 class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from runplan.report.text import block, code, first, inline, row
-from runplan.run.events import TESTS, BaselineKnown, IssueShared, PhaseFailed, RunEnded
+from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, PhaseFailed, Recorded, RunEnded
 from runplan.run.reasons import Reason, next_action
 from runplan.text import bounded, command
 from runplan.times import parse_iso
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from runplan.run.events import GateJudged, Recorded
     from runplan.run.state import PhaseRun
     from runplan.store.sqlite import Store
 

@@ -20,7 +20,7 @@ from runplan.report.text import code, inline, row
 from runplan.report.views import cost, token_count, usage
 from runplan.run import events as e
 from runplan.run.reasons import Reason
-from runplan.run.rows import wait_of
+from runplan.run.rows import RunRow, wait_of
 from runplan.store.sqlite import Store
 from runplan.text import command, elapsed
 from runplan.times import parse_iso
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.plan.model import Phase, Plan
-    from runplan.run.rows import RunRow
 
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.PhaseFailed, e.Landed)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,7 +12,6 @@ from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import date
 
 
 # Colours, controls and direction marks: they hide text, or reorder it, in a file meant to be read.

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from runplan.run.rows import UNFINISHED, PlanFacts, Work, wait_of
+from runplan.run.rows import UNFINISHED, FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
 from runplan.text import clock, command, counted, in_words
 from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
-
-    from runplan.run.rows import FailureRow, RunRow, ScheduleRow
 
 
 class PhaseOutline(Struct, frozen=True):

@@ -17,7 +17,7 @@ from runplan.daemon import submit
 from runplan.daemon.state import holder
 from runplan.engine import preflight
 from runplan.engine.commands import KEEP_SCHEDULE
-from runplan.engine.context import open_context, plan_or_watch, plan_path, scheduled
+from runplan.engine.context import RepositoryContext, open_context, plan_or_watch, plan_path, scheduled
 from runplan.engine.runs import end_recorded_agents, state_of
 from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
@@ -33,7 +33,6 @@ from runplan.text import command, plain
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.engine.context import RepositoryContext
     from runplan.store.sqlite import Store
 
 SHORT = 12  #: digits of an id

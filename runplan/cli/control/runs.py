@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -19,25 +19,15 @@ from runplan.engine import context as contexts, preflight
 from runplan.engine.repository import open_repository
 from runplan.engine.runs import describe_busy, does_what_is_asked, state_of
 from runplan.engine.worker import ForegroundWorker, Interruption
-from runplan.errors import (
-    Busy,
-    Exit,
-    Fenced,
-    Interrupted,
-    JournalDamaged,
-    NotFound,
-    SettingsError,
-    Unreachable,
-    error_with,
-)
+from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, SettingsError, Unreachable, error_with
 from runplan.landing import modes
 from runplan.names import WATCH
-from runplan.plan.model import parse
-from runplan.run.events import RunStarted, from_json
-from runplan.run.requests import BY_PERSON, Answer, RunRequest
-from runplan.run.rows import Command
+from runplan.plan.model import Phase, parse
+from runplan.run.events import Rows, RunStarted, from_json
+from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
+from runplan.run.rows import Command, RunRow
 from runplan.settings.load import load_user, run_variables
-from runplan.settings.options import in_plan
+from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory
 from runplan.store.files import first_line, make_below, publish
 from runplan.text import command
@@ -45,15 +35,9 @@ from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
     from runplan.engine.context import RepositoryContext
-    from runplan.plan.model import Phase
-    from runplan.run.events import Rows
-    from runplan.run.requests import Timing
-    from runplan.run.rows import RunRow
     from runplan.run.state import RunState
-    from runplan.settings.options import Options
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
@@ -256,14 +240,13 @@ def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = No
     if newest is not None and newest.is_active and not newest.needs_person:
         status = command("runplan", "status", plan)
         raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
-    return _show_end(at, plan, run)
+    return _show_end(at, run)
 
 
-def _show_end(at: RepositoryContext, plan: str, run: str) -> Exit:
+def _show_end(at: RepositoryContext, run: str) -> Exit:
     store = at.store()
     row = store.row(run)
-    if row is None:
-        raise NotFound(f"no run of {plan} is recorded here")
+    assert row is not None
     return progress.show_end(store, row, state_of(store, row))
 
 
@@ -305,7 +288,7 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if answer.declined or (request.answer is not None and not request.answer.approved):
         return print_answer(plan, answer, request)
-    return _show_end(at, plan, answer.run)
+    return _show_end(at, answer.run)
 
 
 def _remember(at: RepositoryContext) -> None:

@@ -12,12 +12,12 @@ from runplan.cli.control import runs
 from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.engine import preflight
-from runplan.engine.context import newest_run, open_context, plan_path
+from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path
 from runplan.engine.runs import describe_busy, state_of, succeeded
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
-from runplan.plan.model import parse
-from runplan.run.events import Landed
+from runplan.plan.model import Phase, parse
+from runplan.run.events import Landed, Rows, RunStarted
 from runplan.run.requests import RunRequest, Timing
 from runplan.settings.options import Options, in_plan, parse_words
 from runplan.steps.read_plan import as_read
@@ -26,10 +26,7 @@ from runplan.text import bounded, command, plain
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.engine.context import RepositoryContext
     from runplan.forge.model import ReviewComment
-    from runplan.plan.model import Phase
-    from runplan.run.events import Rows, RunStarted
     from runplan.settings.schema import RunSettings
     from runplan.store.sqlite import Store
 

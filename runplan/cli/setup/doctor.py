@@ -21,14 +21,14 @@ from runplan.cli.setup.settings import toml
 from runplan.cli.show import progress
 from runplan.cli.terminal import as_json
 from runplan.engine import preflight
-from runplan.engine.context import context_at, open_context, refuse_under_agent, settings_note
+from runplan.engine.context import RepositoryContext, context_at, open_context, refuse_under_agent, settings_note
 from runplan.engine.leftovers import collect
 from runplan.engine.rehearsal import rehearse
 from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Exit, RefusedEarly, RunplanError
 from runplan.forge.model import ForgeDenied
-from runplan.git.removal import Kept
+from runplan.git.removal import Kept, Removed
 from runplan.git.repository import identity, require_git, require_target, require_workable
 from runplan.landing import modes
 from runplan.run import events as e
@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from runplan.engine.context import RepositoryContext
     from runplan.git.command import Git
-    from runplan.git.removal import Removed
     from runplan.run.state import PhaseRun
 
 

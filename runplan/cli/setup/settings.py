@@ -17,11 +17,11 @@ from runplan.checks.toolchain import Toolchain, detect, manifests
 from runplan.cli.terminal import as_json
 from runplan.engine.context import open_context, settings_note, spec_plans
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.gitfacts import read_person
+from runplan.gitfacts import Identity, read_person
 from runplan.plan.specs import PLAN_FILE
 from runplan.settings.load import environment, kinds
 from runplan.settings.places import repository_file
-from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS
+from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from git import Git, Repo
 
-    from runplan.gitfacts import Identity
-    from runplan.settings.schema import Key
 
 _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.

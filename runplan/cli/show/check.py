@@ -12,7 +12,7 @@ from runplan.cli.terminal import as_json
 from runplan.engine.context import open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
-from runplan.plan.model import WORKTREE, other_way, parse
+from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse
 from runplan.plan.specs import PLAN_FILE
 from runplan.plan.tracker import add_tracker
 from runplan.store.files import publish
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from runplan.plan.model import Phase, Plan
     from runplan.plan.reading import Reading
 
 

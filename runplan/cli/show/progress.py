@@ -16,7 +16,7 @@ from runplan.report.summary import figures_of_run
 from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.reasons import Reason, describe_ending, describe_pause, next_action
-from runplan.run.rows import wait_of
+from runplan.run.rows import EventRow, RunRow, wait_of
 from runplan.run.state import RunState, apply, failed_lane, failure as failure_of
 from runplan.text import clock, command, counted, elapsed, plain, zone_name
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.run.rows import EventRow, RunRow
     from runplan.store.sqlite import Store
 
 LINES_SHOWN = 10  #: of the output of a failed command

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runplan import names
 from runplan.cli.terminal import as_json, warn
 from runplan.daemon.state import known
-from runplan.engine.context import newest_run, open_context, plan_path, slug_of
+from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
 from runplan.errors import NotFound, PlanUnreadable, RunplanError, UsageError
 from runplan.plan.model import parse
 from runplan.report import html, summary, text as report
@@ -24,8 +24,6 @@ from runplan.times import iso
 
 if TYPE_CHECKING:
     import argparse
-
-    from runplan.engine.context import RepositoryContext
 
 
 def run_report(args: argparse.Namespace) -> None:

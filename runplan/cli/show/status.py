@@ -6,8 +6,8 @@ import json
 import sys
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from runplan import __version__
 from runplan.cli.terminal import Style, as_json, warn
 from runplan.daemon.state import holder
-from runplan.engine.context import known_plans, open_context, plan_or_watch, plans_on_target
+from runplan.engine.context import RepositoryContext, known_plans, open_context, plan_or_watch, plans_on_target
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.report.views import Need, PlanOutline, by_need, schedule_view, status_view, usage
-from runplan.run.rows import UNFINISHED, PlanFacts, wait_of
+from runplan.run.rows import UNFINISHED, PlanFacts, Work, wait_of
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.files import is_held, last_write
 from runplan.store.sqlite import keep_outlines
@@ -29,11 +29,6 @@ from runplan.times import iso, zone
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-    from datetime import tzinfo
-    from typing import TypeVar
-
-    from runplan.engine.context import RepositoryContext
-    from runplan.run.rows import Work
 
     W = TypeVar("W", bound=Work)
 
