@@ -126,7 +126,7 @@ class Agent:
 
     def names(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
         """The variables of the caller that it gets."""
-        return (*self.keys_for(table.model), *self.addresses, *self.models, *self.passed)
+        return (*self.keys_for(table.model), *self.addresses_for(table.model), *self.models, *self.passed)
 
     def environment(self, task: Task) -> dict[str, str]:  # noqa: ARG002
         """The variables that are set for it."""
@@ -179,9 +179,6 @@ class ProviderAgent(Agent):
 
     def keys_for(self, model: str) -> tuple[str, ...]:
         return provider_keys(model)
-
-    def names(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
-        return (*self.keys_for(table.model), *provider_names(table.model), *self.models, *self.passed)
 
 
 def provider_names(model: str) -> tuple[str, ...]:

@@ -118,8 +118,7 @@ def for_a_run(
     caller: Mapping[str, str], agents: AgentsSettings, *, forge: bool = False, checks: Sequence[str] = ()
 ) -> dict[str, str]:
     """The variables sent with `start`. The daemon keeps them in memory for the run."""
-    used = (agents.agent(name) for name in _used(agents))
-    tables = ((*agent_of(table.kind).names(table, caller), *table.env) for table in used)
+    tables = ((*agent_of(table.kind).names(table, caller), *table.env) for table in agents.used)
     names = ALLOWED.union(checks, FORGE if forge else (), *tables)
     return _sent(caller, names, (*ALLOWED_PREFIXES, "RUNPLAN_"))
 
@@ -133,8 +132,7 @@ def needed_by_a_run(
     sent: Mapping[str, str], agents: AgentsSettings, *, pushes: bool, forge: bool = False, checks: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """The names without which the run cannot continue: its agents' keys, the SSH agent to push, the forge's token."""
-    tables = [agents.agent(name) for name in _used(agents)]
-    keys = {key for table in tables for key in (*table.env, *agent_of(table.kind).keys_for(table.model))}
+    keys = {key for table in agents.used for key in (*table.env, *agent_of(table.kind).keys_for(table.model))}
     wanted = {*checks, *keys, *(("SSH_AUTH_SOCK",) if pushes else ()), *(FORGE_TOKENS if forge else ())}
     return tuple(sorted(name for name in wanted if sent.get(name)))
 
@@ -155,8 +153,3 @@ def _sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str
     wanted = PUSHING.union(TOOLS, names)
     kept = (name for name in caller if name in wanted or name.startswith(prefixes))
     return {name: caller[name] for name in kept if name not in OURS}
-
-
-def _used(agents: AgentsSettings) -> tuple[str, ...]:
-    """The agents that a run may start."""
-    return tuple(dict.fromkeys(name for _, name in agents.dispatched))

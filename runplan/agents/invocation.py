@@ -96,8 +96,7 @@ class Agents(Struct, frozen=True, dict=True):
     @cached_property
     def personal(self) -> tuple[str, ...]:
         """The names of untracked files that the run's agents read."""
-        kinds = {self.settings.agent(name).kind for _, name in self.settings.dispatched}
-        return tuple(sorted({file for kind in kinds for file in agent_of(kind).personal}))
+        return tuple(sorted({file for table in self.settings.used for file in agent_of(table.kind).personal}))
 
     @cached_property
     def digest(self) -> str:

@@ -6,6 +6,7 @@ import functools
 import json
 import re
 from typing import TYPE_CHECKING, AnyStr
+from urllib.parse import quote, quote_plus, unquote_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -79,8 +80,6 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
 
     These are the value of a variable with a telling name, and the password of an address in any variable.
     """
-    from urllib.parse import quote, quote_plus
-
     values = [value for name, value in environment.items() if _VARIABLE.search(name) and len(value) >= SHORTEST_VALUE]
     values += (word for value in environment.values() if "://" in value for word in _passwords(value))
     found = dict.fromkeys(values)
@@ -96,8 +95,6 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _passwords(address: str) -> Iterator[str]:
     """The passwords in an address. A short one, which other text may contain, comes with its user."""
-    from urllib.parse import unquote_to_bytes
-
     for user, password in _USER.findall(address):
         plain = unquote_to_bytes(_encoded(password)).decode(errors="surrogateescape")
         for word in dict.fromkeys((password, plain)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from base64 import b64encode
 from functools import cache
 from pathlib import Path
@@ -99,8 +100,6 @@ def _ssh_host(alias: str, env: Mapping[str, str]) -> str:
 
 def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """The output of a program; "" when it is missing, fails or hangs."""
-    import subprocess
-
     try:
         return subprocess.run(argv, env=dict(env), capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):

@@ -10,7 +10,7 @@ from runplan.clock import until
 from runplan.errors import GitFailed
 from runplan.git import objects
 from runplan.git.repository import Checkouts, read_line
-from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
+from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, find
 from runplan.landing.swap import Box, Ended, Hold, IndexChanged, Plan, Swap, ref_transaction
 from runplan.names import HEADS
 from runplan.text import command
@@ -58,7 +58,7 @@ class CherryPick:
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         return Landing(id=id, ref=self.ref, old=old, new=new)
 
-    def land(self, landing: Landing, deliver: Callable[[], object] = do_nothing) -> LandingAnswer:
+    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
         """Move the branch, and its checkout with it; or say why not, with nothing changed."""
         deliver()
         try:

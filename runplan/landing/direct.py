@@ -19,7 +19,7 @@ from runplan.errors import GitFailed, Unreachable
 from runplan.git import remote as push
 from runplan.git.repository import pull_command
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
+from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, find
 from runplan.names import HEADS
 from runplan.text import command
 
@@ -43,7 +43,7 @@ class RemoteLander(ABC):
         self.ref = remote.ref
         self.branch = remote.branch
 
-    def land(self, landing: Landing, deliver: Callable[[], object] = do_nothing) -> LandingAnswer:
+    def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
         """Push with a lease; or say why not, with nothing changed."""
         old = self._settle(landing)
         if not isinstance(old, str):

@@ -120,10 +120,6 @@ def find(git: Git, landing: Landing, tip: Oid) -> Oid | None:
     return None
 
 
-def do_nothing(*_: object) -> None:
-    """The default of callables that only tests and the engine set."""
-
-
 class Lander(Protocol):
     """Moves the target, once."""
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.errors import RefusedEarly, Unreachable
-from runplan.forge.model import ForgeDenied
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     access = _access(here.git, run, env) if concludes(run.landing) else None
     remarks: tuple[str, ...] = ()
     if access:
+        from runplan.forge.model import ForgeDenied
+
         try:
             remarks = require_mergeable(_open_forge(access, env), access().address, settings)
         except ForgeDenied as error:
@@ -107,6 +108,8 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
 
 def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tuple[str, ...]:
     """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
+    from runplan.forge.model import ForgeDenied
+
     there, run = forge.repository(), settings.run
     if there.is_archived:
         raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it on GitHub first")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -103,16 +104,12 @@ def load_user(env: Mapping[str, str]) -> Settings:
 
 def record(settings: Settings) -> str:
     """The settings as JSON, for the record of a run; without those of the user, which may contain secrets."""
-    import json
-
     values = {section: fields for section, fields in to_builtins(settings).items() if section not in USER_SECTIONS}
     return json.dumps(values, separators=(",", ":"))
 
 
 @functools.cache
 def recorded(text: str) -> Settings:
-    import json
-
     return convert(json.loads(text), Settings)
 
 

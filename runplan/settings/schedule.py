@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from runplan.errors import UsageError
+from runplan.settings.schema import duration, seconds as seconds_of
 from runplan.times import iso, parse_iso, zone as zone_of
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
 LONGEST_DAYS = 366  #: a longer interval is a typing error
 
-_UNITS = {"d": 86_400, "h": 3600, "m": 60}
-_INTERVAL = re.compile(r"(?:(\d{1,9})([mhd])|hour)(?= |$)")
+_INTERVAL = re.compile(r"(?:(\d{1,9}[mhd])|hour)(?= |$)")
 _TIME_OF_DAY = re.compile(
     r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\d{1,2})(?::([0-5]\d))? ?(am|pm)?(?= |$)"
 )
@@ -85,11 +85,10 @@ def _unknown(text: str) -> UsageError:
 
 
 def _interval(found: re.Match[str]) -> Schedule | None:
-    seconds = int(found[1]) * _UNITS[found[2]] if found[1] else 3600
+    seconds = int(seconds_of(found[1] or "1h") or 0)
     if not 0 < seconds <= LONGEST_DAYS * 86_400:
         return None
-    unit = next(unit for unit, length in _UNITS.items() if seconds % length == 0)
-    return Schedule(text="hour" if seconds == 3600 else f"{seconds // _UNITS[unit]}{unit}", seconds=seconds)
+    return Schedule(text="hour" if seconds == 3600 else duration(seconds), seconds=seconds)
 
 
 def _time_of_day(found: re.Match[str]) -> Schedule | None:

@@ -145,6 +145,11 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
         roles = [(role, getattr(self, role)) for role in ROLES] + [("verifiers", name) for name in self.verifiers]
         return [(role, name) for role, name in roles if name or role != "fallback"]
 
+    @property
+    def used(self) -> tuple[AgentTable, ...]:
+        """The agents that a run may start."""
+        return tuple(self.agent(name) for name in dict.fromkeys(name for _, name in self.dispatched))
+
     def sandbox_of(self, name: str) -> str:
         return self.agent(name).sandbox or self.sandbox
 
