@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.engine.rehearsal import SLUG, lock_file
+from runplan.engine.rehearsal import LOCK, SLUG
 from runplan.git.removal import Kept, Removal, Removed
 from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import Workspace
@@ -84,7 +84,7 @@ def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, 
 
 def _in_use(store: Store, root: str, state: Path) -> Iterator[str]:
     """Branches and worktrees of runs that have not ended, and of a rehearsal."""
-    if is_held(lock_file(state)):
+    if is_held(state / LOCK):
         yield names.worktree_name(root, SLUG)
     for row in store.unfinished():
         slug = ""

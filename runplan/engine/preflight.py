@@ -221,11 +221,8 @@ def project_files(at: RepositoryContext) -> tuple[list[str], dict[str, str]]:
     top = git.run("ls-tree", "-z", "--name-only", "--full-tree", tip).out
     below = git.run("ls-tree", "-rz", "--name-only", "--full-tree", tip, "--", "tests/", "test/").out
     files = os.fsdecode(top + below).rstrip("\0").split("\0")
-    return files, {name: _text(at, tip, name) for name in toolchain.manifests(files)}
-
-
-def _text(at: RepositoryContext, tip: str, path: str) -> str:
-    return (at.repository.git.blob(tip, path) or b"").decode("utf-8", "replace")
+    manifests = {name: git.blob(tip, name) or b"" for name in toolchain.manifests(files)}
+    return files, {name: content.decode("utf-8", "replace") for name, content in manifests.items()}
 
 
 def require_agents(at: RepositoryContext) -> None:

@@ -16,17 +16,12 @@ from runplan.store.files import file_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from runplan.engine.repository import OpenRepository
     from runplan.steps.context import RunContext
 
 SLUG = "doctor"  #: in the name of the worktree
-
-
-def lock_file(state: Path) -> Path:
-    """It is held while a rehearsal uses its worktree; `state` is the directory of the journal."""
-    return state / "locks" / "doctor.lock"
+LOCK = "locks/doctor.lock"  #: below the directory of the journal; held while a rehearsal uses its worktree
 
 
 def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) -> RunState:
@@ -41,7 +36,7 @@ def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) ->
     )
     started = at.record_settings(options)
     context = repository.run_context(run=run, started=started)
-    lock = file_lock(lock_file(at.state))
+    lock = file_lock(at.state / LOCK)
     try:
         lock.acquire(timeout=0)
     except TimeoutError:

@@ -99,10 +99,7 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def open_repository(
-    at: RepositoryContext,
-    *,
-    wakeup: int | None = None,
-    environment: Callable[[str], Mapping[str, str]] | None = None,
+    at: RepositoryContext, *, wakeup: int | None = None, environment: Callable[[str], Mapping[str, str]] | None = None
 ) -> Iterator[OpenRepository]:
     """Open a repository, or refuse one that cannot be worked in. The spawner starts early, to be ready in time.
 

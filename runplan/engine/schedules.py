@@ -56,8 +56,7 @@ def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environ
         answer = _begin(row, worker, environments, now)
     if answer is None:
         return None
-    what, why = _firing_answer(answer)
-    _settle(row, schedules, now, lambda: (what, why))
+    _settle(row, schedules, now, lambda: _firing_answer(answer))
     if not answer.declined:
         row = schedules.get(row.plan) or row
         schedules.put(replace(row, anchor=iso(now)) if parse(row.spec).seconds else row)
@@ -76,12 +75,10 @@ def _settle(
     found = what_is_due(row, now)
     recorded: list[FiringRow] = []
 
-    def answer(slot: Slot, what: str, why: str) -> bool:
+    def answer(slot: Slot, what: str, why: str) -> None:
         firing = FiringRow(plan=row.plan, slot=_key(slot), at=iso(now), answer=what, why=why)
-        fresh = schedules.answer(firing)
-        if fresh:
+        if schedules.answer(firing):
             recorded.append(firing)
-        return fresh
 
     if found.missed is not None:
         answer(found.missed, "missed", "it was not fired in time, nor those before it")

@@ -111,10 +111,7 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
 def kept(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
     """Where the work of a failed phase is; `state` is the directory of the journal."""
     found = (
-        (
-            failed.branch,
-            f"The work is kept on the branch `{failed.branch}`; the next attempt continues from it",
-        ),
+        (failed.branch, f"The work is kept on the branch `{failed.branch}`; the next attempt continues from it"),
         (failed.parked, f"The work before the conflict is kept at `{failed.parked}`"),
         (parked, f"Work that is on no branch is kept at `{parked}`"),
         (failed.dispatch, f"The log of the last process is `{state}/dispatch/{failed.dispatch}/out.log`"),

@@ -178,9 +178,6 @@ def run_started(
     )
 
 
-# --- runs on record ---------------------------------------------------------------------------------------
-
-
 def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
     """The plan's unfinished run with its state."""
     store = at.store()

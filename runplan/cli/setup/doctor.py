@@ -181,19 +181,17 @@ def _tests(at: RepositoryContext) -> str:
 def _setup(at: RepositoryContext) -> str | Check:
     line = at.settings.run.setup
     _require_programs(at, line, "or set run.setup to another command")
-    need = None if line else _setup_need(at)
+    if line:
+        return line
+    files, texts = preflight.project_files(at)
+    need = toolchain.needed_setup([*files, *at.settings.run.copy], texts, at.settings.tests.command)
     if need is None:
-        return line or "none, and none seems to be needed"
+        return "none, and none seems to be needed"
     remedy = f"add to runplan.toml, under [run]: setup = {toml(need.setup)}"
     if need.is_certain:
         raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
     detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
     return Check("setup", State.WARN, detail, remedy)
-
-
-def _setup_need(at: RepositoryContext) -> toolchain.Need | None:
-    files, texts = preflight.project_files(at)
-    return toolchain.needed_setup([*files, *at.settings.run.copy], texts, at.settings.tests.command)
 
 
 def _require_programs(at: RepositoryContext, line: str, other: str) -> None:

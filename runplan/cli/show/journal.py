@@ -178,7 +178,10 @@ class Transcript:
         except FileNotFoundError:  # it has not begun, or its log was removed
             return b""
         if not self._read:
-            self._agent = _agent_of(self._files.shim().reader)
+            from runplan.agents.clis import agent_of  # slow to import
+
+            reader = self._files.shim().reader
+            self._agent = agent_of(reader) if reader in kinds() else None
             self._is_prompt = self._agent is not None and bool(self._agent.prompt_ends)
         self._read += len(output)
         return output
@@ -213,12 +216,6 @@ class Transcript:
     def _print(self, text: str) -> None:
         if text.strip():
             print(self._style.wrap(plain(f"{self._lane}{text}".rstrip()), " " * len(self._lane)))
-
-
-def _agent_of(reader: str) -> Agent | None:
-    from runplan.agents.clis import agent_of  # slow to import
-
-    return agent_of(reader) if reader in kinds() else None
 
 
 def _event_text(event: AgentEvent) -> str:

@@ -28,6 +28,19 @@ if TYPE_CHECKING:
 
 LINES_SHOWN = 10  #: of the output of a failed command
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold", "waiting": "yellow", "approval": "yellow"}
+#: The lines of events that have no variants.
+LINES: dict[type[e.Event], str] = {
+    e.StopRequested: "  stop       requested by {0.by}",
+    e.Halted: "  paused     by {0.by}",
+    e.Continued: "  resumed    the pause is over",
+    e.HandedOver: "  hand-over  {0.number}: {0.why}; a fresh agent continues",
+    e.FinalVerificationDue: "  final      all phases are verified together",
+    e.CandidateBuilt: "  candidate  tree {0.tree:.12} on {0.onto:.12}",
+    e.ApprovalAsked: "  approval   needed before it lands",
+    e.LandingHeld: "  landing    waits: {0.why}",
+    e.LandingMoved: "  landing    the target moved to {0.tip:.12}; building again",
+    e.LandingRefused: "  landing    refused: {0.why}",
+}
 
 
 def show(event: e.Event) -> None:
@@ -168,14 +181,6 @@ def sentence(event: e.Event) -> str:
         case e.Paused(until=until):
             moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
             return f"  waiting    until {moment} ({describe_pause(event)})"
-        case e.StopRequested(by=by):
-            return f"  stop       requested by {by}"
-        case e.Halted(by=by):
-            return f"  paused     by {by}"
-        case e.Continued():
-            return "  resumed    the pause is over"
-        case e.HandedOver(number=number, why=why):
-            return f"  hand-over  {number}: {why}; a fresh agent continues"
         case e.WorkTaken(commits=commits, files=files):
             return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
         case _:
@@ -197,22 +202,10 @@ def _outcome(event: e.Event) -> str:
             good = sum(1 for _, ok, _ in items if ok)
             head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {counted(len(items), 'item')} proven"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
-        case e.FinalVerificationDue():
-            return "  final      all phases are verified together"
         case e.GuardFound(lines=lines):
             return "\n".join(f"  guard      {line}" for line in lines)
-        case e.CandidateBuilt(tree=tree, onto=onto):
-            return f"  candidate  tree {tree[:12]} on {onto[:12]}"
         case e.CandidateConflicted(paths=paths):
             return f"  candidate  conflicts in {', '.join(paths)}"
-        case e.ApprovalAsked():
-            return "  approval   needed before it lands"
-        case e.LandingHeld(why=why):
-            return f"  landing    waits: {why}"
-        case e.LandingMoved(tip=tip):
-            return f"  landing    the target moved to {tip[:12]}; building again"
-        case e.LandingRefused(why=why):
-            return f"  landing    refused: {why}"
         case e.Landed(tip=tip, note=note):
             return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
         case e.IssuesMarked(notes=notes) if notes:
@@ -223,7 +216,7 @@ def _outcome(event: e.Event) -> str:
             last = output.splitlines()[-LINES_SHOWN:]
             return "\n".join([f"  failed     {reason}: {detail}", *(f"             {line}" for line in last)])
         case _:
-            return ""
+            return LINES.get(type(event), "").format(event)
 
 
 # --- logs ---------------------------------------------------------------------------------------------
