@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from runplan.engine.repository import OpenRepository
     from runplan.steps.context import RunContext
 
-SLUG = "doctor"  #: in the name of the worktree
+SLUG = "doctor_run"  #: in the name of the worktree; no plan has it, for the slugs of plans have no underscore
 LOCK = "locks/doctor.lock"  #: below the directory of the journal; held while a rehearsal uses its worktree
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, until
+from tests.support.cli import Meanwhile, Project, a_plan, ended, until, work
 
 SETUP = '[run]\nsetup = "echo made >made.txt"\n[tests]\ncommand = "cat made.txt && pwd >>{log}{more}"\n'
 
@@ -54,3 +54,18 @@ def test_an_interrupted_run_of_the_doctor_leaves_nothing(project: Project, tmp_p
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
     assert untouched(project)
+
+
+def test_the_doctor_leaves_a_running_plan_of_its_own_name_alone(project: Project, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    project.settings('[tests]\ncommand = "true"\n')
+    project.agent(work(*meanwhile.pause("agent")))
+    project.plan(a_plan("1"), "plans/doctor.md")
+    with project.running("start", "doctor", "1", "auto", "--foreground") as process:
+        meanwhile.reached("agent")
+        assert project.runplan("doctor", "--run").code == 0
+        meanwhile.let_on("agent")
+        ran = ended(process)
+    assert (ran.code, "second try" in ran.err) == (0, False), ran.err
+    assert project.repo.status() == ""
+    assert project.leftovers() == []
