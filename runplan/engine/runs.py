@@ -92,7 +92,7 @@ def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
     was = state.options
     if "undo" in (asked.mode, was.mode):
         return (asked.mode, asked.wanted) == (was.mode, was.wanted)
-    if _lands_elsewhere(asked, was):
+    if _lands_elsewhere(asked, was) or (asked.anew and not was.anew):
         return False
     at_work = phases_at_work(state)
     if was.mode == "finish":

@@ -29,6 +29,8 @@ LANE_FAILED = e.RunEnded(outcome="failed", reason="tests-failed", lane="a")
         ([started("finish"), READ_1], started("phase", wanted="2"), True),
         ([started("finish"), READ_1], replace(started("finish"), landing="direct"), False),
         ([started("finish"), READ_1], replace(started("finish"), target="next"), False),
+        ([started("finish"), READ_1], replace(started("next"), anew=True), False),
+        ([replace(started("next"), anew=True), READ_1], replace(started("next"), anew=True), True),
         ([started("finish"), READ_1], started("undo", wanted="1"), False),
         ([started("undo", wanted="1")], started("undo", wanted="1"), True),
         ([started("undo", wanted="1")], started("next"), False),
