@@ -72,14 +72,14 @@ class Removal:
 
     # --- branches and other refs ---------------------------------------------------------------------
 
-    def ref(self, ref: str, *, is_landed: bool = False) -> Removed | Kept:
-        """Delete a branch in both repositories; commits that no target holds are parked, unless they were landed."""
+    def ref(self, ref: str, *, landed: Oid = "") -> Removed | Kept:
+        """Delete a branch in both repositories; commits that neither a target nor `landed` holds are parked."""
         if used_by := self._used_by(ref):
             return Kept(what=ref, why=f"in use by {used_by}")
         tips = {git: tip for git in (self._tool, self._user) if (tip := git.tip(ref)) is not None}
         parked = ""
         for tip in dict.fromkeys(tips.values()):
-            if not is_landed and not self._is_on_target(tip):
+            if tip != landed and not self._is_on_target(tip):
                 parked = self._workspace.park(tip, under=ref)
         for git, tip in tips.items():
             if git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:

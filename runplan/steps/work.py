@@ -446,7 +446,7 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
     kept = phase.lease.kept if phase.lease and phase.landed else None
     if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
         is_landed = phase.work is not None and context.objects.is_ancestor(kept.head, phase.work.head)
-        context.removal.ref(kept.ref, is_landed=is_landed)
+        context.removal.ref(kept.ref, landed=kept.head if is_landed else "")
     yield e.CleanedUp(phase=phase.read.phase)
 
 

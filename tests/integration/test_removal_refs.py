@@ -70,6 +70,17 @@ def test_a_branch_with_work_is_parked_before_it_goes(place: Place) -> None:
     assert place.removal.worktree("run").what == str(tree.path)
 
 
+def test_a_commit_that_a_person_adds_to_a_landed_branch_is_parked(place: Place) -> None:
+    landed = place.repo.git("commit-tree", "-p", "main", "-m", "work", "main^{tree}")
+    place.repo.write("c.txt", "c")
+    place.repo.git("add", "c.txt")
+    newer = place.repo.git("commit-tree", "-p", landed, "-m", "by hand", place.repo.git("write-tree"))
+    place.repo.git("update-ref", BRANCH, newer)
+    assert place.removal.ref(BRANCH, landed=landed) == Removed(what=BRANCH, parked=PARKED)
+    place.repo.git("update-ref", BRANCH, newer)
+    assert place.removal.ref(BRANCH, landed=newer) == Removed(what=BRANCH)
+
+
 def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
     place.repo.git("checkout", "-q", "-b", "runplan/plan/1")
     assert place.removal.ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")
