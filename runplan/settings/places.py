@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.errors import Unreachable
+from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.schema import FILES
 
 if TYPE_CHECKING:
@@ -46,10 +46,13 @@ def worktree_root(root: Path, settings: Settings, env: Mapping[str, str]) -> Pat
     written = settings.run.worktrees
     if written:
         return home(env) / written[2:] if written == "~" or written.startswith("~/") else root / written
-    beside = root.with_name(f"{root.name}.runplan")
+    beside = root.parent / f"{root.name}.runplan"
     if not is_hidden(beside) and (beside.is_dir() or os.access(root.parent, os.W_OK | os.X_OK)):
         return beside
-    return home(env) / "runplan" / root.name.lstrip(".")
+    place = home(env) / "runplan" / root.name.lstrip(".")
+    if place.resolve().is_relative_to(root):  # the home is in the checkout
+        raise RefusedEarly(f"{place} is in the checkout {root}; set run.worktrees to a directory outside of it")
+    return place
 
 
 def is_hidden(path: Path) -> bool:

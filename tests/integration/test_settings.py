@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import SettingsError
+from runplan.errors import RefusedEarly, SettingsError
 from runplan.settings.load import load, load_user
 from runplan.settings.places import remove_unused_root, repository_file, user_file, worktree_root
 from runplan.settings.schema import Settings
@@ -187,3 +187,9 @@ def test_worktrees_are_beside_the_checkout_or_in_the_home_and_never_hidden(
     remove_unused_root(place, Settings())
     assert not place.exists()
     assert not (tmp_path / "home/runplan").exists()
+
+
+@pytest.mark.parametrize("checkout", ["/", "/.home"])
+def test_worktrees_are_by_default_never_in_the_checkout(checkout: str) -> None:
+    with pytest.raises(RefusedEarly, match=r"set run\.worktrees to a directory outside of it"):
+        worktree_root(Path(checkout), Settings(), {"HOME": "/.home"})
