@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from typing import TextIO
 
-NOT_THERE = 127  #: exit code of a shell for a program that is not installed
+NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 #: A command in a message, with the words before it: `Report: runplan report plans/X.md`.
 _COMMAND = r"(?:\w+ )?\w+: (?:runplan|git|cd|kill) .+?(?=[;,.)]?$|[;,.)] )"
@@ -77,7 +77,7 @@ def page(text: str) -> None:
     from runplan.settings.load import environment
 
     env = environment()
-    pager = env.get("PAGER", "less")
+    pager = env.get("PAGER", "less").strip()
     if not sys.stdout.isatty() or pager in ("", "cat"):
         print(text)
         return
@@ -92,7 +92,7 @@ def page(text: str) -> None:
         shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
     finally:
         signal.signal(signal.SIGINT, before)
-    if shown.returncode == NOT_THERE:
+    if shown.returncode in NOT_RUN:
         print(text)
 
 

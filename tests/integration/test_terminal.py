@@ -43,7 +43,8 @@ def test_status_is_coloured_on_a_terminal_unless_no_color_is_set(
 
 
 @pytest.mark.parametrize(
-    ("pager", "shown"), [("sed s/^/paged:/", True), ("cat", False), ("no-such-pager 2>/dev/null", False)]
+    ("pager", "shown"),
+    [("sed s/^/paged:/", True), ("cat", False), ("no-such-pager 2>/dev/null", False), (" ", False), ("/", False)],
 )
 def test_diff_goes_through_the_pager_on_a_terminal_only(tmp_path: Path, pager: str, shown: bool) -> None:
     project = a_project(tmp_path, "1")
