@@ -126,24 +126,18 @@ class Lander(Protocol):
     @property
     def ref(self) -> str:
         """The full name of the ref that shows the target's tip."""
-        ...
 
     def tip(self) -> Oid | None:
         """The target's tip now; fetched when the target is on a remote."""
-        ...
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         """The intent, to be recorded before `land`."""
-        ...
 
     def land(self, landing: Landing, deliver: Callable[[], object]) -> LandingAnswer:
         """Move the target; `deliver` copies the candidate into the user's repository when it is needed there."""
-        ...
 
     def observe(self, landing: Landing) -> Landed | None:
         """Whether the target holds the landing; reliable after `recover`; changes nothing."""
-        ...
 
     def recover(self, landing: Landing) -> None:
         """Complete or roll back interrupted landings."""
-        ...
