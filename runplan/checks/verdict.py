@@ -11,6 +11,7 @@ from runplan.checks.returns import NAME, Unusable
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.marks import Status
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
+from runplan.times import delay_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,9 +133,6 @@ _SKIPPED = re.compile(r"(?<!\d )\bskipped\b", re.IGNORECASE)  # not the count of
 _OWN = "- Tests: skipped"  #: runplan's own line of a repository without tests
 _MOST_FOUND = 50
 
-#: Minutes until a plan that waits for its parent's verification asks again, by the attempt; the last one repeats.
-PARENT_WAITS = (10, 20, 40, 60)
-
 
 def admits_gap(text: str) -> str:
     """The words that admit that something is not done; "" for none."""
@@ -158,4 +156,4 @@ def audit(plan: Plan, report: str, *, report_path: str) -> list[str]:
 
 def parent_wait(attempts: int) -> int:
     """The minutes until a plan that waits for its parent's verification asks again."""
-    return PARENT_WAITS[min(attempts, len(PARENT_WAITS) - 1)]
+    return int(delay_s(attempts + 1, first_s=600.0)) // 60

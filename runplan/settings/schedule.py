@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from runplan.errors import UsageError
 from runplan.settings.schema import duration, seconds as seconds_of
-from runplan.times import iso, parse_iso, zone as zone_of
+from runplan.times import JITTER_S, iso, jitter, parse_iso, zone as zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,10 +241,8 @@ def delay_of(schedule: Schedule, seed: str) -> timedelta:
     """One to five minutes for a full or half hour, always the same for the same seed; else nothing."""
     if not schedule.is_delayed:
         return timedelta()
-    from hashlib import sha256  # slow to import
-
-    number = int.from_bytes(sha256(seed.encode()).digest()[:4])
-    return timedelta(seconds=JITTER_FROM_S + number % (JITTER_TO_S - JITTER_FROM_S))
+    spread_s = (JITTER_TO_S - JITTER_FROM_S) * jitter(seed) / JITTER_S
+    return timedelta(seconds=JITTER_FROM_S + int(spread_s))
 
 
 def _elapsed(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
