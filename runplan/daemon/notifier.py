@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 FILES = 5
 FILE_BYTES = 5 * 1024 * 1024
 FIRST_FIELDS = ("at", "level", "event", "repository", "plan", "run", "phase", "dispatch")
-WEBHOOK_S = 10.0
-COMMAND_S = 30.0
-DESKTOP_S = 5.0
+LIMITS_S = {"command": 30.0, "webhook": 10.0, "desktop": 5.0}  #: by channel
 LONGEST_OUTPUT = 300
 CALLS = LongCalls()  #: programs of all notifiers of this process
 
@@ -85,19 +83,13 @@ class Notifier:
     """Sends each notice in a thread of its own; may be called from any thread."""
 
     def __init__(
-        self,
-        settings: NotifySettings,
-        log: FilteringBoundLogger,
-        *,
-        env: Mapping[str, str],
-        command_s: float = COMMAND_S,
-        webhook_s: float = WEBHOOK_S,
+        self, settings: NotifySettings, log: FilteringBoundLogger, *, env: Mapping[str, str], limit_s: float = 0.0
     ) -> None:
+        """Without `limit_s`, each channel has its own time limit."""
         self.settings = settings
         self._log = log
         self._env = dict(env)
-        self._command_s = command_s
-        self._webhook_s = webhook_s
+        self._limits_s = {channel: limit_s or own_s for channel, own_s in LIMITS_S.items()}
         self._threads: list[threading.Thread] = []
 
     def send(self, notice: Notice) -> None:
@@ -134,7 +126,8 @@ class Notifier:
         facts = {f"RUNPLAN_{name.upper()}": value for name, value in notices.facts(notice).items()}
         env = {name: value for name, value in self._env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
         argv = ("/bin/sh", "-c", self.settings.command)
-        _run(argv, env | facts, stdin=notices.as_json(notice), cwd=notice.repository or "/", limit_s=self._command_s)
+        limit_s, cwd = self._limits_s["command"], notice.repository or "/"
+        _run(argv, env | facts, stdin=notices.as_json(notice), cwd=cwd, limit_s=limit_s)
 
     def _webhook(self, notice: Notice) -> None:
         request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
@@ -143,7 +136,7 @@ class Notifier:
             headers={"Content-Type": "application/json", "User-Agent": "runplan"},
             method="POST",
         )
-        with urllib.request.urlopen(request, timeout=self._webhook_s):  # noqa: S310
+        with urllib.request.urlopen(request, timeout=self._limits_s["webhook"]):  # noqa: S310
             pass
 
     def _desktop(self, notice: Notice) -> None:
@@ -154,7 +147,7 @@ class Notifier:
             raise Refused(f"{program} is not installed")
         apple = [word for line in _APPLE for word in ("-e", line)]
         words = apple if program == "osascript" else ["-a", "runplan", "--"]
-        _run((found, *words, notice.title, text), self._env, stdin=b"", cwd="/", limit_s=DESKTOP_S)
+        _run((found, *words, notice.title, text), self._env, stdin=b"", cwd="/", limit_s=self._limits_s["desktop"])
 
 
 def _run(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: str, limit_s: float) -> None:

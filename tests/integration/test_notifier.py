@@ -181,7 +181,7 @@ def test_a_failure_is_logged_without_secrets(log: Log, tmp_path: Path) -> None:
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(log: Log, tmp_path: Path) -> None:
     command = f"sleep 60 & echo $! > {tmp_path}/child; wait"
-    sender = Sender(log, NotifySettings(command=command, on=ALL), command_s=1.0)
+    sender = Sender(log, NotifySettings(command=command, on=ALL), limit_s=1.0)
     sender.send(FAILED)
     assert [line["why"] for line in sender.logged()] == ["took longer than 1 s and was ended"]
     child = int((tmp_path / "child").read_text())
@@ -221,7 +221,7 @@ def test_a_webhook_that_fails_is_logged_and_the_other_channels_are_used(log: Log
         assert (tmp_path / "sent").exists()
     never = threading.Event()
     with served(wait=never) as (address, _):
-        slow = Sender(log, NotifySettings(webhook=address, on=ALL), webhook_s=0.2)
+        slow = Sender(log, NotifySettings(webhook=address, on=ALL), limit_s=0.2)
         slow.send(FAILED)
         never.set()
         assert slow.logged()[-1]["why"] == "TimeoutError: timed out"

@@ -33,8 +33,7 @@ def run_demo(args: argparse.Namespace) -> Exit:
         # The user's settings of runplan and of git have no effect on the demo.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
         env |= {"XDG_CONFIG_HOME": str(directory / "config"), "XDG_STATE_HOME": str(directory / "state")}
-        env |= {"GIT_CONFIG_GLOBAL": os.devnull}
-        env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_DEFAULT_REF_FORMAT": "files"}
+        env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_DEFAULT_REF_FORMAT": "files"}
         repository = directory / "shop"
         _make(repository, env)
         _say(INTRODUCTION.format(plan=PLAN))

@@ -204,7 +204,6 @@ def _require_programs(at: RepositoryContext, line: str, other: str) -> None:
 # --- the run of set-up and tests -----------------------------------------------------------------------------
 
 _NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
-LINES_SHOWN = 10  #: of the output of a failure
 
 
 def _rehearse(at: RepositoryContext, checks: Sequence[Check]) -> Check:
@@ -219,7 +218,7 @@ def _rehearse(at: RepositoryContext, checks: Sequence[Check]) -> Check:
         return _failed("run", error)
     failure = phase.failure
     if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
-        last = "".join(f"\n{line}" for line in failure.output.splitlines()[-LINES_SHOWN:])
+        last = "".join(f"\n{line}" for line in failure.output.splitlines()[-progress.LINES_SHOWN :])
         return Check("run", State.FAIL, f"{failure.detail}{last}", Reason(failure.reason).advice)
     results = [from_text(known.results) for known in phase.baselines.values()]
     times = [f"{'set-up' if one.role == 'setup' else 'tests'} {elapsed(one.seconds)}" for one in ended]
