@@ -104,7 +104,7 @@ class Removal:
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""
         checkouts = Checkouts(self._user.cwd, self._workspace.common_dir)
-        return next((str(one.root) for one in checkouts.with_branch(ref)), "")
+        return next((str(one.root) for one in checkouts.using(ref)), "")
 
     def _is_on_target(self, tip: Oid) -> bool:
         """Whether a target holds the commit's content; asked in `tool.git`, which sees the objects of both."""

@@ -146,6 +146,14 @@ def signing(git: Git) -> bool:
 
 # --- checkouts ------------------------------------------------------------------------------------------
 
+#: Files in the git directory of a checkout that name the branch which an operation will move or return to.
+_NAMED_IN = {
+    "rebase-merge/head-name": "rebase",
+    "rebase-apply/head-name": "rebase",
+    "rebase-merge/update-refs": "rebase",
+    "BISECT_START": "bisect",
+}
+
 
 class TargetCheckout(Struct, frozen=True, kw_only=True):
     """A working tree with its own HEAD and index."""
@@ -162,6 +170,12 @@ class TargetCheckout(Struct, frozen=True, kw_only=True):
         """The full name of the branch that is out; empty for a detached HEAD."""
         head = read_line(self.git_dir / "HEAD")
         return head.removeprefix("ref: ") if head.startswith("ref: ") else ""
+
+    def operation_on(self, ref: str) -> str:
+        """The operation of git that will move `ref` or return to it, wherever HEAD is meanwhile; empty for none."""
+        names = {ref, ref.removeprefix(HEADS)}
+        named = (what for file, what in _NAMED_IN.items() if names & set(read_line(self.git_dir / file).split()))
+        return next(named, "")
 
 
 class Checkouts(Struct, frozen=True):
@@ -186,6 +200,10 @@ class Checkouts(Struct, frozen=True):
         """Those that have `ref` out; one whose directory is gone counts only while it is locked."""
         having = (one for one in self.all() if one.branch == ref)
         return [one for one in having if one.root.is_dir() or (one.git_dir / "locked").exists()]
+
+    def using(self, ref: str) -> list[TargetCheckout]:
+        """Those that have `ref` out, or are in the middle of an operation on it."""
+        return [*self.with_branch(ref), *(one for one in self.all() if one.root.is_dir() and one.operation_on(ref))]
 
 
 def pull_command(git: Git, common_dir: Path, branch: str, remote: str) -> str:

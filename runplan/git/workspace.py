@@ -246,7 +246,7 @@ class Workspace:
         """Move a branch that runplan made to newer work; commits that this lacks are parked."""
         if not ref.startswith(HEADS) or self.user.tip(ref) != old:
             return False
-        if Checkouts(self.user.cwd, self.common_dir).with_branch(ref):
+        if Checkouts(self.user.cwd, self.common_dir).using(ref):
             return False
         if not self.git.is_ancestor(old, new):
             self.park(old, under=ref)

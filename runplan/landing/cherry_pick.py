@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runplan.clock import until
 from runplan.errors import GitFailed
 from runplan.git import objects
-from runplan.git.repository import Checkouts, read_line
+from runplan.git.repository import Checkouts
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, find
 from runplan.landing.swap import Box, Ended, Hold, IndexChanged, Plan, Swap, ref_transaction
 from runplan.names import HEADS
@@ -33,13 +33,6 @@ _MARKS = {
     "BISECT_LOG": "bisect",
     "rebase-merge": "rebase",
     "rebase-apply": "rebase or am",
-}
-#: Files that name the branch which an operation will move or return to, wherever HEAD is meanwhile.
-_NAMED_IN = {
-    "rebase-merge/head-name": "rebase",
-    "rebase-apply/head-name": "rebase",
-    "rebase-merge/update-refs": "rebase",
-    "BISECT_START": "bisect",
 }
 
 
@@ -122,9 +115,8 @@ class CherryPick:
         """Hold while git is in the middle of an operation on `ref`, in any worktree."""
         branch = ref.removeprefix(HEADS)
         for one in self.checkouts.all():
-            for file, what in _NAMED_IN.items():
-                if {ref, branch} & set(read_line(one.git_dir / file).split()):
-                    raise Hold(f"a {what} of {branch} is under way in {one.root}; finish or abort it")
+            if operation := one.operation_on(ref):
+                raise Hold(f"a {operation} of {branch} is under way in {one.root}; finish or abort it")
             found = next((what for mark, what in _MARKS.items() if (one.git_dir / mark).exists()), None)
             if found and one.root.is_dir() and one.branch == ref:
                 raise Hold(f"a {found} is under way in {one.root}, which has {branch} checked out; finish or abort it")

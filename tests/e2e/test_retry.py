@@ -170,6 +170,20 @@ def test_a_branch_that_a_person_has_checked_out_is_continued_and_left_alone(proj
     assert project.repo.head(BRANCH) == kept
 
 
+@pytest.mark.parametrize("code", [0, 3], ids=["landed", "failed"])
+def test_a_rebase_of_the_kept_branch_can_be_finished_after_a_retry(project: Project, tmp_path: Path, code: int) -> None:
+    project.agent(work("exit = 3"))
+    assert project.start("1", "auto").code == 1
+    mine = str(tmp_path / "mine")
+    project.repo.git("worktree", "add", "-q", mine, BRANCH)
+    project.repo.git("-C", mine, "-c", "sequence.editor=sed -i s/^pick/edit/", "rebase", "-q", "-i", "HEAD~1")
+    project.repo.git("-C", mine, "commit", "-q", "--amend", "-m", "By hand")
+    project.agent(steps('write = "2.txt"', f"exit = {code}"))
+    assert project.runplan("retry", "X").code == bool(code)
+    project.repo.git("-C", mine, "rebase", "--continue")
+    assert project.repo.git("log", "-1", "--format=%s", BRANCH) == "By hand"
+
+
 def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> None:
     """What the agent changed outside `Touches:` is permitted now."""
     plan = project.show("main:plans/X.md") + "\n"
