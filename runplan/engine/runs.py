@@ -154,19 +154,20 @@ def end_lost(active: ActiveRun) -> WorkspaceLost | None:
     names = [phase.leased.branch.removeprefix(HEADS) for phase in phases]
     lost = f"; commits of {' and '.join(names)} that only it held are lost" if names else ""
     detail = f"runplan's own repository {workspace.path} is gone or damaged{lost}"
-    _record_crash(active, detail)
     rest = "The next start or retry makes it again and continues with what the worktree and your branches hold"
-    return WorkspaceLost(f"{detail}. {rest}: {command('runplan', 'retry', active.context.plan)}")
+    remedy = f"{rest}: {command('runplan', 'retry', active.context.plan)}"
+    _record_crash(active, detail, remedy)
+    return WorkspaceLost(f"{detail}. {remedy}")
 
 
-def _record_crash(active: ActiveRun, detail: str) -> None:
+def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
     """End the run as failed: its agents end, the report names the error, and the claim is free."""
     journal = active.journal
     active.context.dispatches.end(running(journal.state), grace_s=GRACE_S)
     if journal.state.claimed:
         with suppress(Exception):  # the end of the run is recorded in any case
             detail = "; ".join((detail, *release_issues("failed", journal.state, active.context)))
-    over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=detail)
+    over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=detail, remedy=remedy)
     for lane, state in open_states(journal.state):
         phase = state.phase
         if phase is not None and phase.failure is None and phase.landed is None:

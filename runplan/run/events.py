@@ -169,6 +169,7 @@ class RunEnded(Event, frozen=True, kw_only=True):
     reason: str = ""
     detail: str = ""
     parked: str = ""  #: the ref that keeps work of the worktree that is on no branch
+    remedy: str = ""  #: after a loss of infrastructure, instead of the advice for the reason
 
 
 # --- a phase: worktree, agents, checks ----------------------------------------------------------------

@@ -25,6 +25,7 @@ from tests.support.cli import (
     work,
     writes,
 )
+from tests.support.daemons import none_left
 from tests.support.landings import leftovers
 
 PAGE = 4096
@@ -121,6 +122,20 @@ def test_a_lost_tool_repository_ends_the_run_and_the_next_one_continues(tmp_path
     assert project.dispatched().count("implement") == 1
     assert project.runplan("gc").code == 0
     assert project.leftovers() == []
+
+
+def test_a_followed_run_that_loses_its_tool_repository_ends_as_in_the_foreground(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    tool = project.path / ".git/runplan/tool.git"
+    project.agent(work(f'run = "rm -rf {tool}"\nonce = "{tmp_path}/lost"'))
+    rest = "The next start or retry makes it again and continues with what the worktree and your branches hold"
+    lost = f"{tool} is gone or damaged; commits of runplan/x/1 that only it held are lost"
+    with none_left(tmp_path / "home"):
+        ran = project.runplan("start", "X", "1", "auto", "--wait")
+        assert (ran.code, "the work is kept" in ran.err) == (5, False), ran.err
+        assert ran.last == f"runplan: runplan's own repository {lost}. {rest}: runplan retry plans/X.md"
+        again = project.runplan("retry", "X", "--wait")
+        assert (again.code, project.landed()) == (0, ["1"]), again.err
 
 
 def forget_journal(project: Project) -> None:

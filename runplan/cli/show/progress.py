@@ -282,6 +282,8 @@ def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[st
     if ended is None:
         itself = "it continues by itself. " if decision.wake else ""
         return Exit.WAITING, [decision.why, f"{itself}{wait_of(decision.waiting).help(plan)}"]
+    if ended.remedy:
+        return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]
     landed = _landed(state)
     match OUTCOMES[ended.outcome]:
         case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
