@@ -94,8 +94,11 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
     failures = context.failures(phase.read.phase)
     if not failures or state.options.anew or phase.read.choice != "next":
         return None
-    # A failure before any work says nothing about the work of the attempt before it.
-    last = next((one for one in reversed(failures) if one.event.branch), failures[-1])
+    # An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
+    kept = [one for one in failures if one.event.branch] or failures[-1:]
+    while len(kept) > 1 and not kept[-1].event.tree and kept[-1].event.head == kept[-2].event.head:
+        kept.pop()
+    last = kept[-1]
     failure, ref = last.event, f"{HEADS}{last.event.branch}" if last.event.branch else branch
     if failures[-1].event.reason == Reason.CRASHED:  # also where `tool.git` was lost, the lane has the agent's commits
         with suppress(ObjectsRefused):

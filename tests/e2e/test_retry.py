@@ -184,6 +184,18 @@ def test_a_rebase_of_the_kept_branch_can_be_finished_after_a_retry(project: Proj
     assert project.repo.git("log", "-1", "--format=%s", BRANCH) == "By hand"
 
 
+def test_a_rejection_stands_until_a_fixer_has_changed_something(project: Project) -> None:
+    assert project.start("1").code == 4
+    assert project.runplan("reject", "X", "-m", "too short").code == 0
+    project.agent(UNUSED + fix("exit = 3"))
+    assert project.runplan("retry", "X").last == "runplan: failed: agent-failed"
+    project.agent(
+        UNUSED + fix('run = "grep -q \\"too short\\" $RUNPLAN_PROMPT"', 'append = "1.txt"\ntext = "longer\\n"')
+    )
+    ran = project.start("1", "auto")
+    assert (ran.code, project.show("main:1.txt")) == (0, "1\nlonger"), ran.err
+
+
 def test_a_corrected_plan_is_checked_before_anyone_fixes(project: Project) -> None:
     """What the agent changed outside `Touches:` is permitted now."""
     plan = project.show("main:plans/X.md") + "\n"
