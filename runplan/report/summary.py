@@ -301,13 +301,14 @@ class RepositoryNews(Struct, frozen=True, kw_only=True):
     repository: str  #: its root
     plans: tuple[PlanSummary, ...] = ()
     paused: tuple[tuple[str, str], ...] = ()  #: plans with a paused schedule, and why
+    failed: tuple[tuple[str, str], ...] = ()  #: plans whose newest run failed without a failed phase, and why
     error: str = ""  #: why its journal cannot be read
 
 
 def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
     """The news of the repositories with these journals, without those that have none."""
     found = [_repository(root, state, since) for root, state in sorted(states.items()) if Store.exists(state)]
-    return [one for one in found if one.plans or one.paused or one.error]
+    return [one for one in found if one.plans or one.paused or one.failed or one.error]
 
 
 def _repository(root: str, state: Path, since: str) -> RepositoryNews:
@@ -317,9 +318,18 @@ def _repository(root: str, state: Path, since: str) -> RepositoryNews:
             touched = {*(plan for (plan,) in store.query(query, since)), *(row.plan for row in store.unfinished())}
             plans = tuple(one for plan in sorted(touched) if (one := _plan(store, plan, since)).phases)
             paused = tuple((row.plan, row.paused) for row in store.schedules.all() if row.paused)
-            return RepositoryNews(repository=root, plans=plans, paused=paused)
+            return RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
     except (RunplanError, OSError) as error:
         return RepositoryNews(repository=root, error=str(error))
+
+
+def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:
+    """The plans whose newest run failed between phases, as when all other phases are blocked; with the reason."""
+    with_phase = {record.run for record in store.facts(e.PhaseFailed, since=since)}
+    ends = {record.run: record.event for record in store.facts(e.RunEnded, since=since) if not record.event.lane}
+    rows = [row for plan in store.plans() if (row := store.newest(plan)) and row.state == "failed"]
+    rows = [row for row in rows if row.id in ends and row.id not in with_phase]
+    return tuple((row.plan, f"{ends[row.id].reason}: {ends[row.id].detail}") for row in rows)
 
 
 def _plan(store: Store, plan: str, since: str) -> PlanSummary:
@@ -373,6 +383,9 @@ def _lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
         for path, why in news.paused:
             then = code(f"{directory} && {command('runplan', 'resume', path)}")
             yield f"{inline(name)}: the schedule of {code(path)} is paused: {inline(why)}: {then}"
+        for path, why in news.failed:
+            then = code(f"{directory} && {command('runplan', 'retry', path)}")
+            yield f"{inline(name)}: the run of {code(path)} failed: {inline(why)}; then: {then}"
         if news.error:
             yield f"{code(news.repository)} cannot be read: {inline(news.error)}"
 
@@ -385,7 +398,9 @@ def counted(news: Sequence[RepositoryNews]) -> str:
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     spent = total(*(phase.spent for phase in phases))
     used = f". Time: {spent.words}" if spent != Spent() else ""
-    return f"Phases: {shown}{used}" if shown else "No phase landed, failed or waits for you"
+    failed = sum(len(one.failed) for one in news)
+    runs = f". Runs that need you: {failed}" if failed else ""
+    return (f"Phases: {shown}" if shown else "No phase landed, failed or waits for you") + runs + used
 
 
 def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from runplan.cli.show.report import since
 from runplan.errors import UsageError
 from runplan.report.summary import morning_report, news_of, of_morning
+from runplan.run import events as e
 from runplan.run.events import Event
 from runplan.run.rows import ScheduleRow
 from runplan.store.sqlite import Store
@@ -59,6 +60,23 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
     assert (notice.kind, notice.command) == ("morning", "runplan report --since yesterday")
     assert notice.title.startswith("runplan: Phases: 1 waiting for you, 1 failed, 1 landed")
     assert notice.text == "Repositories: a, b c."
+
+
+def test_a_run_that_ended_with_blocked_phases_needs_a_person(tmp_path: Path) -> None:
+    ended = e.RunEnded(outcome="failed", reason="blocked", detail="phase 2 is marked blocked; clear its status")
+    failed = {"state": "failed", "outcome": "failed", "reason": "blocked"}
+    add(tmp_path, "r1", "plans/x.md", LEASED, LANDED, ended, **failed)
+    add(tmp_path, "r2", "plans/failed phase.md", LEASED, FAILED, ended, **failed)
+    add(tmp_path, "r3", "plans/continued.md", ended, age=timedelta(hours=1), **failed)
+    add(tmp_path, "r4", "plans/continued.md", LEASED, LANDED, state="done", outcome="done")
+    add(tmp_path, "r5", "plans/old.md", ended, age=timedelta(days=2), **failed)
+    text = morning_report(news_of({"/src/a": tmp_path}, since=TODAY), since="today")
+    assert "Phases: 1 failed, 2 landed. Runs that need you: 1. Time: " in text
+    needs = text.partition("## Needs you\n\n")[2].partition("\n\n## Failed")[0]
+    assert needs == (
+        "- a: the run of `plans/x.md` failed: blocked: phase 2 is marked blocked; clear its status; then: "
+        "`cd /src/a && runplan retry plans/x.md`"
+    )
 
 
 def test_a_day_without_news_has_no_notice(tmp_path: Path) -> None:
