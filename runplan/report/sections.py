@@ -99,6 +99,7 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
         f"**Plan:** {code(plan)}",
         f"**Phase:** {inline(f'{failed.phase} {failed.title}')}",
         f"**Failed at:** {inline(failed.step)}",
+        f"**Time:** {parse_iso(failure.at):%Y-%m-%d %H:%M:%S} UTC",
         f"**Reason:** {code(reason.value)}. {next_action(reason, failed.step)}",
         *(["**Detail:**", shown] if shown else []),
         "**State:**",

@@ -250,6 +250,8 @@ def test_report_since_covers_every_repository_also_those_used_in_the_foreground(
         rf"- {name}: X, phase 1 Step 1: `{commit}`, tests passed, .*: `{there} report plans/X.md`\n", landed
     )
     assert recorded.runplan("report", "--since", "8h").out.count("## ") == 2
+    paris = recorded.runplan("report", "--since", "2026-01-01", TZ="Europe/Paris").out
+    assert paris.startswith("# Report since 2026-01-01 00:00 CET\n")
     view = recorded.runplan("report", "--since", "2026-01-01", "--json").json
     assert [one["repository"] for one in view["repositories"]] == [str(recorded.path)]
     assert "<h2>" in recorded.runplan("report", "--since", "1h", "--html").out

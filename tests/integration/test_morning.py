@@ -64,7 +64,7 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
 
 def test_a_run_that_ended_with_blocked_phases_needs_a_person(tmp_path: Path) -> None:
     ended = e.RunEnded(outcome="failed", reason="blocked", detail="phase 2 is marked blocked; clear its status")
-    failed = {"state": "failed", "outcome": "failed", "reason": "blocked"}
+    failed: dict[str, Any] = {"state": "failed", "outcome": "failed", "reason": "blocked"}
     add(tmp_path, "r1", "plans/x.md", LEASED, LANDED, ended, **failed)
     add(tmp_path, "r2", "plans/failed phase.md", LEASED, FAILED, ended, **failed)
     add(tmp_path, "r3", "plans/continued.md", ended, age=timedelta(hours=1), **failed)

@@ -95,6 +95,7 @@ def test_the_section_of_a_failure() -> None:
         "**Plan:** `plans/parser.md`\n\n"
         "**Phase:** 4b Write tables\n\n"
         "**Failed at:** gate\n\n"
+        "**Time:** 2026-01-02 03:04:05 UTC\n\n"
         f"**Reason:** `tests-failed`. {Reason.TESTS_FAILED.advice}\n\n"
         "**Detail:**\n\n"
         "    FAILED tests/test_rows.py::test_row\n\n"

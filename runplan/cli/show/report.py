@@ -90,7 +90,7 @@ def _all_repositories(args: argparse.Namespace) -> str:
         return (
             as_json({"since": iso(moment), "summary": summary.counted(news), "repositories": news}, indent=None) + "\n"
         )
-    markdown = summary.morning_report(news, since=f"{moment:%Y-%m-%d %H:%M}")
+    markdown = summary.morning_report(news, since=f"{moment:%Y-%m-%d %H:%M %Z}")
     return html.page(markdown, diffs={}) if args.html else plain(markdown)
 
 
