@@ -100,9 +100,12 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
         kept.pop()
     last = kept[-1]
     failure, ref = last.event, f"{HEADS}{last.event.branch}" if last.event.branch else branch
-    if failures[-1].event.reason == Reason.CRASHED:  # also where `tool.git` was lost, the lane has the agent's commits
+    leases = {lease.event.worktree: lease.event for lease in context.store.facts(e.Leased, plan=context.plan)}
+    # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
+    lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.read.phase]
+    for lane in lanes if failures[-1].event.reason == Reason.CRASHED else ():
         with suppress(ObjectsRefused):
-            context.worktrees.lane(context.worktree).take(branch=branch, base=phase.read.tip)
+            context.worktrees.lane(lane).take(branch=branch, base=phase.read.tip)
     own = context.objects.tip(branch)  # where runplan crashed before it published the work
     if own is not None and not context.objects.is_ancestor(own, phase.read.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))

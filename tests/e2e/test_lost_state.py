@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -18,8 +19,11 @@ from tests.support.cli import (
     Ran,
     a_plan,
     a_project,
+    ended,
     killed_at,
     processes_of,
+    set_up,
+    steps,
     until,
     verify,
     work,
@@ -257,3 +261,23 @@ def test_files_committed_by_the_user_after_a_crash_stay(two_plans: Project) -> N
     assert two_plans.repo.status() == "", ran.err
     assert (two_plans.path / "1.txt").read_text() == "1\n"
     assert left(two_plans) == []
+
+
+def test_lanes_that_lost_tool_git_give_their_work_to_their_own_phases(tmp_path: Path) -> None:
+    """Phase 1 has landed, so the retry works on phase 2 in the first lane and on phase 3 in the second."""
+    project, meanwhile = a_project(tmp_path, "1", "2", "3"), Meanwhile(tmp_path)
+    plan = re.sub(r"(- \[ \] Write (.)\.txt\n)", r"\1\nTouches: \2.txt\n", a_plan("1", "2", "3"))
+    agent = work() + work(*meanwhile.pause("a"), phase="2") + work(*meanwhile.pause("b"), phase="3")
+    set_up(project, settings="[run]\nparallel = 3\n", plan=plan, agent=agent)
+    with project.running("start", "X", "finish", "auto", "--foreground") as process:
+        meanwhile.reached("a")
+        meanwhile.reached("b")
+        until(lambda: project.landed() == ["1"])
+        shutil.rmtree(project.path / ".git/runplan/tool.git")
+        meanwhile.let_on("a")
+        meanwhile.let_on("b")
+        assert ended(process).code == 5
+    project.agent(steps("exit = 3", phase="2") + steps("exit = 3", phase="3"))
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+    assert sorted(project.landed()) == ["1", "2", "3"]
