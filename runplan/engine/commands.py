@@ -145,6 +145,8 @@ class Executor:
         plan = request.started.plan
         if run := self._repository.store.run_of(command.seq):
             return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
+        if (declined := self._worker.decline(request)) is not None:
+            return declined
         request = replace(request, started=replace(request.started, command=command.seq))
         resumes = self._worker.resumes(request)
         if not self._worker.is_at_work(plan):

@@ -5,16 +5,17 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, WorkspaceLost, refused_by_system
 from runplan.git.command import ANY
 from runplan.names import HEADS, base_ref
-from runplan.run import events as e
+from runplan.run import actions as a, events as e
+from runplan.run.decide import ANSWERED, decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.reasons import Reason, step_of
-from runplan.run.state import RunState, failed_lane, fold, open_lanes, open_states, running
+from runplan.run.state import RunState, apply, failed_lane, fold, open_lanes, open_states, running
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, recorded
 from runplan.store.sqlite import Store
@@ -85,6 +86,22 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
         return (asked.mode, asked.wanted) != (was.mode, was.wanted)
     other = bool(open_lanes(state)) or asked.wanted not in (phases_at_work(state) or [asked.wanted])
     return _lands_elsewhere(asked, was) or (asked.mode == "phase" and other)
+
+
+def needed_answer(state: RunState, asked: e.RunStarted) -> str:
+    """The answer that a person gives first, and the commands; "" when the request needs none, as `auto` approves."""
+    is_open = state.started is not None and state.ended is None
+    if not is_open or asked.anew or asked.review or decide(state).waiting not in ANSWERED:
+        return ""
+    why = pending_answer(state, asked.plan)
+    if does_other_work(state, asked):
+        return f"{why}; end the run: {command('runplan', 'stop', asked.plan)}"
+    actions = decide(apply(state, as_resumed(asked))).actions
+    return why if all(replace(action, lane="") == a.ASK for action in actions) else ""
+
+
+def as_resumed(asked: e.RunStarted) -> e.RunResumed:
+    return convert(asked, e.RunResumed, from_attributes=True)
 
 
 def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:

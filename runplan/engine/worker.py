@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec import convert
 from msgspec.structs import replace
 
 from runplan.engine import runs
@@ -169,6 +168,15 @@ class RepositoryWorker:
         unfinished = state.started is not None and state.ended is None and not state.stop
         return unfinished and not runs.does_other_work(state, request.started)
 
+    def decline(self, request: RunRequest) -> Answer | None:
+        """Decline a request while the plan's run waits for an answer that the request does not give."""
+        plan = request.started.plan
+        if request.answer is not None or self.is_at_work(plan):
+            return None
+        state = self.newest(plan)
+        why = pending_answer(state, plan) if request.fired else runs.needed_answer(state, request.started)
+        return Answer(declined=True, why=why, exit=int(Exit.WAITING)) if why else None
+
     def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued) -> bool:
         """Record a person's request for the plan's run; False when this worker owns none."""
         active = self.runs.get(plan)
@@ -181,12 +189,13 @@ class RepositoryWorker:
     def begin(self, request: RunRequest) -> Answer | None:
         """Begin a run, or resume one that waits; None while another run of the plan has to end first.
 
-        A run that works or waits for a time is left alone. One that waits for a person is stopped for other work.
+        A run that works, or waits for a time or an answer, is left alone. One that is paused or waits for the checkout
+        is stopped for other work.
         """
         plan = request.started.plan
         active, at_work = self.runs.get(plan), self.is_at_work(plan)
-        if request.fired and not at_work and (why := pending_answer(self.newest(plan), plan)):
-            return Answer(declined=True, why=why)
+        if (declined := self.decline(request)) is not None:
+            return declined
         if active is None:
             return self._acquire(request)
         if request.answer is not None:
@@ -295,7 +304,7 @@ def _resume(active: ActiveRun, asked: e.RunStarted) -> bool:
     if runs.does_other_work(active.state, asked):
         active.journal.append(e.StopRequested(by="a new start"))
         return False
-    active.journal.append(convert(asked, e.RunResumed, from_attributes=True))
+    active.journal.append(runs.as_resumed(asked))
     return True
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, ended, processes_of, steps, until, work
+from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, ended, processes_of, steps, until, with_remote, work
 from tests.support.daemons import (
     approve,
     daemon_of,
@@ -271,6 +271,38 @@ def plans_of_one_issue(project: Project) -> None:
     project.plan(a_plan("1", "2", front="status: active\nissue: 7"))
     project.plan(a_plan("3", front="status: active\nissue: 7"), name="plans/Y.md")
     project.agent(work() + work(phase="2") + work(phase="3"))
+
+
+NEEDS = (
+    "runplan: phase 1 passed all checks and needs your {}. See it: runplan diff plans/X.md; "
+    "land it: runplan approve plans/X.md; reject it: runplan reject plans/X.md"
+)
+STOP = "; end the run: runplan stop plans/X.md"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "why"),
+    [
+        (("1",), [("1",), ("finish",), ("--foreground",)], NEEDS.format("approval")),
+        (("1", "auto"), [("auto",), ("1",)], NEEDS.format("sign-off: Sign-off: required")),
+        (("1",), [("2", "auto"), ("2", "auto", "--foreground"), ("1", "direct")], NEEDS.format("approval") + STOP),
+    ],
+    ids=["approval", "sign-off", "other-work"],
+)
+def test_a_start_does_not_replace_an_answer(
+    project: Project, first: tuple[str, ...], then: list[tuple[str, ...]], why: str
+) -> None:
+    """With `auto` a start approves what waits for approval; see test_pauses."""
+    if "auto" in first:
+        project.plan(a_plan("1", "2").replace("## Phase 1 — Step 1\n", "## Phase 1 — Step 1\n\nSign-off: required\n"))
+    with_remote(project, project.path.parent / "origin")
+    assert project.runplan("start", "X", *first, "--wait").code == 4
+    for words in then:
+        ran = project.runplan("start", "X", *words)
+        assert (ran.code, ran.last) == (4, why), ran.err
+    assert not {"RunResumed", "StopRequested"} & {kind for kind, _ in project.events()}
+    approve(project)
+    assert project.landed() == ["1"]
 
 
 def claimed_by(project: Project) -> str:
