@@ -23,7 +23,7 @@ from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
 from runplan.plan.model import Phase, Plan, parse
-from runplan.plan.tracker import NoPhase, choose
+from runplan.plan.tracker import NoPhase, choose, workable
 from runplan.processes import marked_inside
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
@@ -128,7 +128,7 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
             return f"{plan.path}: {read.detail}; nothing to do"
         raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
     if options.mode == "finish":
-        return [phase.id for phase in plan.phases if phase.status != "done"]
+        return workable(plan)
     return [read.phase] if read.phase else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.plan.marks import WRITTEN, PlanStatus, Status, key, read_plan_status
 from runplan.plan.model import lay_out, require_settable
@@ -125,11 +126,10 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     if asked is not None:
         return _requested(plan, asked)
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
-    hindrances = {phase.id: hindrance(plan, phase) for phase in left}
     for phase in left:
-        if not hindrances[phase.id]:
+        if not hindrance(plan, phase):
             return phase
-    why = "; ".join(f"phase {id_} {words}" for id_, words in hindrances.items())
+    why = "; ".join(f"phase {phase.id} {hindrance(plan, phase)}" for phase in left)
     return NoPhase("blocked", why) if left else NoPhase("all-done")
 
 
@@ -140,6 +140,16 @@ def hindrance(plan: Plan, phase: Phase) -> str:
     if phase.status is Status.BLOCKED:
         return "is marked blocked; clear its status in the plan to allow work on it"
     return phase.unsupported
+
+
+def workable(plan: Plan) -> list[str]:
+    """The phases that `finish` works on, in this order, if each of them lands."""
+    ids = []
+    while not isinstance(phase := choose(plan, wanted=None), NoPhase):
+        ids.append(phase.id)
+        done = replace(phase, status=Status.DONE)
+        plan = replace(plan, phases=tuple(done if other is phase else other for other in plan.phases))
+    return ids
 
 
 def _requested(plan: Plan, phase: Phase) -> Phase | NoPhase:

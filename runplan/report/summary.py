@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from runplan.errors import RunplanError
 from runplan.plan.marks import Status
+from runplan.plan.tracker import hindrance, missing
 from runplan.report.notices import Notice
 from runplan.report.sections import SHORT, counts
 from runplan.report.text import code, inline, row
@@ -203,31 +204,25 @@ def summary_of(
     """
     title, phases = path, list(found.values())
     if plan is not None:
-        done = {phase.id for phase in plan.phases if phase.status is Status.DONE}
         is_open = REPAIR in found and newest is not None and newest.outcome != "done"
         repair = [found[REPAIR]] if is_open and found[REPAIR].state is not PhaseState.DONE else []
-        title, phases = plan.title, [*(_planned(path, phase, found, done) for phase in plan.phases), *repair]
+        title, phases = plan.title, [*(_planned(plan, phase, found) for phase in plan.phases), *repair]
     return PlanSummary(
         plan=path, title=title, phases=tuple(_with_run(path, phase, newest, owned=owned) for phase in phases)
     )
 
 
-def _planned(path: str, phase: Phase, found: dict[str, PhaseSummary], done: set[str]) -> PhaseSummary:
+def _planned(plan: Plan, phase: Phase, found: dict[str, PhaseSummary]) -> PhaseSummary:
     """The phase with its title and its status in the plan."""
     one = replace(found.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
-    waits = [other for other in phase.depends if other not in done]
-    if phase.id in done:
+    if phase.status is Status.DONE:
         return replace(one, state=PhaseState.DONE, commit=phase.commit or one.commit, why="")
     if one.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
         return one
-    one = replace(one, state=PhaseState.TODO)
-    if phase.status is Status.BLOCKED:
-        return replace(one, state=PhaseState.BLOCKED, why="the plan marks it as blocked")
-    if waits:
-        return replace(one, why=f"after {', '.join(waits)}")
-    if phase.unsupported:
-        return replace(one, state=PhaseState.BLOCKED, why=f"it {phase.unsupported}")
-    return replace(one, why="not started", command=command("runplan", "start", path, phase.id))
+    if why := hindrance(plan, phase):
+        return replace(one, state=PhaseState.TODO if missing(plan, phase) else PhaseState.BLOCKED, why=f"it {why}")
+    start = command("runplan", "start", plan.path, phase.id)
+    return replace(one, state=PhaseState.TODO, why="not started", command=start)
 
 
 def _with_run(path: str, phase: PhaseSummary, newest: RunRow | None, *, owned: bool) -> PhaseSummary:

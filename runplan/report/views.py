@@ -24,6 +24,7 @@ class PhaseOutline(Struct, frozen=True):
     status: str
     commit: str
     depends: tuple[str, ...]
+    hindrance: str = ""  #: why an open phase cannot be worked now
 
 
 class PlanOutline(Struct, frozen=True, kw_only=True):
@@ -78,7 +79,7 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
     """One plan as `status --json` prints it; one that cannot be parsed, or is gone, has an error and no phases."""
     facts = replace(facts, run=_current(facts)) if facts.run is not None else facts
     run, done = facts.run, {phase.id for phase in plan.phases if phase.status == "done"}
-    is_free = (p.id for p in plan.phases if p.status not in ("done", "blocked") and all(d in done for d in p.depends))
+    is_free = (phase.id for phase in plan.phases if phase.status != "done" and not phase.hindrance)
     is_active = run is not None and run.is_active
     worked = [one.phase for one in (run, *run.lanes) if not one.failed] if run is not None and is_active else []
     failures = {failure.phase: _failure(path, failure) for failure in facts.failures}

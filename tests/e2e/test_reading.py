@@ -68,6 +68,7 @@ def test_status_json_has_the_promised_fields(recorded: Project) -> None:
     }
     commit = recorded.repo.head("main~1")[:7]
     assert [phase.pop("failed") for phase in view["phases"]] == 3 * [None], "phase 1 has landed since"
+    assert [phase.pop("hindrance") for phase in view["phases"]] == ["", "", "waits for 2"]
     assert view["phases"] == [
         {"id": "1", "title": "Step 1", "status": "done", "commit": commit, "depends": [], "blocked_by": []},
         {"id": "2", "title": "Step 2", "status": "in-progress", "commit": None, "depends": ["1"], "blocked_by": []},
@@ -207,7 +208,7 @@ def test_report_prints_a_summary_and_the_landed_report(recorded: Project) -> Non
     commit = recorded.repo.head("main~1")[:7]
     assert f"| 1 Step 1 | done | `{commit}` |" in report
     assert "- Phase 2 Step 2: waits for approval: `runplan diff plans/X.md 2`\n" in report
-    assert "- Phase 3 Step 3: after 2\n" in report
+    assert "- Phase 3 Step 3: it waits for 2\n" in report
     assert report.index("## Phase — 1 Step 1") < report.index("## Run Failed — ")
     assert recorded.runplan("report").out == report, "without PLAN, of the newest run's plan"
     for part in ("**Status:** Completed (verified, landed)", "### Work Items", "### Verification"):

@@ -94,10 +94,16 @@ def test_a_scheduled_run_claims_its_issues_and_its_end_names_the_next_time(
     assert project.runplan("status", "X", "--json").json["schedule"]["next"] == row.next
 
 
-def test_now_refuses_a_plan_that_is_a_draft(project: Project) -> None:
+@pytest.mark.parametrize("verb", ["now", "resume"])
+def test_a_plan_that_is_a_draft_is_refused(project: Project, verb: str) -> None:
     scheduled(project)
     project.plan(a_plan("1", front="status: draft"))
-    ran = project.runplan("now")
+    assert (
+        project.runplan("check", "X")
+        .out.splitlines()[-1]
+        .startswith("plans/X.md: warning: the plan says status: draft; ")
+    )
+    ran = project.runplan(verb, "X")
     assert (ran.code, states(project)) == (2, []), ran.err
     assert ran.last.startswith("runplan: plans/X.md: the plan says status: draft; to have it worked, write status: ")
 

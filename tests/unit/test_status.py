@@ -4,10 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from msgspec import convert
 from msgspec.structs import replace
 
-from runplan.cli.show.status import WATCH_S, Block, Page, fit, scheduled, watch
+from runplan.cli.show.status import WATCH_S, Block, Page, fit, outline_of, scheduled, watch
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse
 from runplan.report.views import PhaseOutline, PlanOutline, by_need, status_view
@@ -39,8 +38,7 @@ def busy(minutes: float = 12, *, quiet: float = 0.5, **more: Any) -> RunRow:
 
 def view(facts: PlanFacts) -> dict[str, Any]:
     plan = parse(a_plan("1", "2").encode(), path="plans/x.md")
-    outline = convert(plan, PlanOutline, from_attributes=True)
-    (shown,) = by_need([status_view(plan.path, outline, facts, landing="cherry-pick", now=NOW)])
+    (shown,) = by_need([status_view(plan.path, outline_of(plan), facts, landing="cherry-pick", now=NOW)])
     return shown
 
 

@@ -140,7 +140,7 @@ def test_a_run_that_no_process_works_on_needs_a_person() -> None:
 
 
 def test_a_phase_with_open_dependencies_names_them() -> None:
-    assert summary_of("plans/x.md", PLAN, None, {}).phases[2].why == "after 1, 2"
+    assert summary_of("plans/x.md", PLAN, None, {}).phases[2].why == "it waits for 1, 2"
 
 
 def test_without_the_plan_the_journal_is_summed_up() -> None:

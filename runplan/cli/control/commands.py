@@ -52,7 +52,10 @@ def _control(word: str, verb: str, then: str) -> None:
     with open_context(warn=progress.warn if verb == "pause" else None) as at:
         plan, store = plan_or_watch(at, word), at.store()
         has_run = store.interrupted(plan) is not None and store.is_daemons(plan)
-        is_kept = has_run or store.schedules.get(plan) is not None
+        row = store.schedules.get(plan)
+        is_kept = has_run or row is not None
+        if is_kept and verb == "resume" and not plan.startswith(WATCH):
+            preflight.require_active(at.landing_like(request_of(row).started) if row else at.for_plan(plan), plan)
         answer = runs.submit(at, plan, verb, wait=verb == "resume") if is_kept else Answer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")

@@ -22,7 +22,7 @@ from runplan.engine.worker import ForegroundWorker, Interruption
 from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, SettingsError, Unreachable, error_with
 from runplan.landing import modes
 from runplan.names import WATCH
-from runplan.plan.model import Phase, parse
+from runplan.plan.model import Plan, parse
 from runplan.run.events import Rows, RunStarted, from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
 from runplan.run.rows import Command, RunRow
@@ -129,8 +129,8 @@ def with_target_settings(at: RepositoryContext, landing: str, *, like: RunStarte
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
 
 
-def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRequest, list[Phase]] | str:
-    """The request, and its phases; a sentence when there is nothing to do."""
+def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRequest, Plan, list[str]] | str:
+    """The request, the plan, and the ids of the phases; a sentence when there is nothing to do."""
     at.tip()  # a repository without a commit has no plan either
     path = contexts.plan_path(at, word)
     if modes.concludes(at.settings.run.landing):  # the plan is read from its own branch
@@ -153,7 +153,7 @@ def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRe
         preflight.require_own_branches(at, plan=path, slug=started.slug, phases=phases, tip=tip)
     for remark in (one for one in plan.remarks if one.landing != started.landing):
         progress.warn(f"{path}:{remark.line}: {remark.text}")
-    return RunRequest(started=started), [phase for phase in plan.phases if phase.id in phases]
+    return RunRequest(started=started), plan, phases
 
 
 def run_started(

@@ -16,7 +16,9 @@ from runplan.engine.context import RepositoryContext, newest_run, open_context, 
 from runplan.engine.runs import describe_busy, state_of, succeeded
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
+from runplan.plan.marks import Status
 from runplan.plan.model import Phase, parse
+from runplan.plan.tracker import hindrance
 from runplan.run.events import Landed, Rows, RunStarted
 from runplan.run.requests import RunRequest, Timing
 from runplan.settings.options import Options, in_plan, parse_words
@@ -108,7 +110,9 @@ def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
     found = runs.request_for(at, word, asked)
     if isinstance(found, str):
         return found
-    started, agents = found[0].started, at.settings.agents
+    request, plan, ids = found
+    started, agents = request.started, at.settings.agents
+    others = [phase for phase in plan.phases if phase.status is not Status.DONE and phase.id not in ids]
     lines = [
         f"plan        {started.plan} ({started.title})",
         f"target      {started.target}, landing by {started.landing}",
@@ -116,7 +120,8 @@ def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {at.settings.tests.command or 'none'}",
         "",
-        *(_describe(at, started, phase) for phase in found[1]),
+        *(_describe(at, started, phase) for phase in plan.phases if phase.id in ids),
+        *(f"phase {phase.id:<6}is not worked: it {hindrance(plan, phase)}" for phase in others if asked.finish),
         "",
         "Nothing was changed.",
     ]

@@ -14,7 +14,7 @@ from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse
 from runplan.plan.specs import PLAN_FILE
-from runplan.plan.tracker import add_tracker
+from runplan.plan.tracker import NoPhase, add_tracker, choose
 from runplan.store.files import publish
 from runplan.text import plain
 
@@ -136,8 +136,11 @@ def _short(text: str) -> str:
 
 
 def _about(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) -> Iterator[str]:
-    if plan.remarks or readings:
+    due = choose(plan, wanted=None)
+    inactive = [due.detail] if isinstance(due, NoPhase) and due.choice == "inactive" else []
+    if plan.remarks or readings or inactive:
         yield ""
+    yield from (f"{plan.path}: warning: {detail}" for detail in inactive)
     for remark in plan.remarks:
         yield f"{plan.path}:{remark.line}: {'error' if remark.is_error else 'warning'}: {remark.text}"
     if readings is not None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from runplan.plan.model import Plan
+
     W = TypeVar("W", bound=Work)
 
 WATCH_S = 2.0
@@ -245,11 +247,20 @@ class Reader:
         return found
 
 
+def outline_of(plan: Plan) -> PlanOutline:
+    from runplan.plan.tracker import hindrance  # slow to import, likewise
+
+    outline = msgspec.convert(plan, PlanOutline, from_attributes=True)
+    hindrances = ["" if phase.status == "done" else hindrance(plan, phase) for phase in plan.phases]
+    phases = (replace(phase, hindrance=why) for phase, why in zip(outline.phases, hindrances, strict=True))
+    return replace(outline, phases=tuple(phases))
+
+
 def _parsed(text: bytes, path: str) -> PlanOutline:
     from runplan.plan.model import parse  # slow to import, and most plans are known
 
     try:
-        return msgspec.convert(parse(text, path=path), PlanOutline, from_attributes=True)
+        return outline_of(parse(text, path=path))
     except PlanUnreadable as error:
         return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
 
@@ -338,8 +349,10 @@ class Page:
             line = f"{before}{state:<{state_wide}}  {plain(phase['title'])}".rstrip()
             after = self._style.wrap(line, " " * (wide + state_wide + 6))[len(before) + len(state) :]
             lines.append(f"{before}{self._style.paint(state, colours)}{after}")
+            indent = " " * len(before)
+            if state == "Blocked":
+                lines.append(self._style.wrap(f"{indent}It {plain(phase['hindrance'])}", indent))
             if failed := phase["failed"]:
-                indent = " " * len(before)
                 said = [line for line in plain(failed["output"]).splitlines() if line.strip()][-LINES_SHOWN:]
                 lines += [self._cut(f"{indent}{line}") for line in (plain(failed["why"]), *said)]
                 lines.append(self._style.wrap(f"{indent}Retry it: {failed['command']}", indent))
@@ -384,9 +397,9 @@ def _state(phase: dict[str, Any], following: str | None) -> str:
         return f"Failed ({phase['failed']['reason']})"
     if phase["status"] == "todo" and phase["blocked_by"]:
         return f"After {', '.join(phase['blocked_by'])}"
-    if phase["status"] == "todo":
+    if phase["status"] == "todo" and not phase["hindrance"]:
         return "Next" if phase["id"] == following else "Todo"
-    return {"in-progress": "In progress", "blocked": "Blocked"}[phase["status"]]
+    return "In progress" if phase["status"] == "in-progress" else "Blocked"
 
 
 def _help(view: dict[str, Any]) -> list[str]:
