@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan import names
 from runplan.cli.terminal import as_json
-from runplan.engine.context import open_context, plan_path
+from runplan.engine.context import describe_link, open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse
@@ -30,6 +30,8 @@ LONGEST_ITEM = 100  #: characters of an item that are shown
 
 def run_check(args: argparse.Namespace) -> Exit:
     file, name = _file(args.plan)
+    if link := describe_link(file, name, "check"):
+        raise (RefusedEarly if file.is_file() else NotFound)(link)
     text = file.read_bytes()
     if args.fix:
         fixed = add_tracker(text, path=name)
@@ -53,7 +55,7 @@ def _file(word: str) -> tuple[Path, str]:
     given = Path(word)
     if os.path.isfile(given / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
         given /= PLAN_FILE
-    if os.path.isfile(given):  # noqa: PTH113 - likewise
+    if os.path.isfile(given) or os.path.islink(given):  # noqa: PTH113, PTH114 - likewise
         names.require_plain(given.name if given.is_absolute() else str(given))
         return given, str(given)
     if word.endswith(".md"):

@@ -15,7 +15,14 @@ from msgspec.structs import replace
 from runplan import __version__
 from runplan.cli.terminal import Style, as_json, warn
 from runplan.daemon.state import holder
-from runplan.engine.context import RepositoryContext, known_plans, open_context, plan_or_watch, plans_on_target
+from runplan.engine.context import (
+    RepositoryContext,
+    describe_link,
+    known_plans,
+    open_context,
+    plan_or_watch,
+    plans_on_target,
+)
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.report.views import Need, PlanOutline, by_need, schedule_view, status_view, usage
@@ -211,6 +218,8 @@ class Reader:
     def _outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
         at = self._at if facts.run is None else self._at.with_landing_of(facts.run)
+        if facts.run is None and (link := describe_link(at.repository.root / path, path, "status")):
+            return PlanOutline(error=link, is_page=True)
         if blob := self._blob(at, path):
             found = self._known(blob, path, facts)
             return replace(found, status="active", complete=False) if at.is_on_branch else found
