@@ -171,6 +171,27 @@ def test_a_failed_phase_says_why_and_how_to_retry_it() -> None:
     assert view(at_work(failures=(failure,)))["phases"][0]["failed"] is None, "it is worked on again"
 
 
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        (
+            "No space is left here; to use another disk, set run.worktrees",
+            ["No space is left here; to use", "another disk, set run.worktrees"],
+        ),
+        (
+            "one two three four five six seven " * 5,
+            [*["one two three four five six seven"] * 2, "one two three four five six seven …"],
+        ),
+    ],
+    ids=["whole", "cut"],
+)
+def test_the_reason_of_a_failure_has_at_most_three_lines(why: str, shown: list[str]) -> None:
+    failure = FailureRow("1", "setup-failed", why)
+    printed = lines(PlanFacts(run=a_run(state="failed"), failures=(failure,)), Style(width=40))
+    end = next(number for number, line in enumerate(printed) if "Retry it: " in line)
+    assert printed[2:end] == [f"     {line}" for line in shown]
+
+
 FAILURE = (FailureRow("1", "timeout", "claude was stopped"),)
 ENDED = a_run(state="done", outcome="done")
 PAUSED = a_run(state="waiting", waiting_for="paused", about="paused by uma")
