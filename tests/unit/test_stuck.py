@@ -28,7 +28,9 @@ def asked(**known: Any) -> dict[str, str]:
 
 
 def running(minutes: float, quiet: float, **known: Any) -> dict[str, str]:
-    return asked(since=ago(minutes), dispatched=ago(minutes), output=ago(quiet), **known)
+    return asked(
+        **{"agent": "claude", "since": ago(minutes), "dispatched": ago(minutes), "output": ago(quiet), **known}
+    )
 
 
 #: The level that an answer has by its first word; "fine" by any other.
@@ -51,10 +53,21 @@ ANSWERS = {
         running(40, 0.5, retries=2),
         "Needs attention: phase 2, implement for 40m, agent running 40m, last output 30s ago, 2 retries",
     ),
-    "just started": (asked(dispatched=ago(3)), "Running: phase 2, implement for 4m, agent running 3m, no output yet"),
+    "just started": (
+        asked(agent="claude", dispatched=ago(3)),
+        "Running: phase 2, implement for 4m, agent running 3m, no output yet",
+    ),
     "never said a word": (
-        asked(since=ago(20), dispatched=ago(16)),
+        asked(agent="claude", since=ago(20), dispatched=ago(16)),
         "Needs attention: phase 2, implement for 20m, agent running 16m, no output yet",
+    ),
+    "checks": (
+        running(4, 0.5, agent=None, step="gate", gates=("tests", "lint")),
+        "Running: phase 2, gate tests, lint for 4m, tests, lint running 4m, last output 30s ago",
+    ),
+    "set-up": (
+        running(4, 0.5, agent=None, step="setup"),
+        "Running: phase 2, setup for 4m, setup running 4m, last output 30s ago",
     ),
     "no agent": (asked(step="gate"), "Running: phase 2, gate for 4m"),
     "long without agent": (asked(step="gate", since=ago(31)), "Needs attention: phase 2, gate for 31m"),
