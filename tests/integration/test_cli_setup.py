@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from runplan.agents.environment import FETCHING
+from runplan.agents.invocation import lacks_login
 from runplan.cli.main import run_verb
 from runplan.errors import Exit, RefusedEarly
-from runplan.settings.schema import KEYS
+from runplan.settings.schema import KEYS, AgentTable
 from tests.support.repos import init_repo, make_repo
 
 
@@ -264,7 +265,9 @@ def test_the_doctor_finds_an_agent_without_key_and_login(
         monkeypatch.delenv(name)
     assert call("doctor") is Exit.USAGE
     output = capsys.readouterr().out
-    assert "claude: neither ANTHROPIC_API_KEY" in output
+    assert "claude: neither ANTHROPIC_API_KEY nor " in output
+    one_key = lacks_login(AgentTable(name="qwen", kind="qwen"), {"HOME": str(tmp_path)})
+    assert one_key == "OPENAI_API_KEY is not set, and there is no login"
     for login in (".claude/.credentials.json", ".codex/auth.json"):
         (tmp_path / "home" / login).parent.mkdir(parents=True)
         (tmp_path / "home" / login).write_text("{}", encoding="utf-8")
@@ -279,7 +282,9 @@ def test_the_doctor_judges_by_the_committed_settings(
     repo.write("runplan.toml", CHECKED.replace('verifier = "claude"', 'verifier = "codex"'))
     monkeypatch.chdir(repo.path)
     assert call("doctor") is Exit.DONE
-    assert "runplan.toml in the checkout is not committed on main; the version of main" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "runplan.toml in the checkout is not committed on main; the version of main" in output
+    assert "\nWARN  tests       no tests are run, and every report says so\n" in output
 
 
 # --- config --------------------------------------------------------------------------------------------

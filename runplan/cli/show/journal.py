@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import time
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from runplan.store.sqlite import Store
 
 FOLLOW_S = 0.2  #: between two looks at a followed journal or log
+TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
 
 #: Events whose type does not say it in plain words.
 WORDS = {
@@ -73,10 +75,13 @@ def follow(
     store: Store, plan: str, run: str, *, after: int = 0, is_followed: bool = True
 ) -> Iterator[tuple[list[EventRow], bool]]:
     """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
+    worked_s = -math.inf  # when a process was last seen at work
     while True:
         # In this order: a run that ends has no owner any more, and no event after its end.
         is_worked, row = is_followed and store.living_owner(plan), store.row(run)
-        is_last = not is_worked or row is None or not row.is_active or row.needs_person
+        worked_s = time.monotonic() if is_worked else worked_s
+        is_left = row is None or time.monotonic() - worked_s > (TAKEOVER_S if row.daemon else 0.0)
+        is_last = is_left or row is None or not row.is_active or row.needs_person
         rows = store.events(run, after=after)
         yield rows, is_last
         if is_last:
