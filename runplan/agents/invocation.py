@@ -120,7 +120,8 @@ def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
     keys = agent.keys_for(table.model)
     if not keys or first_set(caller, *keys, *table.env) or agent.is_configured(caller):
         return ""
-    return f"neither {' nor '.join(keys)} is set, and there is no login"
+    unset = f"neither {' nor '.join(keys)} is set" if len(keys) > 1 else f"{keys[0]} is not set"
+    return f"{unset}, and there is no login"
 
 
 def unwatched(table: AgentTable) -> bool:

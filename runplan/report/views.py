@@ -189,7 +189,8 @@ def answer(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None =
     if facts.stopped:
         parts.append(f"its process is stopped; continue it: kill -CONT {facts.owner.partition(':')[0]}")
     if work.dispatched:
-        parts.append(f"agent running {in_words(_ago(work.dispatched, now))}")
+        running = "agent" if work.agent else ", ".join(work.gates) or work.step or "command"
+        parts.append(f"{running} running {in_words(_ago(work.dispatched, now))}")
         parts.append(f"last output {in_words(_ago(work.output, now))} ago" if work.output else "no output yet")
     parts += _waiting(work, now, zone)
     if work.retries:

@@ -168,14 +168,16 @@ def _prompts(at: RepositoryContext) -> str:
     return "; ".join(f"{role}: {each.origin}" for role, each in preflight.require_prompts(at).items())
 
 
-def _tests(at: RepositoryContext) -> str:
+def _tests(at: RepositoryContext) -> str | Check:
     preflight.require_test_command(at)
     line, target = at.settings.tests.command, at.target_name
     other = "or set tests.command to another command"
     if file := toolchain.missing_file(line, preflight.project_files(at)[0]):
         raise RefusedEarly(f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}")
     _require_programs(at, line, other)
-    return line or "none found: no tests are run, and every report says so"
+    if line or at.settings.gates.tables:
+        return line or f"none; gates: {', '.join(at.settings.gates.tables)}"
+    return Check("tests", State.WARN, "no tests are run, and every report says so", "set tests.command in runplan.toml")
 
 
 def _setup(at: RepositoryContext) -> str | Check:

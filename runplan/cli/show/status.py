@@ -45,7 +45,7 @@ WATCH_S = 2.0
 WIDE = 160  #: characters of a line that is not wrapped, where the width is unknown
 FEW = 3  #: finished plans that are shown when no other plan is
 ANSWER_S = 1.0  #: to ask the daemon
-LINES_SHOWN = 3  #: of the output of a failed command
+LINES_SHOWN = 3  #: of the reason of a failure, and of the output of its command
 ABSENT = "No daemon is running, so no schedule fires. Start it now and at each login: runplan service install"
 STANDS_STILL = "Stands still: the daemon cannot work in this repository for now."
 
@@ -363,9 +363,15 @@ class Page:
                 lines.append(self._style.wrap(f"{indent}It {plain(phase['hindrance'])}", indent))
             if failed := phase["failed"]:
                 said = [line for line in plain(failed["output"]).splitlines() if line.strip()][-LINES_SHOWN:]
-                lines += [self._cut(f"{indent}{line}") for line in (plain(failed["why"]), *said)]
+                lines += self._reason(plain(failed["why"]), indent)
+                lines += [self._cut(f"{indent}{line}") for line in said]
                 lines.append(self._style.wrap(f"{indent}Retry it: {failed['command']}", indent))
         return lines
+
+    def _reason(self, why: str, indent: str) -> list[str]:
+        wrapped = Style(width=self._style.width or WIDE).wrap(f"{indent}{why}", indent).splitlines()
+        rest = indent + " ".join(line.strip() for line in wrapped[LINES_SHOWN - 1 :])
+        return wrapped if len(wrapped) <= LINES_SHOWN else [*wrapped[: LINES_SHOWN - 1], self._cut(rest)]
 
     def _run(self, view: dict[str, Any]) -> list[str]:
         run = view["run"]
