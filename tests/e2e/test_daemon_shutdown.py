@@ -77,6 +77,9 @@ def test_the_first_signal_starts_nothing_new_and_lets_agents_finish(project: Pro
 def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: Project, meanwhile: Meanwhile) -> None:
     in_flight(project, meanwhile, settings='[daemon]\ngrace = "1s"\n')
     before = daemon_of(project)
+    follower = project.popen("start", "X", "1", "auto", "--wait")
+    assert follower.stderr is not None
+    assert b"plans/X.md is already running" in follower.stderr.readline()
     ran = project.runplan("daemon", "restart")
     assert (ran.code, ran.err.splitlines()) == (
         0,
@@ -87,6 +90,8 @@ def test_daemon_restart_drains_and_the_new_daemon_takes_up_the_agents(project: P
     )
     assert daemon_of(project) != before
     meanwhile.let_on("agent")
+    followed = ended(follower)
+    assert followed.code == 0, followed.err
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
 
