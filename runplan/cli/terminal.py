@@ -43,8 +43,8 @@ class Style:
         codes = ";".join(CODES[name] for name in names.split())
         return f"\x1b[{codes}m{text}\x1b[0m" if self._colour and text and codes else text
 
-    def wrap(self, text: str, indent: str) -> str:
-        """The line, broken between words at the width; further lines start with the indent, and commands stay whole."""
+    def wrap(self, text: str, indent: str, *, most: int | None = None) -> str:
+        """The text in lines of the width, at most `most`; further ones start with the indent, commands stay whole."""
         if not self.width or len(text) <= self.width:
             return text
         import re
@@ -52,7 +52,8 @@ class Style:
 
         words = re.sub(_COMMAND, lambda found: found[0].replace(" ", "\0"), text.lstrip())
         first = text[: len(text) - len(words)]
-        form = textwrap.TextWrapper(self.width, initial_indent=first, subsequent_indent=indent)
+        form = textwrap.TextWrapper(self.width, initial_indent=first, subsequent_indent=indent, max_lines=most)
+        form.placeholder = " …"
         form.break_long_words = form.break_on_hyphens = False
         return "\n".join(form.wrap(words)).replace("\0", " ")
 

@@ -363,15 +363,10 @@ class Page:
                 lines.append(self._style.wrap(f"{indent}It {plain(phase['hindrance'])}", indent))
             if failed := phase["failed"]:
                 said = [line for line in plain(failed["output"]).splitlines() if line.strip()][-LINES_SHOWN:]
-                lines += self._reason(plain(failed["why"]), indent)
+                lines.append(self._style.wrap(f"{indent}{plain(failed['why'])}", indent, most=LINES_SHOWN))
                 lines += [self._cut(f"{indent}{line}") for line in said]
                 lines.append(self._style.wrap(f"{indent}Retry it: {failed['command']}", indent))
         return lines
-
-    def _reason(self, why: str, indent: str) -> list[str]:
-        wrapped = Style(width=self._style.width or WIDE).wrap(f"{indent}{why}", indent).splitlines()
-        rest = indent + " ".join(line.strip() for line in wrapped[LINES_SHOWN - 1 :])
-        return wrapped if len(wrapped) <= LINES_SHOWN else [*wrapped[: LINES_SHOWN - 1], self._cut(rest)]
 
     def _run(self, view: dict[str, Any]) -> list[str]:
         run = view["run"]
