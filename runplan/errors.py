@@ -101,6 +101,10 @@ class ObjectsRefused(GitFailed):
     """Git rejects the commits of an agent."""
 
 
+class HandOverRefused(ObjectsRefused):
+    """The work of an agent cannot be read, or is larger than a limit."""
+
+
 class Interrupted(RunplanError):
     """The person pressed Ctrl-C."""
 

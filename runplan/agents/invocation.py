@@ -23,7 +23,6 @@ from runplan.gitfacts import committing_as
 from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, WRITERS, Role
 from runplan.run.reasons import Reason
 from runplan.settings.places import state_directory, user_file
-from runplan.settings.schema import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +48,14 @@ class Agents(Struct, frozen=True, dict=True):
     sandbox: Sandbox | None = None
 
     def launch(
-        self, started: DispatchStarted, *, attempt: int, directory: Path, worktree: Path
+        self,
+        started: DispatchStarted,
+        *,
+        attempt: int,
+        directory: Path,
+        cwd: Path,
+        writable: Sequence[Path] = (),
+        guarded: Sequence[str] = (),
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the kind of the agent, which reads its output."""
         table, role = self.settings.agent(started.agent), Role(started.role)
@@ -63,7 +69,7 @@ class Agents(Struct, frozen=True, dict=True):
             cycle=cycle,
             root=self.root,
             directory=directory,
-            guarded=tuple(name for name in (self.plan, *FILES) if (worktree / name).is_file()),
+            guarded=tuple(guarded),
             sandboxed=self.sandbox is not None and is_used(self.settings.sandbox_of(started.agent), self.caller),
             usd=started.usd,
         )
@@ -78,11 +84,11 @@ class Agents(Struct, frozen=True, dict=True):
         keep = (*agent.names(table, self.caller), *table.env)
         env = agent_environment(self.caller, keep=keep, settings=variables)
         if self.sandbox and task.sandboxed:
-            argv = self.sandbox.wrap(argv, role=role, worktree=worktree, own=task.own)
+            argv = self.sandbox.wrap(argv, cwd, (task.own, *writable))
         return argv, env | committing_as(started.id), table.kind
 
     def command(
-        self, line: str, started: DispatchStarted, *, directory: Path, worktree: Path
+        self, line: str, started: DispatchStarted, *, directory: Path, cwd: Path, writable: Sequence[Path]
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """argv and environment for tests and setup. They run an agent's work, so they get what agents get."""
         role = Role(started.role)
@@ -90,7 +96,7 @@ class Agents(Struct, frozen=True, dict=True):
         env |= {"GIT_NO_REPLACE_OBJECTS": "1"}  # they must see the tree that would land
         argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
         if self.sandbox and is_used(self.settings.sandbox, self.caller):
-            argv = self.sandbox.wrap(argv, role=role, worktree=worktree, own=directory / OWN)
+            argv = self.sandbox.wrap(argv, cwd, (directory / OWN, *writable))
         return argv, env
 
     @cached_property
@@ -103,6 +109,12 @@ class Agents(Struct, frozen=True, dict=True):
         """Identifies the variables of the caller that tests and setup get."""
         given = sorted(allowed(self.caller, keep=self.checks).items())
         return sha256(repr(given).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+    def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
+        """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
+        if self.sandbox and is_used(self.settings.sandbox, self.caller):
+            return self.sandbox.wrap(argv, cwd, writable, network=False)
+        return argv
 
     def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
         return task_environment(dispatch=dispatch, role=role, plan=self.plan, phase=phase, run=self.run)
@@ -237,12 +249,18 @@ _BASE = ("--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with
 
 
 def sandboxed(
-    argv: Sequence[str], *, bwrap: str, cwd: str, read_only: Sequence[str] = (), writable: Sequence[str] = ()
+    argv: Sequence[str],
+    *,
+    bwrap: str,
+    cwd: str,
+    read_only: Sequence[str] = (),
+    writable: Sequence[str] = (),
+    more: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The command under bubblewrap. Paths are resolved; `writable` ones exist and can be inside read-only ones."""
     closed = (word for path in sorted(read_only) for word in ("--ro-bind-try", path, path))
     opened = (word for path in sorted(writable) for word in ("--bind", path, path))
-    return (bwrap, *_BASE, *closed, *opened, "--chdir", cwd, "--", *argv)
+    return (bwrap, *_BASE, *more, *closed, *opened, "--chdir", cwd, "--", *argv)
 
 
 class Sandbox(Struct, frozen=True):
@@ -250,18 +268,19 @@ class Sandbox(Struct, frozen=True):
 
     checkouts: Checkouts
     worktrees: Path
-    lanes: Path  #: has one repository for each worktree
     env: Mapping[str, str]
 
-    def wrap(self, argv: tuple[str, ...], *, role: Role, worktree: Path, own: Path) -> tuple[str, ...]:
-        """The command of a dispatch under bubblewrap; `own` is the directory for its return and configuration."""
+    def wrap(
+        self, argv: Sequence[str], cwd: Path, writable: Sequence[Path], *, network: bool = True
+    ) -> tuple[str, ...]:
+        """The command under bubblewrap."""
         path = self.env.get("PATH", "")
-        if shutil.which(str(worktree / argv[0]) if "/" in argv[0] else argv[0], path=path) is None:
-            return argv  # the shim reports a missing program by name; bwrap would only exit with 1
-        # A verifier must not change its worktree.
-        work = () if role is Role.VERIFY else (worktree, self.lanes / f"{worktree.name}.git")
-        bwrap, cwd = shutil.which("bwrap", path=path) or "bwrap", os.path.realpath(worktree)
-        return sandboxed(argv, bwrap=bwrap, cwd=cwd, read_only=_real(self._read_only()), writable=_real((own, *work)))
+        if shutil.which(str(cwd / argv[0]) if "/" in argv[0] else argv[0], path=path) is None:
+            return tuple(argv)  # the shim reports a missing program by name; bwrap would only exit with 1
+        bwrap = shutil.which("bwrap", path=path) or "bwrap"
+        options = () if network else ("--unshare-net",)
+        closed, opened = _real(self._read_only()), _real(writable)
+        return sandboxed(argv, bwrap=bwrap, cwd=os.path.realpath(cwd), read_only=closed, writable=opened, more=options)
 
     def _read_only(self) -> Iterable[Path]:
         common = self.checkouts.common_dir

@@ -28,7 +28,7 @@ from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
 from runplan.engine.context import context_at
 from runplan.engine.repository import OpenRepository, open_repository
 from runplan.errors import SettingsError
-from runplan.git import remote
+from runplan.git import command
 from runplan.report.metrics import metrics_text, this_process
 from runplan.report.notices import of_settings
 from runplan.report.summary import news_of, of_morning
@@ -290,7 +290,7 @@ class DaemonProcess:
                     worker.wake()  # so that it starts nothing new
         elif self._end_requests == 2:
             self._set_deadline("ending-agents", ENDING_S)
-            remote.CALLS.end()  # so that the current steps end
+            command.CALLS.end()  # so that the current steps end
             for worker in self._all_workers():
                 worker.request_end()
 
@@ -315,10 +315,10 @@ class DaemonProcess:
             deadline = time.monotonic() + STEP_S
             while not _are_idle(workers) and time.monotonic() < deadline and self._end_requests <= 2:
                 self._do_task(deadline)  # another signal ends the process at once
-            remote.CALLS.end()
+            command.CALLS.end()
         if not _are_idle(workers):
             self.log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")
-        remote.CALLS.close()
+        command.CALLS.close()
 
     # --- settings -------------------------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan import names
+from runplan.agents.invocation import Agents, Sandbox
 from runplan.engine.rehearsal import LOCK, SLUG
 from runplan.git.removal import Kept, Removal, Removed
-from runplan.git.repository import refs_snapshot
+from runplan.git.repository import Checkouts, refs_snapshot
 from runplan.git.workspace import Workspace
-from runplan.git.worktrees import Worktrees
+from runplan.git.zones import Zones
 from runplan.run import events as e
 from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.store.files import is_held
@@ -40,7 +41,9 @@ def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kep
     workspace = Workspace(at.repository.git, common_dir=common, state=at.state, root=root, mirror=at.mirrored)
     workspace.prepare()
     try:
-        removal = Removal(Worktrees(workspace), targets=at.targets)
+        sandbox = Sandbox(Checkouts(at.repository.root, common), worktrees=root, env=at.env)
+        agents = Agents(at.settings.agents, root=root, plan="", run="", caller=at.env, sandbox=sandbox)
+        removal = Removal(Zones(workspace, agents.confine), targets=at.targets)
         active = set(_in_use(store, str(at.repository.root), at.state))
         known = {one.event.branch for one in store.facts(e.Leased)}
         found = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)

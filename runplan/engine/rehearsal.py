@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from runplan.engine.advance import STEPS
 from runplan.errors import RefusedEarly, RunplanError
-from runplan.git.workspace import delete_tree
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
 from runplan.run.dispatch import GRACE_S, WRITERS
 from runplan.run.state import RunState, apply, fold, running
-from runplan.store.files import file_lock
+from runplan.steps.process import is_for_writers
+from runplan.store.files import file_lock, remove_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,12 @@ def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) ->
     finally:
         lock.release()
         for directory in (at.state / "dispatch").glob(f"{run}.*"):
-            delete_tree(directory)
+            remove_directory(directory)
+
+
+def _is_enough(dispatch: e.DispatchStarted, state: RunState) -> bool:
+    """Whether an agent is due, or its worktree would be set up as that of the checks was."""
+    return dispatch.role in WRITERS or (is_for_writers(dispatch) and state.current.proof_set_up)
 
 
 def _work(state: RunState, context: RunContext, on_event: Callable[[e.Event], None]) -> RunState:
@@ -56,7 +61,7 @@ def _work(state: RunState, context: RunContext, on_event: Callable[[e.Event], No
     while state.ended is None:
         (action,) = decide(state).actions
         try:
-            if isinstance(action, a.Start) and action.dispatch.role in WRITERS:
+            if isinstance(action, a.Start) and _is_enough(action.dispatch, state):
                 state = apply(state, e.StopRequested(by=SLUG))
                 continue
             if action.step == a.END.step:

@@ -19,7 +19,7 @@ from runplan.git.objects import Candidates
 from runplan.git.removal import Removal
 from runplan.git.repository import Checkouts, Fingerprints
 from runplan.git.workspace import Workspace
-from runplan.git.worktrees import Worktrees
+from runplan.git.zones import Bounds, Zones
 from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace
 from runplan.plan.model import parse
@@ -67,6 +67,18 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
         report = names.report_path(at.settings.paths.reports, started.slug)
         plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
+        agents = Agents(
+            at.settings.agents,
+            root=root,
+            plan=started.plan,
+            run=run,
+            caller=at.env,
+            checks=at.settings.tests.env,
+            sandbox=Sandbox(Checkouts(root, common), worktrees=self.workspace.root, env=at.env),
+        )
+        limits = at.settings.limits
+        bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
+        zones = Zones(self.workspace, agents.confine, bounds)
         return RunContext(
             **{name: getattr(self, name) for name in OpenWorkspace.__struct_fields__},
             run=run,
@@ -76,24 +88,12 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
             env=at.env,
             settings=at.settings,
             prompts={role: template.text for role, template in require_prompts(at).items()},
-            removal=Removal(self.worktrees, targets=at.targets),
+            zones=zones,
+            removal=Removal(zones, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
             lander=modes.open_lander(at.repository, at.settings, at.env, tool=self.workspace.path, plan=plan),
             fingerprints=Fingerprints(common, git.env, at.settings.run.branch_prefix),
-            agents=Agents(
-                at.settings.agents,
-                root=root,
-                plan=started.plan,
-                run=run,
-                caller=at.env,
-                checks=at.settings.tests.env,
-                sandbox=Sandbox(
-                    Checkouts(root, common),
-                    worktrees=self.workspace.root,
-                    lanes=self.workspace.lanes,
-                    env=at.env,
-                ),
-            ),
+            agents=agents,
         )
 
 
@@ -121,7 +121,6 @@ def open_repository(
         store = Store(at.state)
         closing.callback(store.close)
         closing.callback(workspace.close)
-        worktrees = Worktrees(workspace)
         claims = Claims(store, at.state / "locks")
         closing.callback(claims.close)
         yield OpenRepository(
@@ -133,7 +132,6 @@ def open_repository(
             claims=claims,
             dispatches=dispatches,
             workspace=workspace,
-            worktrees=worktrees,
             environment=environment or (lambda _plan: at.env),
         )
 

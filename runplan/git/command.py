@@ -75,7 +75,7 @@ def configured(*settings: str) -> dict[str, str]:
 
 
 @functools.cache
-def _program(path: str | None) -> str:
+def git_program(path: str | None) -> str:
     """Looked up once: the system would try every directory of PATH for every command."""
     # Not shutil.which: shutil imports lzma and bz2, which takes 3 ms of every command.
     places = (os.path.join(folder, "git") for folder in os.get_exec_path({"PATH": path} if path else None))
@@ -115,6 +115,9 @@ class LongCalls:
         self.end()
 
 
+CALLS = LongCalls()  #: commands of this process that talk to a remote, or that open the files of an agent
+
+
 def end_session(process: subprocess.Popen[bytes]) -> None:
     """Kill a process; with its whole session, if it leads one."""
     if process.returncode is None:  # not waited for yet, so the pid is still its own
@@ -140,7 +143,8 @@ class Stored(Struct, frozen=True):
 
     oid: Oid
     kind: str
-    content: bytes
+    content: bytes  #: or the beginning of it
+    size: int = 0  #: of the whole content
 
 
 class Git:
@@ -162,7 +166,7 @@ class Git:
         self.env = env
         self._scrubbed = scrubbed(env)
         self._own_session = own_session
-        self._base = [_program(env.get("PATH")), *options, *(word for pair in settings for word in ("-c", pair))]
+        self._base = [git_program(env.get("PATH")), *options, *(word for pair in settings for word in ("-c", pair))]
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
@@ -263,7 +267,7 @@ class Git:
             close_process(reader)
             self._reader = None
             raise GitFailed(f"git cat-file ended unexpectedly, or did not answer for {ANSWER_S:.0f} s, in {self.cwd}")
-        return Stored(oid=words[0].decode(), kind=words[1].decode(), content=content)
+        return Stored(oid=words[0].decode(), kind=words[1].decode(), content=content, size=length)
 
     def known(self, name: str) -> Stored | None:
         """The object with a full id, or at a path in the commit with that id. It cannot change, so it is cached."""
@@ -349,17 +353,18 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> None:
         return
     descriptor = os.pidfd_open(process.pid)
     try:
-        if not _readable(descriptor, timeout_s):
+        if not is_readable(descriptor, timeout_s):
             raise subprocess.TimeoutExpired(process.args, timeout_s)
     finally:
         os.close(descriptor)
     process.wait()
 
 
-def _readable(descriptor: int, timeout_s: float) -> bool:
+def is_readable(descriptor: int, timeout_s: float) -> bool:
+    """Whether there is something to read, or the end, within the time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(timeout_s * 1000))
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
 def converse(process: subprocess.Popen[bytes], words: str, expected: bytes) -> bool:
@@ -381,7 +386,7 @@ def converse(process: subprocess.Popen[bytes], words: str, expected: bytes) -> b
 def _has_answered(process: subprocess.Popen[bytes]) -> bool:
     """Whether a long-lived process answers or ends in time; else it is killed."""
     assert process.stdout is not None
-    if _readable(process.stdout.fileno(), ANSWER_S):
+    if is_readable(process.stdout.fileno(), ANSWER_S):
         return True
     process.kill()
     return False

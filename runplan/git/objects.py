@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from runplan.checks.lineage import NAMED, is_own
-from runplan.errors import GitFailed, RefusedEarly, Unreachable
+from runplan.errors import GitFailed, HandOverRefused, RefusedEarly, Unreachable
 from runplan.git.command import Stored
 from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid
 
@@ -31,6 +31,7 @@ TREE = "040000"
 SYMLINK = "120000"
 SUBMODULE = "160000"
 NO_MODE = "000000"
+MOST_CHANGED = 1_000_000  #: paths; a tree of a few objects can have more than memory holds
 
 
 class Entry(Struct, frozen=True):
@@ -91,11 +92,13 @@ def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
     return here, entry
 
 
-def changes(git: Git, old: Oid, new: Oid) -> tuple[Change, ...]:
-    """The differences between two trees, sorted by path, without renames."""
+def changes(git: Git, old: Oid, new: Oid, *, most: int = MOST_CHANGED) -> tuple[Change, ...]:
+    """The differences between two trees, sorted by path, without renames; `ObjectsRefused` for more than `most`."""
     nothing = Entry(NO_MODE, "0" * len(old))
     found = []
-    for path, *both in _differences(git.known, old, new):
+    for count, (path, *both) in enumerate(_differences(git.known, old, new)):
+        if count >= most:
+            raise HandOverRefused(f"more than {most} files and directories differ (limits.handover_entries)")
         was, now = (nothing if one is None or one.mode == TREE else one for one in both)
         if was != now:
             modes = {"old_mode": was.mode, "new_mode": now.mode}
@@ -135,16 +138,6 @@ def _require(read: Reader, oid: Oid) -> Stored:
 MOST_PACKED = 100  #: objects
 LARGEST_PACKED = 256 * 1024  #: bytes of an object
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
-
-
-def read_loose(objects: Path, oid: Oid) -> Stored | None:
-    """A small loose object; None when there is none."""
-    try:
-        with open(objects / oid[:2] / oid[2:], "rb") as file:
-            head, _, content = zlib.decompress(file.read(LARGEST_PACKED)).partition(b"\0")
-    except (OSError, zlib.error):
-        return None
-    return Stored(oid, head.partition(b" ")[0].decode(), content)
 
 
 def small_pack(read: Reader, tip: Oid, *, without: Collection[Oid]) -> bytes | None:

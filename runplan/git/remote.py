@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.git.command import ANY, LongCalls, configured
+from runplan.git.command import ANY, CALLS, configured
 from runplan.git.repository import pull_command, remove_stale_lock
 from runplan.names import HEADS
 from runplan.store.files import lock_descriptor
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 NETWORK_S = 120.0  #: for one command
 PATIENCE_S = 30.0  #: for a command of another process, or one that outlived its process
 LOCK = "runplan/remote.flock"  #: inherited by each git that talks to a remote; not empty while one runs
-CALLS = LongCalls()  #: the commands of this process that talk to a remote
 #: How the caller's own git reaches the remote; none of them selects a repository.
 PASSED = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_PROXY_COMMAND")
 #: A connection that has died is noticed, also by an ssh whose git was killed.

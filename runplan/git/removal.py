@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly
+from runplan.git.handover import AgentZone
 from runplan.git.objects import KEEPER, identity_env
 from runplan.git.repository import Checkouts, refs_snapshot, remove_stale_lock
-from runplan.git.workspace import KEEP, delete_tree
+from runplan.git.workspace import KEEP
 from runplan.gitfacts import is_agent
-from runplan.names import BASES, HEADS, PARKED
-from runplan.store.files import first_line, is_held
+from runplan.names import BASES, HEADS, PARKED, is_worktree_name
+from runplan.store.files import first_line, is_held, remove_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from runplan.git.command import Git
-    from runplan.git.worktrees import Worktrees
+    from runplan.git.zones import Zones
     from runplan.gitfacts import Oid
 
 _LOCKED_S = 1.0  #: other runs lock packed and parked refs as well, on a busy machine for less than this
@@ -46,9 +47,9 @@ class Kept(Struct, frozen=True, kw_only=True):
 class Removal:
     """Removes what runplan made for one project; every call may be repeated."""
 
-    def __init__(self, worktrees: Worktrees, *, targets: tuple[str, ...]) -> None:
-        self._worktrees = worktrees
-        self._workspace = worktrees.workspace
+    def __init__(self, zones: Zones, *, targets: tuple[str, ...]) -> None:
+        self._zones = zones
+        self._workspace = zones.workspace
         self._tool = self._workspace.git
         self._user = self._workspace.user
         self.targets = targets  #: full names of the refs on which work lands; the first is the local branch
@@ -57,17 +58,16 @@ class Removal:
 
     def worktree(self, name: str, *, dry_run: bool = False) -> Removed | Kept:
         """Delete the worktree `name` with its repository; content that only they hold is parked."""
-        lane = self._worktrees.lane(name)
-        what = str(lane.path)
+        zone = AgentZone(self._zones, name)
+        what = str(zone.path)
         with self._workspace.lock():
             if dry_run:
-                uncommitted = lane.is_orphan or (lane.exists and not lane.is_disposable and not lane.state().clean)
-                return Removed(what=what, parked=PARKED if uncommitted else "")
+                return Removed(what=what, parked=PARKED if zone.may_hold_work else "")
             try:
-                parked = lane.rescue(under=f"worktree/{name}", base=self._user.tip(self.targets[0]))
+                parked = zone.rescue(under=f"worktree/{name}", base=self._user.tip(self.targets[0]))
             except RefusedEarly as refused:
                 return Kept(what=what, why=str(refused))
-            lane.remove()
+            zone.remove()
         return Removed(what=what, parked=parked)
 
     # --- branches and other refs ---------------------------------------------------------------------
@@ -93,12 +93,9 @@ class Removal:
         for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock"), *named):
             remove_stale_lock(lock, sure_s=_LOCKED_S)
 
-    def landed(self, branch: str, tip: Oid, *, worktree: str) -> None:
-        """Delete a branch whose landing was observed; files that gates left in the worktree are not kept."""
+    def landed(self, branch: str, tip: Oid) -> None:
+        """Delete a branch whose landing was observed."""
         self._tool.update_refs(f"delete {branch} {tip}")
-        lane = self._worktrees.lane(worktree)
-        if lane.exists:
-            lane.mark_disposable()
 
     def _used_by(self, ref: str) -> str:
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
@@ -119,7 +116,7 @@ class Removal:
         if used_by or not landed:
             return Kept(what=str(directory), why=f"in use by {used_by}" if used_by else "its phase has not landed")
         if not dry_run:
-            delete_tree(directory)
+            remove_directory(directory)
         return Removed(what=str(directory))
 
     # --- everything that is left over ----------------------------------------------------------------
@@ -134,7 +131,7 @@ class Removal:
         """
         found: list[Removed | Kept] = []
         for name in sorted(self._lanes() - set(active)):
-            with _readable(str(self._worktrees.path(name)), found):
+            with _readable(str(self._workspace.root / name), found):
                 found.append(self.worktree(name, dry_run=dry_run))
         refs = {ref for place in (self._workspace.common_dir, self._workspace.path) for ref in refs_snapshot(place)}
         # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
@@ -146,10 +143,10 @@ class Removal:
         return found
 
     def _lanes(self) -> set[str]:
-        """Every lane, by its repository or by a worktree that belongs to one."""
-        home, root = self._workspace.lanes, self._workspace.root
-        trees = (path.parent.name for path in root.glob("*/.git") if f"{home}/" in (first_line(path) or ""))
-        return {*trees, *(path.name.removesuffix(".git") for path in home.glob("*.git"))}
+        """Every lane, by its repository, or by its name where the repository is gone."""
+        checkout = str(self._user.cwd)
+        trees = (path.name for path in self._workspace.root.glob("[!.]*") if is_worktree_name(path.name, checkout))
+        return {*trees, *(path.name.removesuffix(".git") for path in self._workspace.lanes.glob("[!.]*.git"))}
 
     def sweep(self) -> None:
         """Delete partial packs and `.keep` files of copies that were killed."""

@@ -17,14 +17,14 @@ from msgspec import Struct
 from runplan import names
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.command import Git, failure
-from runplan.gitfacts import read_person
+from runplan.gitfacts import Identity, is_agent, read_person
 from runplan.names import HEADS
 from runplan.store.files import first_line, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from runplan.gitfacts import Identity, Oid
+    from runplan.gitfacts import Oid
 
 OLDEST_GIT = (2, 38)
 PROBE_S = 20.0  #: a signature that takes longer waits for a passphrase
@@ -343,3 +343,14 @@ def describe_differences(found: Sequence[Difference], process: str) -> tuple[str
             lines.append(f"{said}: {old or 'nothing'} → {new or 'nothing'}")
     more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
     return (*lines, *more)
+
+
+def is_users_own(git: Git, branch: str, base: Oid) -> bool:
+    """Whether a branch has commits that no agent of ours made, or only lacks commits of the base."""
+    tip = git.tip(branch)
+    if tip in (None, base):
+        return False
+    behind, ahead = map(int, git.text("rev-list", "--left-right", "--count", f"{base}...{tip}").split())
+    made = git.text("log", "--format=%cn%x00%ce", f"{base}..{tip}", "--").splitlines()
+    people = (Identity(name=name, email=email) for name, _, email in (line.partition("\0") for line in made))
+    return not all(map(is_agent, people)) if ahead else behind > 0

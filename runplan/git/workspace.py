@@ -7,25 +7,23 @@ Both borrow the user's objects (`objects/info/alternates`) and have neither remo
 from __future__ import annotations
 
 import os
-import shutil
-import stat
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
-from runplan.git.command import ANY, Git, borrowing, one_line, remedy_for
-from runplan.git.objects import read_loose, small_pack
+from runplan.git.command import ANY, Git, one_line, remedy_for
+from runplan.git.objects import small_pack
 from runplan.git.repository import Checkouts, refs_snapshot
 from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from filelock import FileLock
 
-    from runplan.git.command import Ran, Stored
+    from runplan.git.command import Ran
     from runplan.gitfacts import Oid
 
 MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
@@ -52,7 +50,7 @@ CORE = frozenset((
 #: No maintenance removes objects, and every ref change is logged. A file that git-lfs has not downloaded stays a
 #: pointer.
 OWN = (
-    ("core.bare", "true"), ("core.logallrefupdates", "true"), ("gc.auto", "0"), ("maintenance.auto", "false"),
+    ("core.logallrefupdates", "true"), ("gc.auto", "0"), ("maintenance.auto", "false"),
     ("lfs.skipdownloaderrors", "true"),
 )  # fmt: skip
 
@@ -65,6 +63,7 @@ class Workspace:
     def __init__(self, user: Git, *, common_dir: Path, state: Path, root: Path, mirror: Sequence[str]) -> None:
         self.user = user
         self.common_dir = common_dir
+        self.state = state
         self.lanes = state / "lanes"
         self.root = (user.cwd / root.expanduser()).resolve()  #: where worktrees are made
         self.path = state / "tool.git"
@@ -131,34 +130,49 @@ class Workspace:
             # Without it git 3 would keep the refs in reftables.
             files = {"GIT_DEFAULT_REF_FORMAT": "files"}
             Git(path.parent, env=self.env).run("init", *options, str(path), env=files)
-        self.refresh(path)
+        self.write_repository(path, head="", bare=True)
 
-    def refresh(self, path: Path) -> None:
-        """Write configuration, alternates, and copies of the user's files about history and ignored files."""
-        lenders = [self.common_dir / "objects", *([self.path / "objects"] if path != self.path else [])]
-        (path / "objects/info").mkdir(parents=True, exist_ok=True)
-        alternates = b"".join(os.fsencode(place) + b"\n" for place in lenders)
+    def write_repository(
+        self, path: Path, *, head: str, bare: bool = False, lenders: Sequence[Path] = (), excluded: str = ""
+    ) -> None:
+        """Write a repository, or its configuration and refs anew, without a git process.
+
+        It borrows the objects of `lenders`, of `tool.git` and of the user, and has the user's refs that agents may see.
+        `excluded` has further lines of `info/exclude`.
+        """
+        for name in ("objects/info", "objects/pack", "refs/heads", "info"):
+            (path / name).mkdir(parents=True, exist_ok=True)
+        places = [*lenders, *([self.path / "objects"] if path != self.path else []), self.common_dir / "objects"]
+        alternates = b"".join(os.fsencode(place) + b"\n" for place in places)
         publish(path / "objects/info/alternates", alternates, sync=False)
-        fixed: list[tuple[str, str | None]] = [("core.repositoryformatversion", "1" if self._sha256 else "0"), *OWN]
-        fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
-        if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
-            fixed += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
-        publish(path / "config", os.fsencode(config_text([*self._config, *fixed])), sync=False)
+        publish(path / "config", os.fsencode(config_text(self._configuration(path, bare=bare))), sync=False)
         for name in _COPIED:
             source, goal = self.common_dir / name, path / name
             content = source.read_bytes() if source.is_file() else b""
             if name == "info/exclude":
-                content += f"\n/{DIFF_FILE}\n".encode()
+                content += f"\n/{DIFF_FILE}\n{excluded}".encode("utf-8", "surrogateescape")
             if content:
-                goal.parent.mkdir(exist_ok=True)
                 publish(goal, content, sync=False)
             else:
                 goal.unlink(missing_ok=True)
+        if path != self.path:
+            rows = "".join(f"{oid} {name}\n" for name, oid in sorted(self.mirrored().items()))
+            publish(path / "packed-refs", os.fsencode(f"# pack-refs with: sorted \n{rows}"), sync=False)
+            publish(path / "HEAD", f"{head}\n".encode(), sync=False)
 
-    def without_filters(self) -> list[str]:
-        drivers = {key.split(".", 1)[1].rpartition(".")[0] for key, _ in self._config if key.startswith("filter.")}
-        off = ("required=false", "clean=", "smudge=", "process=")
-        return [f"filter.{driver}.{setting}" for driver in sorted(drivers) for setting in off]
+    def _configuration(self, path: Path, *, bare: bool) -> Pairs:
+        version = "1" if self._sha256 else "0"
+        fixed = [*OWN, ("core.bare", str(bare).lower()), ("core.repositoryformatversion", version)]
+        fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
+        if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
+            fixed += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
+        return (*self._config, *fixed)
+
+    @property
+    def lfs_store(self) -> Path | None:
+        """The user's directory of large files, if git-lfs is configured."""
+        is_used = any(key.startswith("filter.lfs.") for key, _ in self._config)
+        return self.common_dir / (self._lfs or "lfs") / "objects" if is_used else None
 
     def mirrored(self) -> dict[str, Oid]:
         """The user's refs that an agent sees."""
@@ -167,46 +181,20 @@ class Workspace:
 
     # --- moving objects ---------------------------------------------------------------------------------
 
-    def take(self, lane_objects: Path, tip: Oid, *, without: Sequence[Oid]) -> None:
-        """Copy the commits of `tip` that `without` lacks from a lane into `tool.git`, checked by git's own fsck."""
-
-        def read(oid: Oid) -> Stored | None:
-            return read_loose(lane_objects, oid) or self.git.known(oid)
-
-        try:
-            transfer(self.git, self.git, tip, without=without, read=read, env=borrowing(lane_objects))
-        except ObjectsRefused:
-            self.require_whole()  # else the commits are not to blame
-            raise
-        self._share_lfs(lane_objects.parent)
-
-    def _share_lfs(self, lane: Path) -> None:
-        """Copy files that the agent's git-lfs has stored into the user's store; their names are their hashes."""
-        source, store = lane / "lfs" / "objects", self.common_dir / "lfs"
-        for file in source.glob("??/??/*"):
-            place, draft = store / "objects" / file.relative_to(source), store / "tmp" / f"{file.name}.{os.getpid()}"
-            if not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                draft.parent.mkdir(exist_ok=True)
-                shutil.copyfile(file, draft)
-                draft.replace(place)
-
     def fetch(self, tip: Oid, *, without: Sequence[Oid]) -> None:
         """Copy commits of the user's repository into `tool.git`: the user may delete their branch at any time."""
-        transfer(self.user, self.git, tip, without=without, read=self.user.known)
+        transfer(self.user, self.git, tip, without=without)
 
     def deliver(self, tip: Oid, *, without: Sequence[Oid], keep: str = LANDING_KEEP) -> Path | None:
         """Copy commits of `tool.git` into the user's repository; the pack's `.keep` file, if there is a pack.
 
         The `.keep` file protects the commits from the user's `git gc` until a ref names them.
         """
-        for lane in self.lanes.glob("*.git"):  # the user may have pruned its files: no ref of theirs named them yet
-            self._share_lfs(lane)
         if self.user.object(tip) is not None:
             return None
         # The base of a repair is a merge that only `tool.git` has.
         there = [oid for oid in without if self.user.object(oid) is not None]
-        pack = transfer(self.git, self.user, tip, without=there, read=self.git.known, keep=keep)
+        pack = transfer(self.git, self.user, tip, without=there, keep=keep)
         return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
 
     def release_landed(self) -> None:
@@ -320,21 +308,19 @@ def transfer(
     tip: Oid,
     *,
     without: Sequence[Oid],
-    read: Callable[[Oid], Stored | None],
     keep: str = "",
-    env: Mapping[str, str] | None = None,
 ) -> str:
     """Pack the objects of `tip` that `without` lacks, and index them strictly; the name of the pack.
 
     A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
     """
-    pack = small_pack(read, tip, without=without)
+    pack = small_pack(source.known, tip, without=without)
     if pack is None:
         wanted = "".join([f"{tip}\n", *(f"^{oid}\n" for oid in without)]).encode()
         how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if keep else []))
-        pack = _checked(source.run("pack-objects", *how, stdin=wanted, env=env, ok=ANY), tip, goal).out
+        pack = _checked(source.run("pack-objects", *how, stdin=wanted, ok=ANY), tip, goal).out
     check = ("--stdin", "--fix-thin", "--strict", *([f"--keep={keep}"] if keep else []))
-    return _checked(goal.run("index-pack", *check, stdin=pack, env=env, ok=ANY), tip, goal).text.split()[-1]
+    return _checked(goal.run("index-pack", *check, stdin=pack, ok=ANY), tip, goal).text.split()[-1]
 
 
 def _checked(ran: Ran, tip: Oid, goal: Git) -> Ran:
@@ -344,26 +330,6 @@ def _checked(ran: Ran, tip: Oid, goal: Git) -> Ran:
     if ran.code < 0 or remedy_for(ran.err):
         raise GitFailed(f"copying {tip[:12]} into {goal.cwd} failed: {one_line(ran.err) or 'git was killed'}")
     raise ObjectsRefused(f"git refuses the objects of {tip[:12]}: {one_line(ran.err)}")
-
-
-# --- files ----------------------------------------------------------------------------------------------
-
-
-def delete_tree(path: Path) -> None:
-    """Delete a directory, also one with read-only directories in it."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path.is_dir():
-        make_writable(path)
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def make_writable(top: Path) -> None:
-    """Give the owner access to every directory below `top`."""
-    top.chmod(top.stat().st_mode | stat.S_IRWXU)
-    for directory, names, _ in os.walk(top):
-        for below in (Path(directory, name) for name in names):
-            if not below.is_symlink():
-                below.chmod(below.stat().st_mode | stat.S_IRWXU)
 
 
 # --- configuration --------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ def _work(started: RunStarted, phase: PhaseRun) -> Decision:
     if len(last) == 2 and last[0].tree == last[1].tree:
         detail = "two agents in a row filled their context, and the second one changed nothing"
         return _fail(Reason.NO_PROGRESS, step_of(phase), detail)
-    return _prepare(started, phase, phase.base_tree) or _write(phase)
+    return _prepare(started, phase, phase.base_tree) or _set_up_agents(started, phase) or _write(phase)
 
 
 def _undo(started: RunStarted, phase: PhaseRun) -> Decision:
@@ -220,21 +220,30 @@ def _undo(started: RunStarted, phase: PhaseRun) -> Decision:
 
 
 def _prepare(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
-    """The baseline and run.setup, which come before any work on `tree`."""
+    """The checks on the base, with run.setup before them."""
     for group in started.gates:
         if unknown := tuple(name for name in group if name not in phase.baselines):
             baseline = DispatchStarted(role="baseline", gates=unknown, cycle=phase.cycle, tree=tree)
             why = f"{_run(unknown)} on the base first, to know old failures"
             return _set_up(started, phase, tree) or _start(baseline, why)
-    return None if phase.set_up else _set_up(started, phase, tree)
+    return None
+
+
+def _set_up_agents(started: RunStarted, phase: PhaseRun) -> Decision | None:
+    """Run run.setup once in the worktree of implementers and fixers."""
+    if not started.setup or phase.set_up:
+        return None
+    return _start(DispatchStarted(role="setup", cycle=phase.cycle), "run.setup prepares the agent's worktree")
 
 
 def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
-    """Run run.setup where it has not run, or where its files were cleaned away."""
-    done = phase.prepared == tree or (phase.set_up and started.clean == "untracked")
+    """Run run.setup in the proof worktree where it has not run, or where its files were cleaned away."""
+    done = phase.prepared == tree or (phase.proof_set_up and started.clean == "untracked")
     if not started.setup or done:
         return None
-    return _start(DispatchStarted(role="setup", cycle=phase.cycle, tree=tree), "run.setup prepares the worktree")
+    return _start(
+        DispatchStarted(role="setup", cycle=phase.cycle, tree=tree), "run.setup prepares the worktree of the checks"
+    )
 
 
 def _write(phase: PhaseRun) -> Decision:

@@ -343,7 +343,6 @@ class VerdictGiven(Event, frozen=True, kw_only=True):
     items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
     agent: str
     scope: str = ""  #: "final" for all phases of the plan, "" for one
-    pristine: bool = False  #: the verifier left no file behind, not even an ignored one
     why: str = ""  #: why it did not pass, in one line
 
 

@@ -28,8 +28,9 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     lease: e.Leased | None = None
     base: str = ""  #: start of the branch; moves when the branch is rebuilt
     base_tree: str = ""
-    set_up: bool = False  #: run.setup has run since the worktree was leased
-    prepared: str = ""  #: the tree that run.setup was the last to run on
+    set_up: bool = False  #: run.setup has run in the agents' worktree since it was leased
+    proof_set_up: bool = False  #: likewise in the proof worktree
+    prepared: str = ""  #: the tree in the proof worktree, where run.setup was the last to run
     authors: tuple[str, ...] = ()  #: the agents that have written
     baselines: dict[str, e.BaselineKnown] = {}  #: by check; on the base, or on the target that the candidate is on
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
@@ -140,7 +141,8 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
 
 
 def _leased(phase: PhaseRun, event: e.Leased) -> PhaseRun:
-    phase = replace(phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh)
+    phase = replace(phase, lease=event, base=event.base, base_tree=event.base_tree)
+    phase = replace(phase, set_up=not event.fresh, proof_set_up=not event.fresh)
     if (kept := event.kept) is None:
         return phase
     phase = replace(phase, authors=kept.authors)
@@ -210,14 +212,15 @@ def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
 
 def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
     tree = phase.dispatch.tree if phase.dispatch else ""
-    phase = replace(phase, dispatch=None, prepared="")
+    phase = replace(phase, dispatch=None, prepared=phase.prepared if event.role in WRITERS else "")
     is_busy = event.kind == "overloaded" and phase.busy < MAX_OVERLOADS
     if event.role in WRITERS and event.kind not in ("limit", "overloaded") and event.agent not in ("", *phase.authors):
         phase = replace(phase, authors=(*phase.authors, event.agent))
     if event.ending in ("lost", "ended"):  # the same dispatch is due again
         return replace(phase, lost=phase.lost + (event.ending == "lost"))
     if event.role == "setup" and event.ending == "exited" and event.code == 0:
-        return replace(phase, set_up=True, prepared=tree, lost=0)
+        done = replace(phase, proof_set_up=True, prepared=tree) if tree else replace(phase, set_up=True)
+        return replace(done, lost=0)
     if is_busy or event.kind == "limit":
         return replace(phase, busy=phase.busy + is_busy, limited=phase.limited + (not is_busy))
     return replace(phase, ended=event, lost=0, limited=0, busy=0)
@@ -250,7 +253,6 @@ class RunState(Struct, frozen=True, kw_only=True):
     unpriced: bool = False  #: an agent reported tokens but no cost
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
-    tidy: bool = False  #: the worktree holds only files that git knows
     pause: e.Paused | None = None
     waited: str = ""  #: the kind of the last wait
     waits: int = 0  #: waits for the same thing in a row
@@ -446,10 +448,6 @@ def _counted(state: RunState, event: e.Event) -> RunState:
             return replace(state, landed=(*state.landed, event), plan=None, waits=0)
         case e.Leased():
             return replace(state, leased=True)
-        case e.CleanedUp() if (phase := state.phase) is not None:
-            # The verifier was the last process in the worktree, and left no file behind.
-            is_tidy = phase.verdict is not None and phase.verdict.pristine and phase.moves == 0
-            return replace(state, tidy=is_tidy)
         case e.DispatchStarted():
             return replace(state, dispatches=state.dispatches + 1, waits=0)
         case e.DispatchEnded():
@@ -469,4 +467,4 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
     state = replace(state, pause=None, waits=0, halted="", missing=())
     known = {id_ for landed in state.landed for id_ in landed.review}.union(phase.read.review if phase else ())
     review = tuple(row for row in event.review if row[0] not in known) or state.review
-    return replace(state, started=started, phase=phase, tidy=False, review=review)
+    return replace(state, started=started, phase=phase, review=review)

@@ -187,6 +187,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     fix_wall_s: Annotated[float, "the same of a fixer; 0s: as limits.wall"] = 0.0
     verify_wall_s: Annotated[float, "the same of a verifier, which only reads; 0s: as limits.wall"] = 2700.0
     silence_s: Annotated[float, "longest time without output or activity; 0s for no limit"] = 900.0
+    handover_s: Annotated[float, "longest time for taking over an agent's work", not_zero] = 300.0
+    handover_size: Annotated[int, "largest pack and sum of large files of an agent's work, in bytes"] = 2_000_000_000
+    handover_entries: Annotated[int, "most files and directories that an agent's work may change"] = 200_000
     context_critical: Annotated[int, "per cent of context at which a fresh agent continues; 0: never", percentage] = 60
     tokens: Annotated[int, "tokens per dispatch, sent and received; 0 for no limit"] = 0
     usd: Annotated[float, "dollars per dispatch, as reported or by its price; 0 for no limit"] = 0.0

@@ -104,7 +104,7 @@ def merge_target(action: Action, state: RunState, context: RunContext) -> Iterat
     if not conflicts:
         yield e.WorkTaken(head=made, tree=tree, commits=1, files=())
         return
-    context.lease(phase.leased.branch, made, onto=tip)
+    context.zone.lease(branch=phase.leased.branch, base=made, onto=tip, pin=context.mark)
     complaint = CONFLICT.format(", ".join(conflicts))
     yield e.CandidateConflicted(onto=tip, paths=conflicts)
     yield e.BranchRebuilt(base=made, base_tree=tree, parked=phase.parked, complaint=complaint)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from runplan import names
 from runplan.errors import PlanUnreadable, Unreachable
+from runplan.git.handover import AgentZone
 from runplan.git.objects import Signature
+from runplan.git.zones import ProofWorktree
 from runplan.plan.model import parse
 from runplan.run.events import Landed, PhaseFailed
 from runplan.text import command
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from runplan.git.removal import Removal
     from runplan.git.repository import Fingerprints
     from runplan.git.workspace import Workspace
-    from runplan.git.worktrees import Lane, Worktrees, WorktreeState
+    from runplan.git.zones import Zones
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.plan.model import Plan
@@ -47,7 +48,6 @@ class OpenWorkspace(Struct, frozen=True, kw_only=True):
     claims: Claims
     dispatches: Dispatches
     workspace: Workspace
-    worktrees: Worktrees
 
 
 class RunContext(OpenWorkspace, frozen=True, kw_only=True):
@@ -60,6 +60,7 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
     env: Mapping[str, str]  #: of the caller
     settings: Settings
     prompts: Mapping[str, str]  #: templates by role
+    zones: Zones
     removal: Removal
     candidates: Candidates
     lander: Lander
@@ -103,6 +104,11 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
         present = (name for name in self.agents.personal if name not in copy and (root / name).is_file())
         return (*copy, *(name for name in present if self.objects.blob(self.tip(), name) is None))
 
+    @property
+    def personal(self) -> tuple[str, ...]:
+        """The files that are the user's own wherever they are: they never become work."""
+        return (*self.settings.run.copy, *self.agents.personal)
+
     def branch(self, phase: str) -> str:
         return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase or 'repair')}"
 
@@ -132,16 +138,15 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
         landed = max((one.seq for one in landings if one.event.phase == phase), default=0)
         return [one for one in failed if one.seq > landed]
 
-    def lease(self, branch: str, base: str, *, onto: str = "", is_tidy: bool = False) -> Path:
-        """The run's worktree on a new branch at `base`."""
-        clean, keep = "" if is_tidy else self.settings.run.clean, self.copied
-        lane = self.worktrees.lane(self.worktree)
-        return lane.lease(branch=branch, base=base, pin=self.mark, onto=onto, clean=clean, keep=keep)
+    @property
+    def zone(self) -> AgentZone:
+        """The place of the run's implementers and fixers."""
+        return AgentZone(self.zones, self.worktree)
 
-    def left_in(self, lane: Lane) -> WorktreeState:
-        """The changes in a worktree, without the copied files, which are the user's own."""
-        left, copies = lane.state(), (*self.settings.run.copy, *self.agents.personal)
-        return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
+    @property
+    def proof(self) -> ProofWorktree:
+        """The place of the run's set-up, gates and verifiers."""
+        return ProofWorktree(self.zones, self.worktree)
 
     def iso(self) -> str:
         return iso(self.clock.now())

@@ -19,6 +19,7 @@ from runplan.run.dispatch import LOGS
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.settings.places import is_hidden
+from runplan.store.files import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -127,7 +128,7 @@ def lacking(phase: PhaseRun, context: RunContext) -> str:
     """What a worktree lacks, with its remedy, for the message of a failure before any work; "" for nothing."""
     if phase.lease is None:
         return ""
-    path = context.worktrees.path(phase.lease.worktree)
+    path = context.proof.path
     listed = ("config", "-z", "--blob", f"{phase.base}:.gitmodules", "--get-regexp", r"^submodule\..*\.path$")
     modules = [one.partition("\n")[2] for one in context.objects.run(*listed, ok=ANY).text.split("\0") if one]
     for module in modules:
@@ -211,7 +212,7 @@ def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, results.Re
     ended, started, tests = phase.ended, phase.newest, context.settings.tests
     assert ended is not None
     assert started is not None
-    directory, worktree = context.dispatches.directory(ended.id), context.worktrees.path(phase.leased.worktree)
+    directory, worktree = context.dispatches.directory(ended.id), context.proof.path
     printed = dict(_EXIT.findall(content(directory / "out.log").decode("utf-8", "replace")))
     for name, path in log_files(started, context).items():
         code = int(printed[name]) if name in printed else None
@@ -238,7 +239,5 @@ def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
 
 
 def content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:  # a check may have removed its own output
-        return b""
+    """The content of a file that a check may have written, removed, or replaced by a link or a pipe."""
+    return read_bounded(path, largest=2 * OUTPUT_READ, follow=False) or b""

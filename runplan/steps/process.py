@@ -13,14 +13,16 @@ from runplan.agents.clis import agent_of
 from runplan.agents.endings import FARTHEST_S, judge, quoted
 from runplan.checks import results, returns
 from runplan.checks.secrets import redacted
-from runplan.errors import ObjectsRefused, RunplanError, Unreachable
+from runplan.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreachable
 from runplan.git.repository import describe_differences
+from runplan.git.zones import Extra
 from runplan.gitfacts import committing_as, signing
-from runplan.names import DIFF_FILE, as_utf8
+from runplan.names import as_utf8
 from runplan.plan.specs import context_files
 from runplan.run import dispatch as d, events as e
 from runplan.run.dispatch import WRITERS, Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Role, Running
 from runplan.run.reasons import Reason
+from runplan.settings.schema import FILES
 from runplan.steps.gates import command_line, own_logs
 from runplan.steps.verify import final_brief, plan_base, reply_of
 from runplan.text import in_words
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from runplan.settings.schema import AgentsSettings
     from runplan.steps.context import RunContext
 
+CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
 FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatch
 LAST_WORDS = 600  #: characters of a failed process's output in the report
 AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})
@@ -53,25 +56,18 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     if not isinstance(started, e.DispatchStarted):
         yield started
         return
-    writes = started.role in WRITERS
-    lane = context.worktrees.lane(phase.leased.worktree)
-    path = lane.path
-    if writes:
-        (path / DIFF_FILE).unlink(missing_ok=True)
-        lane.attach(branch=phase.leased.branch, clean=_gentle(context), keep=context.copied)
     diff = _diff(started, phase, context) if started.role in ("fix", "verify") else ""
     if started.agent:
-        launch = _agent(started, phase, context, path, diff)
+        launch = _agent(started, phase, context, diff)
     else:
-        launch = _command(started, phase, context, path)
+        launch = _command(started, phase, context)
         started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
     files = ((FINGERPRINT, context.fingerprints.take()),)
+    if diff:
+        context.dispatches.write(started.id, CHANGE, diff)
     yield started
     try:
-        if not writes:
-            _show(started, phase, context, path)
-        if diff:
-            (path / DIFF_FILE).write_bytes(diff.encode("utf-8", "surrogateescape"))
+        _prepare_files(started, phase, context, has_diff=bool(diff))
     except (RunplanError, OSError):
         yield _without_result(started, Ending.ENDED)
         raise
@@ -93,20 +89,42 @@ def still_running(id: str) -> Unreachable:
     return Unreachable(f"the process {id} cannot be killed; its processes have RUNPLAN_DISPATCH={id} set")
 
 
-def _show(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path) -> None:
-    """Check out the exact tree for gates and verifiers.
+def _place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tuple[Path, ...]]:
+    """The worktree of a dispatch, and the directories that it may write."""
+    if is_for_writers(started):
+        return context.zone.path, context.zone.writable
+    proof = context.proof
+    if started.role == Role.VERIFY:
+        return proof.path, ()
+    return proof.path, proof.writable if started.role == Role.SETUP else (proof.path,)
 
-    An agent can hide changes from `git status`, so the files are always written again. Only the output of run.setup
-    for this same tree stays.
-    """
+
+def is_for_writers(started: e.DispatchStarted) -> bool:
+    """Whether it runs in the worktree of implementers and fixers; else in the proof worktree."""
+    return started.role in WRITERS or (started.role == Role.SETUP and not started.tree)
+
+
+def _prepare_files(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, *, has_diff: bool) -> None:
+    """Put the files of the worktree right. Only the output of run.setup for the same tree stays as it is."""
     run, built = context.settings.run, phase.candidate
+    extra = Extra(
+        copies=context.copied,
+        root=context.root,
+        diff=context.dispatches.directory(started.id) / CHANGE if has_diff else None,
+    )
+    if is_for_writers(started):
+        last = phase.newest
+        is_set_up = last is not None and last.role == Role.SETUP and is_for_writers(last)
+        zone, clean = context.zone, _gentle(context)
+        zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
+        return
     if run.setup and started.role in ("baseline", "gate") and phase.prepared == started.tree:
         return
     commit = phase.base
     if built is not None and started.tree in (built.tree, built.onto_tree):
         commit = built.commits[-1] if started.tree == built.tree else built.onto
     clean = _gentle(context) if started.role == "verify" else run.clean
-    context.worktrees.lane(path.name).show(commit, clean=clean, keep=context.copied)
+    context.proof.show(commit, clean=clean, extra=extra)
 
 
 def _gentle(context: RunContext) -> str:
@@ -114,7 +132,8 @@ def _gentle(context: RunContext) -> str:
     return "untracked" if context.settings.run.setup else context.settings.run.clean
 
 
-def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path, diff: str) -> d.Launch:
+def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, diff: str) -> d.Launch:
+    path, writable = _place_of(started, context)
     directory = context.dispatches.directory(started.id)
     prompt = directory / "prompt.md"
     text = _prompt(started, phase, context, path, diff)
@@ -123,7 +142,10 @@ def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pat
     if started.role in WRITERS and (phase.handovers or started.again):  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     attempt = phase.leased.attempt
-    argv, env, reader = context.agents.launch(started, attempt=attempt, directory=directory, worktree=path)
+    guarded = [name for name in (context.plan, *FILES) if context.objects.blob(phase.base, name) is not None]
+    argv, env, reader = context.agents.launch(
+        started, attempt=attempt, directory=directory, cwd=path, writable=writable, guarded=guarded
+    )
     table, limits = context.settings.agents.agent(started.agent), context.settings.limits
     return d.Launch(
         id=started.id,
@@ -150,10 +172,11 @@ def _sent_at_first(agent: Agent, prompt: str) -> int:
     return 0 if agent.prompt_ends else len(prompt) + agent.overhead
 
 
-def _command(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path) -> d.Launch:
+def _command(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> d.Launch:
+    path, writable = _place_of(started, context)
     name, directory = started.id, context.dispatches.directory(started.id)
     line, wall_s = command_line(started, phase, context)
-    argv, env = context.agents.command(line, started, directory=directory, worktree=path)
+    argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
     env, logs = env | committing_as(name), tuple(own_logs(started.gates).values())
     return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
 
@@ -168,7 +191,9 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
         baseline=_baseline(phase, context),
     )
     template = context.prompts[prompts.FINAL if started.scope else started.role]
-    files = prompts.context_note([name for name in context_files(context.plan) if (path / name).is_file()])
+    tip = phase.built.commits[-1] if started.role == "verify" else phase.base
+    names = [name for name in context_files(context.plan) if context.objects.blob(tip, name) is not None]
+    files = prompts.context_note(names)
     if started.role == "verify":
         assert phase.work is not None
         checks, changed = context.settings.checks, phase.work.files
@@ -414,9 +439,10 @@ def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -
             yield e.GuardFound(violated=any(one.by_agent for one in found), lines=lines)
     if role in WRITERS:
         try:
-            context.worktrees.lane(phase.leased.worktree).take(branch=phase.leased.branch, base=phase.base)
+            context.zone.hand_over(branch=phase.leased.branch, base=phase.base, copies=context.personal)
         except ObjectsRefused as error:
-            yield e.WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
+            reason = Reason.AGENT_FAILED if isinstance(error, HandOverRefused) else Reason.TAMPERED
+            yield e.WorkRefused(reason=reason, detail=redacted(str(error)))
 
 
 def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.DispatchEnded:

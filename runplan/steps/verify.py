@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.checks import drift, returns, verdict
 from runplan.errors import PlanUnreadable
-from runplan.names import DIFF_FILE, requires_ref
+from runplan.names import requires_ref
 from runplan.plan.model import Status, parse
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome
 from runplan.run.events import (
@@ -53,11 +53,7 @@ def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = state.current
     assert phase.ended is not None
-    lane = context.worktrees.lane(phase.leased.worktree)
-    (lane.path / DIFF_FILE).unlink(missing_ok=True)
-    left = context.left_in(lane)
-    touched = [*left.changed, *(file.path for file in left.untracked)]
-    if touched:
+    if touched := context.proof.changed(context.personal):
         detail = f"the verifier changed {', '.join(touched[:8])}"
         yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
         return
@@ -81,7 +77,6 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
         agent=phase.ended.agent,
         scope=scope,
-        pristine=not left.ignored,
         why=judged.why,
     )
 

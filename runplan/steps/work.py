@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from runplan.agents.prompts import Standing, note
 from runplan.checks import tamper
 from runplan.checks.lineage import off_base
-from runplan.checks.secrets import redacted
 from runplan.checks.tamper import FileChange, leaks
 from runplan.errors import ObjectsRefused, RefusedEarly
+from runplan.git.handover import AgentZone
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept
-from runplan.git.worktrees import is_users_own
-from runplan.gitfacts import AGENT, signing
+from runplan.git.repository import is_users_own
+from runplan.gitfacts import AGENT, Untracked, signing
 from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
@@ -33,11 +33,10 @@ from runplan.text import command, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from runplan.checks.tamper import Permit, Tampering
     from runplan.git.command import Git
-    from runplan.git.worktrees import WorktreeState
+    from runplan.git.objects import Entry
     from runplan.gitfacts import Change
     from runplan.run.actions import Action, Fail, Finish, RebuildBranch
     from runplan.run.state import PhaseRun, RunState
@@ -72,9 +71,9 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         context.workspace.fetch(kept.head, without=[base])
     run = context.settings.run
     # A run that died while it leased has left a worktree in which run.setup has not run.
-    fresh = run.clean == "ignored" or not state.leased or not context.worktrees.path(context.worktree).exists()
-    context.lease(branch, kept.head if kept else base, onto=base, is_tidy=state.tidy)
-    context.worktrees.lane(context.worktree).copy(context.copied, context.root)
+    fresh = run.clean == "ignored" or not state.leased or not context.zone.is_made
+    start = kept.head if kept else base
+    context.zone.lease(branch=branch, base=start, onto=base, pin=context.mark)
     yield e.Leased(
         phase=phase.read.phase,
         branch=branch,
@@ -105,7 +104,8 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
     lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.read.phase]
     for lane in lanes if failures[-1].event.reason == Reason.CRASHED else ():
         with suppress(ObjectsRefused):
-            context.worktrees.lane(lane).take(branch=branch, base=phase.read.tip)
+            zone = AgentZone(context.zones, lane)
+            zone.hand_over(branch=branch, base=phase.read.tip, copies=context.personal)
     own = context.objects.tip(branch)  # where runplan crashed before it published the work
     if own is not None and not context.objects.is_ancestor(own, phase.read.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
@@ -167,7 +167,7 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
     phase = state.current
     assert phase.work is not None
     parked = context.workspace.park(phase.work.head, under=phase.leased.branch)
-    context.lease(phase.leased.branch, action.start, onto=action.onto)
+    context.zone.lease(branch=phase.leased.branch, base=action.start, onto=action.onto, pin=context.mark)
     conflict = (
         f"The work does not apply on the target any more. It conflicts in {conflicting(phase)}. "
         f"It is kept at {parked}: bring it onto this branch."
@@ -215,38 +215,30 @@ def _subject(phase: PhaseRun) -> str:
 
 def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
     """Commit everything that the agent left; the newest commit. Nothing is committed if any file is refused."""
-    branch, lane = phase.leased.branch, context.worktrees.lane(phase.leased.worktree)
+    branch, left = phase.leased.branch, context.zone.leftovers
     tip = context.objects.tip(branch) or phase.base
-    # The agent may have deleted its worktree; its commits are on the branch. Files for a check are no agent's work.
-    if not phase.written or not lane.exists or lane.is_disposable:
+    if left is None or context.objects.commit(left).parents != (tip,):
         return tip
-    lane.stand_on(tip)
-    left = context.left_in(lane)
-    if nested := [file.path for file in left.untracked if file.path.endswith("/")]:
+    changes = context.candidates.changes(tip, left)
+    added = [change for change in changes if change.kind == "A"]
+    if nested := [change.path for change in added if change.new_mode == GITLINK]:
         return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
-    found = tamper.unwanted(left.untracked, permit_of(phase, context), texts=_beginnings(lane.path, left))
+    files = {change.path: context.objects.object(change.new, most=BEGINNING) for change in added}
+    found = tamper.unwanted(
+        [Untracked(path=path, size=blob.size if blob else 0) for path, blob in files.items()],
+        permit_of(phase, context),
+        texts={path: blob.content.decode("utf-8", "replace") for path, blob in files.items() if blob},
+    )
     if (refusal := refusal_of(found)) is not None:
         return refusal
-    rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
-    if not rest:
-        return left.head
-    by = Signature(author=AGENT, committer=signing(phase.written), when=context.git_date())
-    try:
-        return lane.commit_leftovers(rest, branch=branch, message=message, by=by)
-    except ObjectsRefused as error:
-        reason = Reason.BLOCKED if "clean filter" in str(error) else Reason.TAMPERED
-        return WorkRefused(reason=reason, detail=redacted(str(error)))
-
-
-def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
-    """The first bytes of every untracked file, to look for secrets."""
-    texts = {}
-    for file in left.untracked:
-        place = path / file.path
-        if place.is_file() and not place.is_symlink():
-            with place.open("rb") as stream:
-                texts[file.path] = stream.read(BEGINNING).decode("utf-8", "replace")
-    return texts
+    ours: dict[str, Entry | None] = {change.path: None for change in added if tamper.is_lifecycle(change.path)}
+    tree = context.candidates.tree_with(context.objects.commit(left).tree, ours)
+    made = tip
+    if tree != context.objects.commit(tip).tree:
+        by = Signature(author=AGENT, committer=signing(phase.written), when=context.git_date())
+        made = context.candidates.commit(tree, onto=tip, message=message, by=by)
+    context.zone.forget_leftovers(*([f"update {branch} {made}"] if made != tip else []))
+    return made
 
 
 def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
@@ -446,7 +438,7 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
     branch = phase.lease.branch if phase.lease else ""
     tip = context.objects.tip(branch) if branch else None
     if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
-        context.removal.landed(branch, tip, worktree=phase.lease.worktree)
+        context.removal.landed(branch, tip)
     elif branch:
         context.workspace.give_to_user(branch, base=phase.base)
     kept = phase.lease.kept if phase.lease and phase.landed else None

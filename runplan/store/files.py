@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ def read_text(path: Path, *, largest: int = LARGEST, follow: bool = True) -> str
 def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) -> None:
     """Write the file whole or not at all; an error names it. The path is relative to `at`, an open directory."""
     draft = f"{path}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with open(os.open(draft, flags, 0o644, dir_fd=at), "wb") as file:
             file.write(content)
@@ -156,3 +157,82 @@ def last_write(*paths: Path) -> float | None:
             found = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
             times += [found.st_mtime] if found.st_size else []
     return max(times, default=None)
+
+
+# --- directories that an agent could write: renamed and deleted, never opened by a path below them ---------
+
+
+def is_directory(path: Path) -> bool:
+    """Whether there is a directory, not a link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def move_directory(name: str, source: Path, goal: Path) -> None:
+    """Move a directory of an agent's repository into another one by one rename that follows nothing."""
+    with suppress(OSError):
+        descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            if stat.S_ISDIR(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                os.rename(name, goal / name, src_dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def remove_directory(path: Path) -> None:
+    """Rename the directory to a name of ours, then delete it by descriptors that follow nothing."""
+    if not os.path.lexists(path):
+        return
+    if is_directory(path):
+        path.chmod(0o700)
+    gone = path.with_name(f".gone-{path.name}-{time.monotonic_ns()}")
+    gone.mkdir()
+    path.rename(gone / "0")
+    empty_directory(gone)
+
+
+def empty_directory(top: Path) -> None:
+    """Delete `top` and all below it. Directories move up into it, so neither depth nor length of a path counts."""
+    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        waiting = os.listdir(descriptor)  # noqa: PTH208 - by descriptor
+        while waiting:
+            name = waiting.pop()
+            if _delete_entry(name, descriptor):
+                continue
+            waiting.append(name)
+            waiting += _empty(name, descriptor, len(waiting))
+    finally:
+        os.close(descriptor)
+    top.rmdir()
+
+
+def _delete_entry(name: str, parent: int) -> bool:
+    """Delete a file, a link or an empty directory; False for a directory with content."""
+    with suppress(IsADirectoryError, PermissionError):
+        os.unlink(name, dir_fd=parent)
+        return True
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except OSError:
+        return False
+    return True
+
+
+def _empty(name: str, parent: int, number: int) -> list[str]:
+    """Delete the files of a directory and move its directories up; their new names."""
+    os.chmod(name, 0o700, dir_fd=parent)
+    moved = []
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        for index, entry in enumerate(os.listdir(descriptor)):  # noqa: PTH208
+            if not _delete_entry(entry, descriptor):
+                goal = f"{number}.{index}.{time.monotonic_ns()}"
+                os.chmod(entry, 0o700, dir_fd=descriptor)  # a rename writes the `..` of a directory
+                os.rename(entry, goal, src_dir_fd=descriptor, dst_dir_fd=parent)
+                moved.append(goal)
+    finally:
+        os.close(descriptor)
+    return moved

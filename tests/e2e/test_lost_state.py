@@ -152,7 +152,7 @@ def forget_everything(project: Project) -> None:
 
 
 def worktree(project: Project) -> Path:
-    return next(project.worktrees.iterdir())
+    return next(path for path in project.worktrees.iterdir() if not path.name.endswith("-proof"))
 
 
 def parked(project: Project) -> dict[str, str]:

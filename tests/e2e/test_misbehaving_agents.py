@@ -107,10 +107,12 @@ AGENTS = {
     "names a file like a token": Agent(
         f"echo x >{TOKEN}.txt; git add .; git commit -qm name\n" + WORK, "tampered", "[redacted].txt: its name contains"
     ),
-    "leaves a repository inside": Agent("git init -q sub; touch sub/x\n" + WORK, "tampered", "sub", parks_nothing=True),
-    "commits a directory named .git": Agent(ODD_TREE, "tampered", "contains '.git'"),
+    "leaves a repository inside": Agent(
+        "git init -q sub; touch sub/x\n" + WORK, "agent-failed", "sub", parks_nothing=True
+    ),
+    "commits a directory named .git": Agent(ODD_TREE, "agent-failed", "invalid path '.git/post'"),
     "loses the commit of its branch": Agent(
-        f'{GIT_DIRS}{WORK}echo {"1" * 40} >"$common/$branch"\n', "tampered", "git refuses the objects of 111111111111"
+        f'{GIT_DIRS}{WORK}echo {"1" * 40} >"$common/$branch"\n', "agent-failed", "cannot be read"
     ),
     "puts a file where the report goes": Agent(
         WORK + "echo x >reports; git add reports; git commit -qm Reports\n",
@@ -118,7 +120,7 @@ AGENTS = {
         "reports: is in the way of reports/plan-x.md",
     ),
     "writes content that a filter refuses": Agent(
-        "echo '*.txt filter=f' >.gitattributes; echo bad >1.txt\n", "blocked", "clean filter 'f' failed"
+        "echo '*.txt filter=f' >.gitattributes; echo bad >1.txt\n", "agent-failed", "clean filter 'f' failed"
     ),
 }
 

@@ -47,12 +47,15 @@ class Call:
     ) -> None:
         directory.mkdir(exist_ok=True)
         (directory / "prompt.md").write_text(table.pop("prompt", "Do it."), encoding="utf-8")
+        guarded = table.pop("guarded", ())
         agents = Agents(
             settings(**({name: table} if table else {})), root=directory, plan="plans/x.md", run="r1", caller=caller
         )
         self.directory = directory
         started = DispatchStarted(id="r1.1.1.implement.1", role=role, agent=name, cycle=1, phase="1")
-        self.argv, self.env, self.reader = agents.launch(started, attempt=1, directory=directory, worktree=directory)
+        self.argv, self.env, self.reader = agents.launch(
+            started, attempt=1, directory=directory, cwd=directory, guarded=guarded
+        )
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -110,12 +113,10 @@ def test_further_variables_are_passed_by_name_except_those_of_a_forge(tmp_path: 
 
 def test_aider_reads_the_plan_and_the_settings_and_does_not_edit_them(tmp_path: Path) -> None:
     """It adds every file that the prompt names to those it edits, except files that it was told to read."""
-    for name in ("plans/x.md", "config/runplan.toml"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).touch()
-    argv = Call(tmp_path, "aider", caller={}).argv
-    read = [argv[place + 1] for place, word in enumerate(argv) if word == "--read"]
-    assert read == ["plans/x.md", "config/runplan.toml"]
+    guarded = ("plans/x.md", "config/runplan.toml")
+    argv = Call(tmp_path, "aider", caller={}, guarded=guarded).argv
+    read = tuple(argv[place + 1] for place, word in enumerate(argv) if word == "--read")
+    assert read == guarded
 
 
 @pytest.mark.parametrize(("diff", "is_read"), [("+x\n", False), ("+x\n" * SMALL_DIFF, True)], ids=["small", "large"])
@@ -411,7 +412,7 @@ def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_en
     agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller, checks=env)
     for role in (Role.GATE, Role.BASELINE, Role.SETUP):
         started = DispatchStarted(id="r.1", role=role, cycle=1, phase="1")
-        _, seen = agents.command("make test", started, directory=tmp_path, worktree=tmp_path)
+        _, seen = agents.command("make test", started, directory=tmp_path, cwd=tmp_path, writable=())
         passed = {name: value for name, value in seen.items() if name in caller}
         assert passed == {"PATH": "/bin", "HOME": "/home/uma", "LC_ALL": "C", "NPM_TOKEN": "n"}
         assert seen["RUNPLAN_AGENT"] == "1"

@@ -84,7 +84,7 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
     (directory / "prompt.md").write_text("Do ä.", encoding="utf-8")
 
     started = DispatchStarted(id=dispatch, role="implement", agent="deep", cycle=1, phase="1")
-    argv, env, reader = agents.launch(started, attempt=1, directory=directory, worktree=tmp_path)
+    argv, env, reader = agents.launch(started, attempt=1, directory=directory, cwd=tmp_path, writable=())
     on.dispatches.start(
         Launch(
             id=dispatch,

@@ -71,7 +71,7 @@ def test_the_beginning_of_an_object_is_read_and_the_rest_passed_over(tmp_path: P
     with repo.adapter() as git:
         large = git.run("hash-object", "-w", "--stdin", stdin=b"begin" + b"x" * 300_000).text
         small = git.run("hash-object", "-w", "--stdin", stdin=b"small").text
-        assert git.object(large, most=5) == Stored(large, "blob", b"begin")
-        assert git.object(small, most=100) == Stored(small, "blob", b"small")
+        assert git.object(large, most=5) == Stored(large, "blob", b"begin", 300_005)
+        assert git.object(small, most=100) == Stored(small, "blob", b"small", 5)
         assert git.object("0" * 40, most=100) is None
         assert git.tip("refs/heads/main") == repo.head(), "what comes next is answered by itself"

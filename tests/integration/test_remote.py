@@ -9,7 +9,7 @@ import pytest
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.git import remote
-from runplan.git.command import Git
+from runplan.git.command import CALLS, Git
 from tests.support.cli import until
 from tests.support.landings import leftovers, snapshot
 from tests.support.repos import MAIN, TRACKED, Pair, make_pair
@@ -186,7 +186,7 @@ def test_a_remote_operation_can_be_ended_from_another_thread(pair: Pair, tmp_pat
     def end() -> None:
         until(lambda: pid.exists() and pid.read_text().endswith("\n"))
         while not ended.wait(0.05):  # the ssh may run before its call counts as running
-            remote.CALLS.end()
+            CALLS.end()
 
     other = threading.Thread(target=end)
     other.start()

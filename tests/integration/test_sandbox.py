@@ -10,7 +10,7 @@ import pytest
 
 from runplan.agents.invocation import Sandbox, sandboxed
 from runplan.git.repository import Checkouts
-from runplan.run.dispatch import Ending, Role
+from runplan.run.dispatch import Ending
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.mounts import obstacle
 from tests.support.repos import init_repo
@@ -100,11 +100,11 @@ class Place:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
         # As if runplan was started in the linked checkout.
         checkouts = Checkouts(self.linked, self.git)
-        return Sandbox(checkouts, worktrees=self.trees, lanes=self.lanes, env=env)
+        return Sandbox(checkouts, worktrees=self.trees, env=env)
 
-    def can_write(self, role: Role, directory: Path) -> bool:
-        worktree, _, own = self.own
-        argv = self.sandbox().wrap(("sh", "-c", f"echo x >'{directory}/x'"), role=role, worktree=worktree, own=own)
+    def can_write(self, directory: Path) -> bool:
+        worktree = self.own[0]
+        argv = self.sandbox().wrap(("sh", "-c", f"echo x >'{directory}/x'"), worktree, self.own)
         return subprocess.run(argv, cwd=worktree, capture_output=True, check=False).returncode == 0
 
 
@@ -113,10 +113,8 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_dispatch_writes_its_own_places_and_a_verifier_only_its_folder(place: Place) -> None:
-    for role in Role:
-        can = [place.can_write(role, path) for path in (*place.own, place.home)]
-        assert can == [role is not Role.VERIFY, role is not Role.VERIFY, True, True], role
+def test_a_dispatch_writes_its_own_places(place: Place) -> None:
+    assert all(place.can_write(path) for path in (*place.own, place.home))
 
 
 def test_checkouts_git_directory_other_worktrees_and_own_files_of_the_user_are_read_only(place: Place) -> None:
@@ -133,12 +131,8 @@ def test_checkouts_git_directory_other_worktrees_and_own_files_of_the_user_are_r
         place.trees / "b",
         place.home / ".config/runplan",
     ):
-        assert not place.can_write(Role.IMPLEMENT, path), path
+        assert not place.can_write(path), path
 
 
 def test_a_program_that_is_not_there_is_called_as_before(place: Place) -> None:
-    worktree, _, own = place.own
-
-    assert place.sandbox().wrap(("no-such-agent",), role=Role.IMPLEMENT, worktree=worktree, own=own) == (
-        "no-such-agent",
-    )
+    assert place.sandbox().wrap(("no-such-agent",), place.own[0], place.own) == ("no-such-agent",)

@@ -1,33 +1,26 @@
 """The repositories that runplan makes for agents: what they see, what is taken from them, what is kept."""
 
+import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
-from runplan.git.objects import Signature
-from runplan.git.removal import Kept, Removed
+from runplan.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
+from runplan.git.handover import AgentZone
+from runplan.git.removal import Removed
+from runplan.git.repository import is_users_own
 from runplan.git.workspace import MOST_LANDED, MOST_PACKS
-from runplan.git.worktrees import is_users_own
-from runplan.gitfacts import AGENT
+from runplan.git.zones import Bounds, Extra
 from tests.support.dispatching import gone, until
-from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
-
-WHEN = "1700000000 +0000"
+from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, init_repo
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     with a_place(tmp_path) as made:
         yield made
-
-
-def leftovers(place: Place, *paths: str) -> str:
-    by = Signature(author=AGENT, committer=AGENT, when=WHEN)
-    return place.lane.commit_leftovers(paths, branch=BRANCH, message="left\n", by=by)
 
 
 # --- what an agent gets ---------------------------------------------------------------------------------
@@ -93,22 +86,28 @@ def test_a_lease_is_switched_and_made_exact(place: Place) -> None:
     assert again.status() == ""
 
 
-def test_a_lease_cleans_only_the_requested_files(place: Place) -> None:
+def test_a_worktree_is_cleaned_as_far_as_requested(place: Place) -> None:
     tree = place.lease()
-    tree.write("built.o", "ignored")
-    tree.write(".env", "kept")
-    place.lane.show(place.base, clean="untracked", keep=[".env"])
-    assert (tree.path / "built.o").exists()
-    assert (tree.path / ".env").exists()
-    place.lane.show(place.base, clean="ignored", keep=[".env"])
-    assert not (tree.path / "built.o").exists()
-    assert (tree.path / ".env").exists()
+    for path in (tree.path, place.proof.show(place.base, clean="ignored")):
+        for clean, is_kept in (("untracked", True), ("ignored", False)):
+            for name in ("built.o", "new.txt"):
+                (path / name).write_text("left")
+            (path / "empty/below").mkdir(parents=True)
+            if path == tree.path:
+                place.take()
+                place.zone.forget_leftovers()
+                place.zone.lend(branch=BRANCH, clean=clean)
+            else:
+                place.proof.show(place.base, clean=clean)
+            assert (path / "built.o").exists() == is_kept
+            assert not (path / "new.txt").exists()
+            assert not (path / "empty").exists()
 
 
 def test_a_name_that_is_no_plain_word_is_refused(place: Place) -> None:
     for name in ("", "../x", "a/b", ".hidden"):
         with pytest.raises(RefusedEarly):
-            place.trees.path(name)
+            AgentZone(place.zones, name)
 
 
 def test_a_partial_clone_is_refused_before_any_work(place: Place) -> None:
@@ -171,7 +170,7 @@ def test_packs_of_landings_are_merged_and_those_of_the_user_are_not(place: Place
 # --- taking ---------------------------------------------------------------------------------------------
 
 
-def test_commits_are_taken_and_the_rest_is_committed_by_name(place: Place) -> None:
+def test_commits_and_the_files_beside_them_are_handed_over(place: Place) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     tree.write("a.txt", "changed")
@@ -180,28 +179,18 @@ def test_commits_are_taken_and_the_rest_is_committed_by_name(place: Place) -> No
     tree.write("junk.txt", "junk")
     tree.write("x.o", "ignored")
     assert place.take() == tip
-    state = place.lane.state()
-    assert (state.head, state.changed, state.ignored) == (tip, ("a.txt", "b.txt"), True)
-    assert [file.path for file in state.untracked] == ["junk.txt", "new.txt"]
-    made = leftovers(place, "a.txt", "b.txt", "new.txt")
-    assert place.workspace.git.tip(BRANCH) == made
-    assert [file.path for file in place.lane.state().untracked] == ["junk.txt"]
-    place.workspace.publish(BRANCH, base=place.base)
-    assert place.repo.git("show", "--name-status", "--format=%cn", BRANCH).split() == [
-        *("runplan", "agent", "M", "a.txt", "D", "b.txt", "A", "new.txt")
-    ]
+    assert place.workspace.git.tip(BRANCH) == tip
+    assert place.left() == {"a.txt": "M", "b.txt": "D", "junk.txt": "A", "new.txt": "A"}
 
 
-def test_a_file_that_became_a_directory_and_links_and_modes_are_committed(place: Place) -> None:
+def test_a_file_that_became_a_directory_and_links_and_modes_are_handed_over(place: Place) -> None:
     tree = place.lease()
     (tree.path / "a.txt").unlink()
     tree.write("a.txt/inside", "x")
     (tree.path / "link").symlink_to("b.txt")
     tree.write("run.sh", "#!/bin/sh\n").chmod(0o755)
     place.take()
-    leftovers(place, "a.txt", "a.txt/inside", "link", "run.sh")
-    place.workspace.publish(BRANCH, base=place.base)
-    listed = place.repo.git("ls-tree", "-r", BRANCH).splitlines()
+    listed = place.repo.at(place.workspace.path).git("ls-tree", "-r", str(place.zone.leftovers)).splitlines()
     assert {line.split()[3]: line.split()[0] for line in listed} == {
         ".gitignore": "100644", "a.txt/inside": "100644", "b.txt": "100644", "link": "120000", "run.sh": "100755"
     }  # fmt: skip
@@ -249,7 +238,7 @@ def test_work_is_found_where_the_agent_left_it(place: Place, work: Callable[[Rep
     for _ in range(2):
         assert place.take() == tip
         assert place.workspace.git.tip(BRANCH) == tip
-    place.lane.attach(branch=BRANCH)
+    place.zone.lend(branch=BRANCH)
     assert (tree.head(), tree.git("symbolic-ref", "HEAD"), tree.status()) == (tip, BRANCH, "")
 
 
@@ -257,13 +246,12 @@ def test_a_branch_that_the_agent_sets_back_counts_with_its_files(place: Place) -
     tree = place.lease()
     tree.commit("work", **{"a.txt": "first"})
     place.take()
-    place.lane.attach(branch=BRANCH)
+    place.zone.lend(branch=BRANCH)
     tree.git("reset", "-q", "--soft", place.base)
     tree.write("a.txt", "second")
     assert place.take() == place.base
-    made = leftovers(place, "a.txt")
-    assert (place.take(), place.workspace.git.tip(BRANCH)) == (made, made)
-    assert place.workspace.git.blob(made, "a.txt") == b"second"
+    assert place.workspace.git.tip(BRANCH) == place.base
+    assert place.workspace.git.blob(str(place.zone.leftovers), "a.txt") == b"second"
 
 
 def test_edits_on_another_branch_are_parked_and_the_files_become_those_of_the_work(place: Place) -> None:
@@ -271,7 +259,8 @@ def test_edits_on_another_branch_are_parked_and_the_files_become_those_of_the_wo
     _then_back_to_main(tree)
     tree.write("a.txt", "edited on main")
     place.take()
-    assert place.lane.state().clean
+    assert place.left() == {}
+    place.zone.lend(branch=BRANCH)
     assert (tree.path / "c.txt").exists()
     assert place.repo.show(f"{PARKED}:a.txt") == "edited on main"
 
@@ -304,13 +293,14 @@ def test_a_deleted_branch_leaves_the_commits_taken_before(place: Place, content:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
+    place.zone.lend(branch=BRANCH)
     tree.git("update-ref", "-d", "HEAD")
     if content:
-        file = place.trees.lane("run").repository / BRANCH
+        file = place.lane / BRANCH
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
     assert place.take() == tip
-    assert place.lane.state().clean
+    assert place.left() == {}
 
 
 def test_objects_that_git_refuses_are_not_taken(place: Place) -> None:
@@ -318,7 +308,7 @@ def test_objects_that_git_refuses_are_not_taken(place: Place) -> None:
     bad = tree.git("mktree", stdin=f"100644 blob {tree.git('hash-object', '-w', 'a.txt')}\t.git\n")
     tip = tree.git("commit-tree", bad, "-p", place.base, "-m", "bad")
     tree.git("update-ref", BRANCH, tip)
-    with pytest.raises(GitFailed, match="refuses the objects"):
+    with pytest.raises(GitFailed, match=r"invalid path '\.git'"):
         place.take()
     assert place.workspace.git.tip(BRANCH) == place.base
 
@@ -327,8 +317,8 @@ def test_a_missing_blob_is_reported(place: Place) -> None:
     tree = place.lease()
     tree.commit("work", **{"c.txt": "unique content"})
     blob = tree.git("rev-parse", "HEAD:c.txt")
-    lane = place.trees.lane("run").repository
-    (lane / "objects" / blob[:2] / blob[2:]).unlink()
+    (place.lane / "objects" / blob[:2] / blob[2:]).unlink()
+    tree.write("c.txt", "other content")
     with pytest.raises(GitFailed):
         place.take()
 
@@ -351,7 +341,7 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     for key in keys:
         tree.git("config", key, str(program))
         tree.git("config", "--file", str(home / ".gitconfig"), key, str(program))
-    hooks = place.trees.lane("run").repository / "hooks"
+    hooks = place.lane / "hooks"
     hooks.mkdir()
     for hook in ("post-checkout", "reference-transaction", "pre-commit", "post-index-change"):
         shutil.copy2(program, hooks / hook)
@@ -365,10 +355,8 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     ran.unlink(missing_ok=True)
     place.workspace.git.env = {**place.workspace.git.env, "HOME": str(home)}
     place.take()
-    place.lane.state()
-    leftovers(place, "a.txt")
-    place.lane.show(place.base, clean="untracked")
-    place.lane.attach(branch=BRANCH)
+    place.proof.show(place.workspace.git.tip(BRANCH) or "", clean="untracked")
+    place.zone.lend(branch=BRANCH)
     place.workspace.publish(BRANCH, base=place.base)
     place.removal.worktree("run")
     assert not ran.exists()
@@ -381,42 +369,29 @@ def test_a_filter_that_hangs_is_ended_with_all_it_started(place: Place, tmp_path
     tree = place.lease()
     tree.write(".gitattributes", "*.slow filter=slow\n")
     tree.write("a.slow", "a")
-    git = place.trees.lane("run")._git
-
-    with pytest.raises(GitFailed, match="git update-index did not finish within 1 s"):
-        git.run("update-index", "--add", "a.slow", timeout_s=1)
-
+    place.zones.bounds = Bounds(seconds=1.0)
+    with pytest.raises(HandOverRefused, match=r"took longer than 1 s \(limits.handover\)"):
+        place.take()
     until(lambda: all(gone(int(pid)) for pid in started.read_text().split()))
 
 
 # --- attaching, showing, mending ----------------------------------------------------------------------
 
 
-def test_attaching_keeps_uncommitted_work_of_an_interrupted_agent(place: Place) -> None:
+def test_the_next_agent_gets_the_uncommitted_work_of_an_interrupted_one(place: Place) -> None:
     tree = place.lease()
     tree.commit("work", **{"c.txt": "c"})
     tree.write("a.txt", "uncommitted")
+    tree.write("new.txt", "new")
     place.take()
-    place.lane.attach(branch=BRANCH)
-    assert tree.status() == "M a.txt".rjust(8)
+    place.zone.lend(branch=BRANCH)
+    assert tree.status() == " M a.txt\n?? new.txt"
     assert tree.git("symbolic-ref", "HEAD") == BRANCH
 
 
-def test_attaching_leaves_the_commit_that_was_shown(place: Place) -> None:
-    tree = place.lease()
-    tip = tree.commit("work", **{"c.txt": "c"})
-    place.take()
-    place.lane.show(place.base, clean="ignored")
-    assert not (tree.path / "c.txt").exists()
-    assert tree.git("symbolic-ref", "-q", "HEAD", ok=False) == ""
-    tree.write("coverage.xml", "left by a gate")
-    place.lane.attach(branch=BRANCH)
-    assert (tree.head(), tree.status()) == (tip, "")
-
-
-def test_a_branch_that_is_gone_cannot_be_attached(place: Place) -> None:
+def test_a_branch_that_is_gone_cannot_be_lent(place: Place) -> None:
     with pytest.raises(RefusedEarly, match="is gone"):
-        place.lane.attach(branch=BRANCH)
+        place.zone.lend(branch=BRANCH)
 
 
 def _locked(tree: Repo, lane: Path) -> None:
@@ -441,38 +416,48 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
-    breaks(tree, place.trees.lane("run").repository)
-    place.lane.show(tip, clean="ignored")
+    breaks(tree, place.lane)
+    place.zone.lend(branch=BRANCH)
     assert (tree.head(), tree.status()) == (tip, "")
-    breaks(tree, place.trees.lane("run").repository)
-    place.lane.attach(branch=BRANCH)
-    assert tree.head() == tip
-    breaks(tree, place.trees.lane("run").repository)
+    place.take()
+    breaks(tree, place.lane)
     again = place.lease("refs/heads/runplan/plan/2")
     assert (again.head(), again.status()) == (place.base, "")
-    breaks(tree, place.trees.lane("run").repository)
+    place.take("refs/heads/runplan/plan/2")
+    breaks(tree, place.lane)
     assert isinstance(place.removal.worktree("run"), Removed)
     assert not tree.path.exists()
 
 
-def test_a_commit_is_shown_exactly_in_a_changed_worktree(place: Place) -> None:
+def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> None:
+    path = place.proof.show(place.base, clean="ignored")
+    proof = Repo(path=path, env=place.repo.env)
+    assert (proof.head(), proof.status()) == (place.base, "")
+    for name in ("a.txt", "b.txt"):
+        (path / name).unlink()
+    (path / "a.txt").mkdir()
+    (path / "b.txt").symlink_to("/etc/passwd")
+    os.mkfifo(path / "fifo")
+    proof.write("dir/.gitignore", "*\n")
+    (path / "empty").mkdir()
+    (path / ".gitignore").chmod(0o600)
+    (path / ".git").unlink()
+    (path / ".git").mkdir()
+    assert "a.txt" in place.proof.changed()
+    place.proof.show(place.base, clean="ignored")
+    assert sorted(entry.name for entry in path.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt"]
+    assert {name.name: name.read_text() for name in path.glob("*.txt")} == {"a.txt": "a\n", "b.txt": "b\n"}
+    assert place.proof.changed() == []
+
+
+def test_edits_that_the_agents_index_hides_are_handed_over(place: Place) -> None:
     tree = place.lease()
     tree.git("update-index", "--assume-unchanged", "a.txt")
     tree.git("update-index", "--skip-worktree", "b.txt")
-    for name in ("a.txt", "b.txt"):
-        tree.write(name, "hidden")
-    tree.write("dir/.gitignore", "*\n")
-    place.lane.show(place.base, clean="ignored")
-    assert {path.name: path.read_text() for path in tree.path.glob("*.txt")} == {"a.txt": "a\n", "b.txt": "b\n"}
-    assert not (tree.path / "dir").exists()
-
-
-def test_edits_that_the_agents_index_hides_are_seen(place: Place) -> None:
-    tree = place.lease()
-    tree.git("update-index", "--assume-unchanged", "a.txt")
     tree.write("a.txt", "hidden")
+    tree.write("b.txt", "hidden")
     place.take()
-    assert place.lane.state().changed == ("a.txt",)
+    assert place.left() == {"a.txt": "M", "b.txt": "M"}
 
 
 # --- parking and removing -----------------------------------------------------------------------------
@@ -490,30 +475,19 @@ def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> N
     tree = place.lease()
     tree.write(".gitattributes", "*.bad working-tree-encoding=SHIFT-JIS\n")
     (tree.path / "x.bad").write_bytes(b"\xff")
-    with pytest.raises(ObjectsRefused, match=r"failed to encode 'x.bad'"):
-        leftovers(place, ".gitattributes", "x.bad")
-    assert place.removal.worktree("run") == Removed(what=str(tree.path), parked="refs/runplan/parked/worktree/run/1")
-    shown = subprocess.run(
-        ["git", "cat-file", "blob", "refs/runplan/parked/worktree/run/1:x.bad"], cwd=place.repo.path,
-        capture_output=True, check=True, env=place.repo.env,
-    )  # fmt: skip
-    assert shown.stdout == b"\xff"
+    with pytest.raises(HandOverRefused, match=r"failed to encode 'x.bad'"):
+        place.take()
+    parked = "refs/runplan/parked/worktree/run/1"
+    assert place.removal.worktree("run") == Removed(what=str(tree.path), parked=parked)
+    assert place.workspace.git.blob(place.repo.head(parked), "x.bad") == b"\xff"
 
 
-def test_files_left_by_gates_in_a_shown_worktree_are_not_parked(place: Place) -> None:
-    tree = place.lease()
-    place.lane.show(place.base, clean="ignored")
-    tree.write("coverage.xml", "x")
+def test_files_left_by_gates_are_not_parked(place: Place) -> None:
+    place.lease()
+    place.take()
+    (place.proof.show(place.base, clean="ignored") / "coverage.xml").write_text("x")
     place.lease()
     assert place.refs() == {"refs/heads/main": place.base}
-
-
-def test_a_worktree_with_a_repository_inside_is_kept(place: Place) -> None:
-    tree = place.lease()
-    make_repo(tree.path / "inner", i="i")
-    answer = place.removal.worktree("run")
-    assert isinstance(answer, Kept)
-    assert "inner" in answer.why
 
 
 def test_a_removed_worktree_leaves_nothing_and_may_be_removed_twice(place: Place) -> None:
@@ -521,8 +495,7 @@ def test_a_removed_worktree_leaves_nothing_and_may_be_removed_twice(place: Place
     for _ in range(2):
         assert place.removal.worktree("run") == Removed(what=str(tree.path))
     assert not tree.path.exists()
-    assert list(place.workspace.lanes.iterdir()) == []
-    assert list((place.workspace.path / "worktrees").iterdir()) == []
+    assert list(place.workspace.root.iterdir()) == list(place.workspace.lanes.iterdir()) == []
 
 
 # --- branches in the user's repository ------------------------------------------------------------------
@@ -602,15 +575,24 @@ def test_branches_are_distinguished(place: Place) -> None:
 # --- run.copy -------------------------------------------------------------------------------------------
 
 
-def test_named_files_are_taken_over_from_the_checkout(place: Place) -> None:
-    place.repo.write(".env", "SECRET=1")
+def test_named_files_are_taken_over_from_the_checkout_and_never_handed_over(place: Place) -> None:
+    place.repo.write("conf/.env", "SECRET=1")
+    extra = Extra(copies=["conf/.env"], root=place.repo.path)
     tree = place.lease()
-    place.lane.copy([".env"], place.repo.path)
-    assert (tree.path / ".env").read_text() == "SECRET=1"
+    place.zone.lend(branch=BRANCH, extra=extra)
+    proof = place.proof.show(place.base, clean="ignored", extra=extra)
+    for path in (tree.path, proof):
+        assert (path / "conf/.env").read_text() == "SECRET=1"
+        (path / "conf/.env").write_text("changed by an agent or a test")
+    assert place.zone.hand_over(branch=BRANCH, base=place.base, copies=extra.copies) == place.base
+    assert place.left() == {}
+    assert place.proof.changed(extra.copies) == []
+    place.proof.show(place.base, clean="ignored", extra=extra)
+    assert (proof / "conf/.env").read_text() == "SECRET=1"
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/passwd", ".git/config", "none"])
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", ".git/config", "none", "a.txt/x"])
 def test_nothing_is_copied_from_or_to_elsewhere(place: Place, name: str) -> None:
     place.lease()
     with pytest.raises(SettingsError, match=r"run\.copy"):
-        place.lane.copy([name], place.repo.path)
+        place.zone.lend(branch=BRANCH, extra=Extra(copies=[name], root=place.repo.path))

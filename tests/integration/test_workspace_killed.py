@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.repos import BRANCH, PARKED, Place, a_place
+from tests.support.repos import BRANCH, Place, a_place
 
 HOURS_AGO = 7200.0
 
@@ -43,20 +43,13 @@ def test_the_users_objects_are_found_after_the_repository_was_moved(place: Place
     assert place.workspace.git.tip(place.base) == place.base
 
 
-def test_a_lane_that_has_no_files_yet_holds_no_work(place: Place) -> None:
-    """The process died between making the worktree and writing its files."""
-    place.lane._renew(place.base)
-    place.lease()
-    assert PARKED not in place.repo.refs()
-
-
 def head_cut_off(place: Place) -> None:
-    (place.workspace.path / "worktrees/run/HEAD").write_bytes(b"")
+    (place.lane / "worktrees/run/HEAD").write_bytes(b"")
 
 
 def state_deleted(place: Place) -> None:
-    shutil.rmtree(place.workspace.path.parent / "lanes")
-    shutil.rmtree(place.workspace.path / "worktrees")
+    for name in ("lanes", "seen", "lent"):
+        shutil.rmtree(place.workspace.state / name)
 
 
 @pytest.mark.parametrize("lose", [head_cut_off, state_deleted])

@@ -11,10 +11,11 @@ from pathlib import Path
 from types import FrameType
 
 from runplan.git.command import Git
+from runplan.git.handover import AgentZone
 from runplan.git.remote import Remote
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
-from runplan.git.worktrees import Lane, Worktrees
+from runplan.git.zones import ProofWorktree, Zones
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Landing
 
@@ -232,20 +233,38 @@ class Place:
 
     repo: Repo
     workspace: Workspace
-    trees: Worktrees
+    zones: Zones
     removal: Removal
     base: str
 
     def lease(self, branch: str = BRANCH, name: str = "run", base: str = "") -> Repo:
-        path = self.trees.lane(name).lease(branch=branch, base=base or self.base, pin="r1")
-        return Repo(path=path, env=self.repo.env | AGENT_ENV)
+        zone = AgentZone(self.zones, name)
+        zone.lease(branch=branch, base=base or self.base, pin="r1")
+        return Repo(path=zone.lend(branch=branch), env=self.repo.env | AGENT_ENV)
 
     @property
-    def lane(self) -> Lane:
-        return self.trees.lane("run")
+    def zone(self) -> AgentZone:
+        return AgentZone(self.zones, "run")
 
-    def take(self, branch: str = BRANCH, name: str = "run") -> str | None:
-        return self.trees.lane(name).take(branch=branch, base=self.base)
+    @property
+    def proof(self) -> ProofWorktree:
+        return ProofWorktree(self.zones, "run")
+
+    @property
+    def lane(self) -> Path:
+        """The agent's repository."""
+        return self.workspace.lanes / "run.git"
+
+    def take(self, branch: str = BRANCH, name: str = "run") -> str:
+        """The newest commit of the agent's work."""
+        return AgentZone(self.zones, name).hand_over(branch=branch, base=self.base)
+
+    def left(self) -> dict[str, str]:
+        """The files that the agent left uncommitted, by name, with the kind of the change."""
+        left = self.zone.leftovers
+        tool = self.repo.at(self.workspace.path)
+        rows = tool.git("diff", "--no-renames", "--name-status", f"{left}^", left).splitlines() if left else []
+        return {row.split("\t")[1]: row.split("\t")[0] for row in rows}
 
     def refs(self) -> dict[str, str]:
         """The user's refs without the one that protects the base."""
@@ -262,10 +281,10 @@ def a_place(path: Path, repo: Repo | None = None) -> Iterator[Place]:
     with repo.adapter() as git:
         workspace = Workspace(git, common_dir=common, state=state, root=path / "trees", mirror=targets)
         workspace.prepare()
-        trees = Worktrees(workspace)
-        removal = Removal(trees, targets=targets)
+        zones = Zones(workspace)
+        removal = Removal(zones, targets=targets)
         try:
-            yield Place(repo=repo, workspace=workspace, trees=trees, removal=removal, base=repo.head())
+            yield Place(repo=repo, workspace=workspace, zones=zones, removal=removal, base=repo.head())
         finally:
             workspace.close()
 

@@ -229,6 +229,7 @@ IMPLEMENTED: list[e.Event] = [
     *ran("setup", "t0"),
     *ran("baseline", "t0"),
     e.BaselineKnown(key="k", tree="t0", results=""),
+    *ran("setup"),
     *ran("implement"),
     e.WorkTaken(head="h", tree="t1", commits=1),
     e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
@@ -281,11 +282,12 @@ def test_an_agent_with_a_full_context_that_returns_done_has_no_successor(kind: s
     assert decide(state).actions == (a.TAKE_WORK,), "also where no hand-over is left"
 
 
-def test_setup_runs_before_the_baseline_and_again_before_each_gate() -> None:
+def test_setup_runs_before_the_baseline_once_for_agents_and_again_before_each_gate() -> None:
     """Gates run on a swept tree, so what setup made has to be made again."""
     assert due(proven_by()) == ("setup", "t0")
     assert due(proven_by(*IMPLEMENTED[:2])) == ("baseline", "t0")
-    assert due(proven_by(*IMPLEMENTED[:5])) == ("implement", "")
+    assert due(proven_by(*IMPLEMENTED[:5])) == ("setup", "")
+    assert due(proven_by(*IMPLEMENTED[:7])) == ("implement", "")
     assert due(proven_by(*IMPLEMENTED)) == ("setup", "t1")
     assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"))) == ("gate", "t1")
     red = e.GateJudged(tree="t1", answer="failed", code=1, line="x", time=1)

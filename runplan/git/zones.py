@@ -1,0 +1,283 @@
+"""The places of agents and of proof, and the streams between them and `tool.git`.
+
+An agent's zone is a repository, `lanes/<name>.git`, and the worktree `<root>/<name>`. The proof worktree,
+`<root>/<name>-proof`, is for set-up, gates and verifiers; no implementer or fixer gets it. Both are filled by a fixed
+script in the sandbox. When the processes of an agent are dead, a second script hands its work over as a stream: a
+header and a pack. runplan opens, lists and deletes nothing by a path below these directories; it renames the whole
+directory away. No process of an agent may live during these calls.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from runplan.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.git.command import CALLS, SETTINGS, git_program, is_readable, one_line, scrubbed
+from runplan.git.objects import TREE, find
+from runplan.names import DIFF_FILE
+from runplan.store.files import is_directory, make_below, move_directory, remove_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+    from runplan.git.workspace import Workspace
+    from runplan.gitfacts import Oid
+
+#: A command in the sandbox of agents: argv, working directory, and the directories that it may write.
+Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path]], Sequence[str]]
+
+STANDARD_TOOLS = "/usr/bin:/bin"  #: of the scripts; the caller's PATH may lack them
+FILL_S = 600.0  #: for the files of one commit
+SAID = 2000  #: bytes kept of what a script prints as an error
+LARGEST_STATUS = 64 * 1024
+SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+#: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
+#: root of the checkout, then the names of run.copy. `seen` keeps a copy of the index, which only this script opens.
+_FILL = f"""
+ulimit -v {SCRIPT_KIB} 2>/dev/null
+umask 022
+dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
+export GIT_DIR="$dir" GIT_WORK_TREE="$tree"
+cd "$tree" || exit 1
+rm -rf .git && printf 'gitdir: %s\\n' "$dir" >.git || exit 1
+if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git overlooks FIFOs, modes and further links
+    find . \\( \\( ! -type f ! -type d ! -type l -o -type f -links +1 \\
+        -o -type f ! -perm 644 ! -perm 755 \\) -delete \\) -o -type d ! -perm 755 -exec chmod 755 {{}} + || exit 1
+fi
+rm -f "$dir/index" "$dir/index.lock"
+[ -f "$seen/index" ] && cp "$seen/index" "$dir/index"
+git read-tree --reset -u "$files" || {{ rm -f "$dir/index"; git read-tree --reset -u "$files"; }} || exit 1
+if [ "$clean" != none ]; then
+    git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
+fi
+[ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
+rm -f "$seen/index" "$seen/commit"; cp "$dir/index" "$seen/index" && printf '%s' "$tip" >"$seen/commit"
+rm -rf "./{DIFF_FILE}"
+[ -z "$diff" ] || cp "$diff" "./{DIFF_FILE}" || exit 1
+for name; do
+    mkdir -p "./$(dirname "$name")" && rm -rf "./$name" && cp -p "$root/$name" "./$name" || exit 1
+done
+"""
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What a hand-over may take (limits.handover…)."""
+
+    seconds: float = 600.0
+    size: int = 2_000_000_000  #: bytes of the pack
+    entries: int = 200_000  #: paths that differ
+
+
+class Extra(Struct, frozen=True, kw_only=True):
+    """Files that a worktree gets besides those of its commit."""
+
+    copies: Sequence[str] = ()  #: names of run.copy
+    root: Path = Path()  #: the checkout that has them
+    diff: Path | None = None  #: the change that a fixer continues or a verifier judges
+
+
+NOTHING = Extra()
+
+
+class Zones:
+    """The worktrees of one project; `confine` is the sandbox of its agents."""
+
+    def __init__(self, workspace: Workspace, confine: Confine | None = None, bounds: Bounds | None = None) -> None:
+        self.workspace = workspace
+        self.confine = confine or (lambda argv, _cwd, _writable: argv)
+        self.bounds = bounds or Bounds()
+
+    # --- processes in the sandbox -------------------------------------------------------------------------
+
+    @contextmanager
+    def start(self, script: str, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> Iterator[Script]:
+        """A fixed script in the sandbox; its process tree is dead at the end of the block."""
+        words = " ".join(f"-c {setting}" for setting in (*SETTINGS, "core.bigFileThreshold=8m", "pack.threads=1"))
+        git = f'git() {{ command "{git_program(self.workspace.env.get("PATH"))}" {words} "$@"; }}\n'
+        env = scrubbed(self.workspace.env)
+        argv = self.confine(["/bin/sh", "-c", git + script, "sh", *arguments], cwd, writable)
+        process = subprocess.Popen(
+            argv,
+            cwd=self.workspace.path,
+            env=env | {"PATH": f"{env.get('PATH', '')}:{STANDARD_TOOLS}"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        with process, CALLS.bounded(process):
+            yield Script(process)
+
+    def fill(self, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> str:
+        """Fill a worktree; the error of the script, or ""."""
+        with self.start(_FILL, arguments, cwd=cwd, writable=writable) as script:
+            return script.finish(time.monotonic() + FILL_S)
+
+
+class Script:
+    """A running script. A thread reads its errors, so that it never waits for a reader."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process = process
+        self.output = process.stdout
+        self._said = b""
+        self._reader = threading.Thread(target=self._read, args=(process.stderr,), daemon=True)
+        self._reader.start()
+
+    def _read(self, errors: IO[bytes]) -> None:
+        with suppress(ValueError, OSError):  # closed, because the script was ended
+            while piece := os.read(errors.fileno(), 65536):
+                self._said = (self._said + piece)[-SAID:]
+
+    def said(self) -> str:
+        self._reader.join(1.0)
+        return one_line(self._said.decode("utf-8", "replace"))
+
+    def read_exactly(self, count: int, deadline: float) -> bytes:
+        """So many bytes of its output; fewer when it ends."""
+        found = b""
+        while len(found) < count and is_readable(self.output.fileno(), deadline - time.monotonic()):
+            piece = os.read(self.output.fileno(), count - len(found))
+            if not piece:
+                break
+            found += piece
+        return found
+
+    def finish(self, deadline: float) -> str:
+        """Wait for its end; what went wrong, or ""."""
+        try:
+            code = self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return "it did not end in time"
+        return "" if code == 0 else self.said() or f"it ended with code {code}"
+
+
+# --- an agent's zone --------------------------------------------------------------------------------------
+
+
+class Place:
+    """A worktree and its git directory, which scripts fill."""
+
+    def __init__(self, zones: Zones, name: str, git_dir: Path, path: Path) -> None:
+        if not _NAME.fullmatch(name):
+            raise RefusedEarly(f"{name!r} cannot be the name of a worktree; use letters, digits, dot, dash, underscore")
+        self.name = name
+        self.path = path
+        self._zones = zones
+        self._workspace = zones.workspace
+        self._tool = zones.workspace.git
+        self._repository = git_dir
+        self._seen = zones.workspace.state / "seen" / path.name
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        return (self.path, self._repository)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the worktree and its repository are there."""
+        return is_directory(self.path) and is_directory(self._repository)
+
+    def _make_directories(self) -> None:
+        if os.path.lexists(self.path) and not is_directory(self.path):
+            remove_directory(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.path.chmod(0o755)
+        make_below(self._workspace.common_dir, self._seen)
+
+    @contextmanager
+    def _new_repository(self) -> Iterator[Path]:
+        """A directory to write a repository to; it takes the place of the old one, whose submodules move over."""
+        draft = self._repository.with_name(f".{self._repository.name}")
+        remove_directory(draft)
+        yield draft
+        move_directory("modules", self._repository, draft)
+        remove_directory(self._repository)
+        draft.rename(self._repository)
+
+    def _fill(self, git_dir: Path, *words: str, extra: Extra) -> None:
+        """Run the script that fills the files; once more in an empty worktree when it fails."""
+        places = (str(git_dir), str(self.path), str(self._seen))
+        arguments = (*places, *words, str(extra.diff or ""), str(extra.root), *extra.copies)
+        error = ""
+        for _ in range(2):
+            self._make_directories()
+            writable = (self.path, self._repository, self._seen)
+            if not (error := self._zones.fill(arguments, cwd=self.path, writable=writable)):
+                return
+            remove_directory(self.path)
+            remove_directory(self._seen)
+        raise GitFailed(f"the files of {words[0][:12]} could not be written to {self.path}: {error}")
+
+    def _require_copies(self, commit: Oid, extra: Extra) -> None:
+        """Refuse names of run.copy that lie outside, or below something that is no directory in the commit."""
+        for name in extra.copies:
+            parts = Path(name).parts
+            if not parts or ".." in parts or parts[0] == ".git" or Path(name).is_absolute():
+                raise SettingsError(f"run.copy: {name} is not inside the repository; name files of the checkout")
+            if not (extra.root / name).is_file():
+                raise SettingsError(
+                    f"run.copy: there is no file {extra.root / name}; create it, or remove it from run.copy"
+                )
+            for depth in range(1, len(parts)):
+                path = "/".join(parts[:depth])
+                where, entry = find(self._tool, self._tool.commit(commit).tree, path)
+                if entry is not None and where == path and entry.mode != TREE:
+                    raise SettingsError(
+                        f"run.copy: {path} is no directory in {commit[:12]}, so {name} cannot be copied"
+                    )
+
+
+# --- the proof worktree -----------------------------------------------------------------------------------
+
+
+class ProofWorktree(Place):
+    """A worktree for set-up, gates and verifiers. Its git directory is writable for the fill script and set-up only."""
+
+    def __init__(self, zones: Zones, name: str) -> None:
+        git_dir = zones.workspace.state / "proof" / f"{name}.git"
+        super().__init__(zones, name, git_dir, zones.workspace.root / f"{name}-proof")
+
+    def show(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
+        """Exactly the files of `commit`; with `clean` "untracked" ignored files stay."""
+        self._require_copies(commit, extra)
+        if not self.is_made:
+            self.remove()
+        with self._new_repository() as draft:
+            self._workspace.write_repository(draft, head=commit)
+        how = "-x" if clean == "ignored" else ""
+        self._fill(self._repository, commit, commit, "proof", how, extra=extra)
+        return self.path
+
+    def changed(self, copies: Sequence[str] = ()) -> list[str]:
+        """Paths that differ from the commit shown, ignored files aside."""
+        script = (
+            'git --git-dir="$1" --work-tree="$2" status --porcelain -z -uall --no-renames --ignore-submodules=dirty'
+        )
+        arguments = (str(self._repository), str(self.path))
+        deadline = time.monotonic() + FILL_S
+        with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as status:
+            found = status.read_exactly(LARGEST_STATUS, deadline)
+            if error := status.finish(deadline) if len(found) < LARGEST_STATUS else "":
+                raise GitFailed(f"the state of {self.path} cannot be read: {error}")
+        paths = (os.fsdecode(record[3:]) for record in found.split(b"\0") if record)
+        return [path for path in paths if path not in (*copies, DIFF_FILE)]
+
+    def remove(self) -> None:
+        for place in (self.path, self._repository, self._seen):
+            remove_directory(place)
