@@ -75,7 +75,7 @@ export GIT_DIR="$fresh" GIT_WORK_TREE="$tree"
 add=0 left=
 if cd "$tree" 2>/dev/null && [ -n "$(ls -A)" ]; then # in a sandbox `git worktree remove` leaves an empty directory
     [ "$how" = all ] || find . ! -type f ! -type d ! -type l -delete # git waits for ever for a FIFO
-    if [ "$how" = all ] && [ -f "$seen/index" ]; then cp "$seen/index" "$fresh/index" || exit 5; fi
+    if [ "$how" = all ] && [ -f "$seen/index" ]; then cp -p "$seen/index" "$fresh/index" || exit 5; fi
     [ -f "$fresh/index" ] && [ "$(cat "$seen/commit")" = "$head" ] || git read-tree --reset "$head" || exit 5
     git update-index -q --refresh --force-write-index >/dev/null
     git -c advice.addEmbeddedRepo=false add -A --ignore-errors . 3>&- || add=$?

@@ -58,13 +58,13 @@ if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git o
         -o -type f ! -perm 644 ! -perm 755 \\) -delete \\) -o -type d ! -perm 755 -exec chmod 755 {{}} + || exit 1
 fi
 rm -f "$dir/index" "$dir/index.lock"
-[ -f "$seen/index" ] && cp "$seen/index" "$dir/index"
+[ -f "$seen/index" ] && cp -p "$seen/index" "$dir/index" # its time shows which entries are racy
 git read-tree --reset -u "$files" || {{ rm -f "$dir/index"; git read-tree --reset -u "$files"; }} || exit 1
 if [ "$clean" != none ]; then
     git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
 fi
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
-rm -f "$seen/index" "$seen/commit"; cp "$dir/index" "$seen/index" && printf '%s' "$tip" >"$seen/commit"
+rm -f "$seen/index" "$seen/commit"; cp -p "$dir/index" "$seen/index" && printf '%s' "$tip" >"$seen/commit"
 rm -rf "./{DIFF_FILE}"
 [ -z "$diff" ] || cp "$diff" "./{DIFF_FILE}" || exit 1
 for name; do

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -448,6 +449,20 @@ def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> 
     assert sorted(entry.name for entry in path.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt"]
     assert {name.name: name.read_text() for name in path.glob("*.txt")} == {"a.txt": "a\n", "b.txt": "b\n"}
     assert place.proof.changed() == []
+
+
+def test_an_edit_of_the_same_second_and_size_is_seen(place: Place) -> None:
+    """Git compares times in whole seconds, and reads a file again only if its index is not newer."""
+    tree = place.lease()
+    proof = place.proof.show(place.base, clean="ignored")
+    for path in (tree.path, proof):
+        (path / "a.txt").write_text("b\n")
+    written = (proof / "a.txt").stat().st_mtime
+    until(lambda: int(time.time()) > int(written))
+    place.take()
+    assert place.left() == {"a.txt": "M"}
+    place.proof.show(place.base, clean="ignored")
+    assert (proof / "a.txt").read_text() == "a\n"
 
 
 def test_edits_that_the_agents_index_hides_are_handed_over(place: Place) -> None:
