@@ -85,6 +85,8 @@ def remember(state: Path, repository: Known) -> None:
     text = json.dumps(msgspec.to_builtins(repository)).encode("ascii")
     try:
         publish(_file(own_directory(state / REPOSITORIES), repository), text, sync=True)
+    except FileNotFoundError:  # another process has renamed the same draft, with the same content
+        return
     except OSError as error:
         raise Unreachable(f"{state / REPOSITORIES} cannot be written: {error.strerror}") from error
 

@@ -46,6 +46,8 @@ class Runs:
         self.done.append(f"begin {plan}")
         return Answer(run=f"run of {plan}", fresh=True)
 
+    def decline(self, _request: RunRequest) -> None: ...
+
     def record(self, plan: str, event: Event) -> bool:
         if self.trouble is not None:
             raise self.trouble

@@ -29,7 +29,7 @@ from runplan.run.rows import Command, RunRow
 from runplan.settings.load import load_user, run_variables
 from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory
-from runplan.store.files import first_line, make_below, publish
+from runplan.store.files import first_line, make_below
 from runplan.text import command
 from runplan.times import parse_iso, zone
 
@@ -257,7 +257,7 @@ def admit_agents(at: RepositoryContext) -> None:
     if first_line(last_warning) != today:
         progress.warn("no sandbox: agents can edit your checkout; see: runplan doctor")
         make_below(at.repository.common_dir, at.state)
-        publish(last_warning, today.encode(), sync=False)
+        last_warning.write_text(today)  # not by rename: several starts may be here at once
 
 
 def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
