@@ -12,8 +12,8 @@ TOOLS = """
     git make bash sh
     awk basename cat chgrp chmod chown cmp cp cut date dd df diff dirname du echo env expr false find grep head
     hostname id install kill ln ls md5sum mkdir mkfifo mktemp mount mv nice nohup nsenter od paste printf ps pwd
-    readlink realpath rm rmdir sed seq setsid sha256sum sleep sort stat stty sync tail tar tee test timeout touch tr true
-    umount uname uniq unshare wc xargs yes
+    readlink realpath rm rmdir sed seq setsid sha256sum sleep sort stat stty sync tail tar tee test timeout touch tr
+    true umount uname uniq unshare wc xargs yes
 """
 
 
