@@ -189,6 +189,7 @@ class AgentZone(Place):
         Where the given branch has not moved, the agent's HEAD counts: it may have made a branch of its own. Files that
         it left uncommitted are kept as `leftovers`.
         """
+        self._workspace.require_whole()
         known = self._tool.tip(branch)
         before = known or base
         if known and first_line(self._lent) != LENT:

@@ -111,7 +111,7 @@ class Zones:
         argv = self.confine(["/bin/sh", "-c", git + script, "sh", *arguments], cwd, writable)
         process = subprocess.Popen(
             argv,
-            cwd=self.workspace.path,
+            cwd=self.workspace.state,
             env=env | {"PATH": f"{env.get('PATH', '')}:{STANDARD_TOOLS}"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
