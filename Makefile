@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-bare test-all check format docs bench chaos
+.PHONY: help demo test test-fast test-bare test-all check format docs bench chaos zoo
 .PHONY: install-optional install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -74,6 +74,9 @@ chaos: $(READY)  ## kill runplan at every point of the matrix and at random mome
 
 install-optional:  ## install the programs without which some tests are skipped (apt)
 	@tests/support/install-optional.sh
+
+zoo: $(READY)  ## play every attack of an agent on its own directories, with bubblewrap and without
+	@$(SCRATCH) ZOO=all $(BIN)/python -m pytest -q -n auto tests/e2e/test_zones.py
 
 install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)
