@@ -76,7 +76,7 @@ install-optional:  ## install the programs without which some tests are skipped 
 	@tests/support/install-optional.sh
 
 zoo: $(READY)  ## play every attack of an agent on its own directories, with bubblewrap and without
-	@$(SCRATCH) ZOO=all $(BIN)/python -m pytest -q -n auto tests/e2e/test_zones.py
+	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto --zoo tests/e2e/test_zones.py
 
 install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)

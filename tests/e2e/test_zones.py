@@ -97,9 +97,13 @@ ATTACKS = {
     ),
     "leaves locks and a merge": (WORK + 'touch "$dir/index.lock" "$dir/HEAD.lock" "$lane/packed-refs.lock"', True),
 }
-#: `make test` plays a sample, `make zoo` all of them.
-PLAYED = [*ATTACKS] if os.environ.get("ZOO") == "all" else [*ATTACKS][::3]
 MODES = ["none", pytest.param("bwrap", marks=pytest.mark.skipif(bool(obstacle(os.environ)), reason="no bubblewrap"))]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`make test` plays a sample of the attacks, `make zoo` all of them."""
+    names = [*ATTACKS] if metafunc.config.getoption("--zoo") else [*ATTACKS][::3]
+    metafunc.parametrize("name", names)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +154,6 @@ def standing(project: Project) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("sandbox", MODES)
-@pytest.mark.parametrize("name", PLAYED)
 def test_an_attack_has_no_effect_outside_and_an_honest_start_lands(project: Project, name: str, sandbox: str) -> None:
     script, may_land = ATTACKS[name]
     play(project, script)
