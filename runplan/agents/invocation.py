@@ -22,7 +22,7 @@ from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
 from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, WRITERS, Role
 from runplan.run.reasons import Reason
-from runplan.settings.places import state_directory, user_file
+from runplan.settings.places import credential_files, state_directory, user_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +46,7 @@ class Agents(Struct, frozen=True, dict=True):
     caller: Mapping[str, str]
     checks: Sequence[str] = ()  #: further variables that tests and setup get (tests.env)
     sandbox: Sandbox | None = None
+    git_config: Mapping[str, str] = {}  #: variables that name the global configuration of git, without credentials
 
     def launch(
         self,
@@ -85,15 +86,15 @@ class Agents(Struct, frozen=True, dict=True):
         env = agent_environment(self.caller, keep=keep, settings=variables)
         if self.sandbox and task.sandboxed:
             argv = self.sandbox.wrap(argv, cwd, (task.own, *writable))
-        return argv, env | committing_as(started.id), table.kind
+        return argv, {**env, **self.git_config, **committing_as(started.id)}, table.kind
 
     def command(
         self, line: str, started: DispatchStarted, *, directory: Path, cwd: Path, writable: Sequence[Path]
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """argv and environment for tests and setup. They run an agent's work, so they get what agents get."""
         role = Role(started.role)
-        env = allowed(self.caller, keep=self.checks) | self._variables(started.id, role, started.phase)
-        env |= {"GIT_NO_REPLACE_OBJECTS": "1"}  # they must see the tree that would land
+        env = self.script_env | self._variables(started.id, role, started.phase)
+        env |= {"GIT_NO_REPLACE_OBJECTS": "1", **self.git_config}  # they must see the tree that would land
         argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
         if self.sandbox and is_used(self.settings.sandbox, self.caller):
             argv = self.sandbox.wrap(argv, cwd, (directory / OWN, *writable))
@@ -105,9 +106,14 @@ class Agents(Struct, frozen=True, dict=True):
         return tuple(sorted({file for table in self.settings.used for file in agent_of(table.kind).personal}))
 
     @cached_property
+    def script_env(self) -> dict[str, str]:
+        """The variables of the caller that tests, setup and scripts on an agent's files get."""
+        return allowed(self.caller, keep=self.checks)
+
+    @cached_property
     def digest(self) -> str:
         """Identifies the variables of the caller that tests and setup get."""
-        given = sorted(allowed(self.caller, keep=self.checks).items())
+        given = sorted(self.script_env.items())
         return sha256(repr(given).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
@@ -255,12 +261,24 @@ def sandboxed(
     cwd: str,
     read_only: Sequence[str] = (),
     writable: Sequence[str] = (),
+    hidden: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The command under bubblewrap. Paths are resolved; `writable` ones exist and can be inside read-only ones."""
+    """The command under bubblewrap. Paths are resolved; `writable` ones exist and can be inside read-only ones.
+
+    Those that are `hidden` are empty in there.
+    """
     closed = (word for path in sorted(read_only) for word in ("--ro-bind-try", path, path))
     opened = (word for path in sorted(writable) for word in ("--bind", path, path))
-    return (bwrap, *_BASE, *more, *closed, *opened, "--chdir", cwd, "--", *argv)
+    emptied = (word for path in hidden for word in _empty(path))
+    return (bwrap, *_BASE, *more, *closed, *opened, *emptied, "--chdir", cwd, "--", *argv)
+
+
+def _empty(path: str) -> tuple[str, ...]:
+    """The options that hide a directory or a file; bubblewrap would create a path that is not there."""
+    if Path(path).is_dir():
+        return "--tmpfs", path
+    return ("--ro-bind", os.devnull, path) if Path(path).exists() else ()
 
 
 class Sandbox(Struct, frozen=True):
@@ -279,8 +297,15 @@ class Sandbox(Struct, frozen=True):
             return tuple(argv)  # the shim reports a missing program by name; bwrap would only exit with 1
         bwrap = shutil.which("bwrap", path=path) or "bwrap"
         options = () if network else ("--unshare-net",)
-        closed, opened = _real(self._read_only()), _real(writable)
-        return sandboxed(argv, bwrap=bwrap, cwd=os.path.realpath(cwd), read_only=closed, writable=opened, more=options)
+        return sandboxed(
+            argv,
+            bwrap=bwrap,
+            cwd=os.path.realpath(cwd),
+            read_only=_real(self._read_only()),
+            writable=_real(writable),
+            hidden=_real(credential_files(self.env)),
+            more=options,
+        )
 
     def _read_only(self) -> Iterable[Path]:
         common = self.checkouts.common_dir

@@ -43,7 +43,7 @@ def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kep
     try:
         sandbox = Sandbox(Checkouts(at.repository.root, common), worktrees=root, env=at.env)
         agents = Agents(at.settings.agents, root=root, plan="", run="", caller=at.env, sandbox=sandbox)
-        removal = Removal(Zones(workspace, agents.confine), targets=at.targets)
+        removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=at.targets)
         active = set(_in_use(store, str(at.repository.root), at.state))
         known = {one.event.branch for one in store.facts(e.Leased)}
         found = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)

@@ -75,10 +75,11 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
             caller=at.env,
             checks=at.settings.tests.env,
             sandbox=Sandbox(Checkouts(root, common), worktrees=self.workspace.root, env=at.env),
+            git_config=self.workspace.agent_config,
         )
         limits = at.settings.limits
         bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
-        zones = Zones(self.workspace, agents.confine, bounds)
+        zones = Zones(self.workspace, agents.confine, bounds, agents.script_env)
         return RunContext(
             **{name: getattr(self, name) for name in OpenWorkspace.__struct_fields__},
             run=run,

@@ -32,8 +32,7 @@ LARGEST_LANDED = 1024 * 1024  #: bytes of a pack that is merged with others
 KEEP = "runplan"  #: the content of our `.keep` files begins so
 LANDING_KEEP = f"{KEEP} landing"
 MOST_NAMES = 1000
-#: The user's values were copied already; an agent can write the user's files.
-_OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+GIT_CONFIG = "gitconfig"  #: the global configuration of agents, checks and scripts
 _COPIED = ("shallow", "info/exclude", "info/attributes")
 
 #: Sections of the user's configuration that are copied. Never: remote, branch, url, credential, include, alias,
@@ -70,9 +69,13 @@ class Workspace:
         self._locks = state / "locks"
         self._mirror = mirror  #: full names of the user's refs that agents see besides tags
         self._landed = state / "landed-packs"  #: names of the packs that landings have made
-        self.env = {**user.env, **_OWN_CONFIG}
+        #: For processes that may run an agent's code: the user's values without credentials and remotes.
+        self.agent_config = {"GIT_CONFIG_GLOBAL": str(state / GIT_CONFIG), "GIT_CONFIG_NOSYSTEM": "1"}
+        # The user's values were copied already; an agent can write the user's files.
+        self.env = {**user.env, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
         self.git = Git(state, env=self.env, options=(f"--git-dir={self.path}",))
         self._config: Pairs = ()
+        self._branch: Pairs = ()  #: the name of the first branch of a new repository
 
     def prepare(self) -> None:
         """Make `tool.git`, or update its configuration; refuse a repository whose objects cannot be borrowed."""
@@ -83,6 +86,7 @@ class Workspace:
                 "fetch them first: git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
             )
         self._config = allowed(pairs)
+        self._branch = tuple(pair for pair in pairs if pair[0] == "init.defaultbranch")[-1:]
         self._lfs = dict(pairs).get("lfs.storage")
         self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
         with self.lock():
@@ -146,6 +150,8 @@ class Workspace:
         alternates = b"".join(os.fsencode(place) + b"\n" for place in places)
         publish(path / "objects/info/alternates", alternates, sync=False)
         publish(path / "config", os.fsencode(config_text(self._configuration(path, bare=bare))), sync=False)
+        # Anew for each process: without a sandbox the last one may have changed it (`git config --global`).
+        publish(self.state / GIT_CONFIG, os.fsencode(config_text((*self._config, *self._branch))), sync=False)
         for name in _COPIED:
             source, goal = self.common_dir / name, path / name
             content = source.read_bytes() if source.is_file() else b""

@@ -28,7 +28,7 @@ from runplan.names import DIFF_FILE
 from runplan.store.files import is_directory, make_below, move_directory, remove_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import IO
 
     from runplan.git.workspace import Workspace
@@ -95,8 +95,16 @@ NOTHING = Extra()
 class Zones:
     """The worktrees of one project; `confine` is the sandbox of its agents."""
 
-    def __init__(self, workspace: Workspace, confine: Confine | None = None, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        confine: Confine | None = None,
+        bounds: Bounds | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.workspace = workspace
+        #: Scripts may run filters that an agent wrote, so they get the variables of agents.
+        self.env = scrubbed({**(workspace.env if env is None else env), **workspace.agent_config})
         self.confine = confine or (lambda argv, _cwd, _writable: argv)
         self.bounds = bounds or Bounds()
 
@@ -106,13 +114,12 @@ class Zones:
     def start(self, script: str, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> Iterator[Script]:
         """A fixed script in the sandbox; its process tree is dead at the end of the block."""
         words = " ".join(f"-c {setting}" for setting in (*SETTINGS, "core.bigFileThreshold=8m", "pack.threads=1"))
-        git = f'git() {{ command "{git_program(self.workspace.env.get("PATH"))}" {words} "$@"; }}\n'
-        env = scrubbed(self.workspace.env)
+        git = f'git() {{ command "{git_program(self.env.get("PATH"))}" {words} "$@"; }}\n'
         argv = self.confine(["/bin/sh", "-c", git + script, "sh", *arguments], cwd, writable)
         process = subprocess.Popen(
             argv,
             cwd=self.workspace.state,
-            env=env | {"PATH": f"{env.get('PATH', '')}:{STANDARD_TOOLS}"},
+            env=self.env | {"PATH": f"{self.env.get('PATH', '')}:{STANDARD_TOOLS}"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

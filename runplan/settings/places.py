@@ -12,7 +12,7 @@ from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.schema import FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from runplan.settings.schema import Settings
 
@@ -31,6 +31,17 @@ def user_file(env: Mapping[str, str]) -> Path:
     """The settings file for all repositories of this user; it need not exist."""
     below = "Library/Application Support" if sys.platform == "darwin" else ".config"
     return Path(env.get("XDG_CONFIG_HOME") or home(env) / below) / "runplan" / "runplan.toml"
+
+
+def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
+    """The files and directories with the user's keys to forges and other machines; they need not exist."""
+    own, config = home(env), Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config")
+    cache = Path(env.get("XDG_CACHE_HOME") or own / ".cache")
+    yield from (own / name for name in (".git-credentials", ".git-credential-cache", ".netrc", ".ssh"))
+    yield from (config / "git/credentials", cache / "git/credential")
+    yield Path(env.get("GH_CONFIG_DIR") or config / "gh")
+    if key := env.get("GITHUB_APP_PRIVATE_KEY_FILE"):
+        yield Path(key)
 
 
 def repository_file(root: Path) -> Path | None:

@@ -1,0 +1,81 @@
+"""Agents, checks and filters get none of the user's credentials."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runplan.agents.invocation import obstacle
+from tests.support.cli import Project, a_plan
+from tests.support.repos import init_repo
+
+SECRET = "hunter2"
+SETTINGS = """\
+[run]
+setup = "sh look.sh"
+[agents]
+implementer = "shell"
+verifier = "shell"
+[agents.shell]
+kind = "command"
+argv = ["sh", "agent.sh"]
+env = ["GH_TOKEN"]
+[tests]
+command = "sh look.sh"
+env = ["GH_TOKEN"]
+"""
+#: Fails where the secret is seen.
+LOOK = """
+cat /dev/null {places} >seen.ok 2>/dev/null
+printf 'protocol=https\\nhost=example.org\\n\\n' | GIT_TERMINAL_PROMPT=0 git credential fill >>seen.ok 2>/dev/null
+{{ env; git config --list; cat /proc/self/environ; }} >>seen.ok
+if grep -qa {secret} seen.ok; then echo "the secret is seen" >&2; exit 1; fi
+"""
+AGENT = """
+sh look.sh || exit 1
+test "$(git config --global init.defaultBranch)" = trunk || exit 1
+if test "$RUNPLAN_ROLE" = verify; then
+    items='{"item": "W1", "result": "pass", "evidence": "1.txt:1"}'
+    echo "{\\"status\\": \\"done\\", \\"summary\\": \\"Looked.\\", \\"items\\": [$items]}" >"$RUNPLAN_RETURN"
+else
+    echo 1 >1.txt
+fi
+"""
+FILES = (".git-credentials", ".netrc", ".config/gh/hosts.yml", ".config/git/credentials", ".ssh/id_ed25519")
+MODES = ["none", pytest.param("bwrap", marks=pytest.mark.skipif(bool(obstacle(os.environ)), reason="no bubblewrap"))]
+
+
+@pytest.mark.parametrize("sandbox", MODES)
+def test_nobody_but_runplan_sees_a_credential(tmp_path: Path, sandbox: str) -> None:
+    home = tmp_path / "home"
+    for name in FILES:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(f"{SECRET}\n")
+    repo = init_repo(tmp_path / "repo")
+    configuration = tmp_path / "gitconfig"
+    configuration.write_text(
+        "[user]\nname = Uma\nemail = uma@example.org\n[init]\ndefaultBranch = trunk\n"
+        f'[credential]\nhelper = "!echo username=uma; echo password={SECRET}; true"\n'
+        f'[url "https://{SECRET}@example.org/"]\ninsteadOf = https://example.org/\n'
+        f'[http]\nextraHeader = "Authorization: {SECRET}"\n'
+        '[filter "look"]\nclean = sh look.sh && cat\nsmudge = cat\nrequired = true\n'
+    )
+    # Without a sandbox every file of the user's can be read.
+    places = " ".join(["/proc/[0-9]*/environ", *(str(home / name) for name in FILES)]) if sandbox == "bwrap" else ""
+    for name, text in (
+        ("look.sh", LOOK.format(places=places, secret=SECRET)),
+        ("agent.sh", AGENT),
+        (".gitignore", "*.ok\n"),
+        (".gitattributes", "1.txt filter=look\n"),
+        ("runplan.toml", SETTINGS),
+        ("plans/X.md", a_plan("1")),
+    ):
+        repo.write(name, text)
+    repo.commit("Begin")
+    extra = {"GIT_CONFIG_GLOBAL": str(configuration), "GH_TOKEN": SECRET, "RUNPLAN_AGENTS_SANDBOX": sandbox}
+    project = Project(repo=repo, home=home, extra=extra)
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err
+    assert project.show("main:1.txt") == "1"
