@@ -47,6 +47,7 @@ class Results(Struct, frozen=True, kw_only=True):
     failures: frozenset[str]  #: names of the tests that failed
     passes: frozenset[str] = frozenset()  #: names of the tests that passed; empty unless the output names all of them
     unfinished: str = ""  #: why the run is not complete; empty when it is
+    reasons: dict[str, str] = {}  #: the first line of a failure, by test, where the runner says it
 
     @property
     def red(self) -> bool:
@@ -80,18 +81,25 @@ def from_text(text: str) -> Results:
 
 
 def read_results(
-    output: str, *, exit_code: int | None, summary_pattern: str = "", junit: Iterable[str] | None = None
+    output: str,
+    *,
+    exit_code: int | None,
+    summary_pattern: str = "",
+    junit: Iterable[str] | None = None,
+    names: str = "",
 ) -> Results:
     """The results of a test command.
 
     `summary_pattern` is tests.summary, which a complete output contains. `junit` are the texts of the files that
-    tests.junit names; None if it is not set. The caller removes these files before the command runs.
+    tests.junit names; None if it is not set. The caller removes these files before the command runs. `names` is the
+    text of a JUnit file that pytest wrote besides its output.
     """
     printed = output.splitlines()
     lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in printed[-_LINES_READ:]]
     name, report, unfinished = _report(lines, summary_pattern, junit)
     if exit_code is None or exit_code < 0:
         unfinished = "the command did not end by itself"
+    report = _with_names(report, names) if name == "pytest" and names else report
     states = worst(report.tests)
     passes = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.PASSED)
     failures = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.FAILED)
@@ -105,7 +113,16 @@ def read_results(
         failures=failures if report.failed else frozenset(),  # names without a count come from suites inside the suite
         passes=passes if is_named and len(passes) <= _MOST_NAMES else frozenset(),
         unfinished=unfinished or report.stopped,
+        reasons={name[:_LONGEST_NAME]: reason for name, reason in report.reasons.items()} if report.failed else {},
     )
+
+
+def _with_names(report: Report, junit: str) -> Report:
+    """The printed report with the names of all tests, unless the file is of another run: then its counts differ."""
+    listed = plain.read_junit([junit])
+    if isinstance(listed, str) or listed.passed != report.passed:
+        return report
+    return msgspec.structs.replace(report, tests=listed.tests, is_named=True, reasons=listed.reasons)
 
 
 def _report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:

@@ -15,7 +15,7 @@ from runplan.checks.results import MOST_NOTED
 from runplan.checks.toolchain import SUBMODULES
 from runplan.git.command import ANY
 from runplan.report.sections import NO_TESTS
-from runplan.run.dispatch import LOGS
+from runplan.run.dispatch import LOGS, OWN
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.settings.places import is_hidden
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 OUTPUT_READ = 16 * 1024 * 1024  #: bytes at the end of a check's output that are read; a log is not longer
 OUTPUT_SENT = 6000  #: characters of it that the fixer gets
+NAMES = f"{OWN}/junit.xml"  #: the names of all tests, which pytest writes for us
 JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
 NAMED = 3  #: failing tests named in one line
 
@@ -47,6 +48,9 @@ def command_line(started: DispatchStarted, phase: PhaseRun, context: RunContext)
     lines = {name: _rerun(name, phase) or checks[name].command for name in started.gates}
     if TESTS in lines and (junit := context.settings.tests.junit):  # stale results prove nothing
         lines[TESTS] = f"rm -f -- {' '.join(junit)}\n{lines[TESTS]}"
+    elif TESTS in lines:
+        options = f"--junitxml={quote(str(context.dispatches.directory(started.id) / NAMES))} -o junit_family=xunit1"
+        lines[TESTS] = f'export PYTEST_ADDOPTS="${{PYTEST_ADDOPTS-}} "{quote(options)}\n{lines[TESTS]}'
     wall_s = max(checks[name].timeout_s for name in lines)
     return lines.popitem()[1] if len(lines) == 1 else side_by_side(lines), wall_s
 
@@ -220,13 +224,14 @@ def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, results.Re
             code = ended.code if ended.ending == "exited" else None
         whole = content(path)
         output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
-        summary, junit = "", None
+        summary, junit, names = "", None, b""
         if name == TESTS:
-            summary = tests.summary
+            summary, names = tests.summary, content(directory / NAMES)[:JUNIT_READ]
             files = sorted(path for pattern in tests.junit for path in worktree.glob(pattern))
             read = (content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files)
             junit = read if tests.junit else None
-        found = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit)
+        named = names.decode("utf-8", "replace")
+        found = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=named)
         file = path.relative_to(directory.parent.parent).as_posix()
         yield name, found, output, Evidence(dispatch=ended.id, file=file, sha256=sha256(whole).hexdigest())
 

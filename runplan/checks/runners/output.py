@@ -26,6 +26,7 @@ class Report(Struct, frozen=True, kw_only=True):
     skipped: int | None = 0
     tests: list[tuple[str, TestState]] = []  #: every test that the output names, with its state
     is_named: bool = False  #: `tests` lists all of them, even if the counts differ
+    reasons: dict[str, str] = {}  #: the first line of a failure, by test
     stopped: str = ""  #: why the runner left tests out
 
 

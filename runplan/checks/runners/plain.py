@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan.checks.runners.output import Report, Runner, TestState, counted, named
 from runplan.errors import SettingsError
 
@@ -57,6 +59,8 @@ OUT_OF = Runner("plain", _OUT_OF, read_out_of)
 # --- JUnit XML ----------------------------------------------------------------------------------------------
 
 _NOT_RUN = ("disabled", "notrun")  # CTest
+MOST_REASONS = 200  #: failures whose first line is kept
+LONGEST_REASON = 300  #: characters
 
 
 def read_junit(texts: Iterable[str]) -> Report | str:
@@ -64,22 +68,39 @@ def read_junit(texts: Iterable[str]) -> Report | str:
     import xml.etree.ElementTree as ET  # slow to import
 
     tests: list[tuple[str, TestState]] = []
+    reasons: dict[str, str] = {}
     text = None
     for text in texts:
         # Declarations of entities could make a small file as large as the memory.
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
             return "a JUnit file declares entities"
         try:
-            tests += _cases(ET.fromstring(text))  # noqa: S314 - no entities
+            for name, state, reason in _cases(ET.fromstring(text)):  # noqa: S314 - no entities
+                tests.append((name, state))
+                if reason and len(reasons) < MOST_REASONS:
+                    reasons[name] = reason
         except (ET.ParseError, ValueError) as error:
             return f"a JUnit file is no XML: {error}"
-    return counted(tests, end=0) if text is not None else "no file matches tests.junit"
+    if text is None:
+        return "no file matches tests.junit"
+    return replace(counted(tests, end=0), reasons=reasons)
 
 
-def _cases(root: ET.Element) -> Iterator[tuple[str, TestState]]:
+def _cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
+    """The name of each test, its state, and the first line of its failure."""
     for case in root.iter("testcase"):
-        place, name = case.get("file") or case.get("classname") or "", case.get("name", "")
-        children = {child.tag.rpartition("}")[2] for child in case}
+        place, name = _place(case.get("file", ""), case.get("classname", "")), case.get("name", "")
+        children = {child.tag.rpartition("}")[2]: child for child in case}
         state = TestState.SKIPPED if "skipped" in children or case.get("status") in _NOT_RUN else TestState.PASSED
-        failed = children & {"failure", "error"}
-        yield (f"{place}::{name}" if place not in ("", name) else name), TestState.FAILED if failed else state
+        failed = children.get("failure", children.get("error"))
+        lines = (failed.get("message") or "").splitlines() if failed is not None else []
+        reason = lines[0][:LONGEST_REASON] if lines else ""
+        full = f"{place}::{name}" if place not in ("", name) else name
+        yield full, state if failed is None else TestState.FAILED, reason
+
+
+def _place(file: str, classname: str) -> str:
+    """The file and the class of a test, as pytest names them; the class alone where the file is not given."""
+    module = file.rpartition(".")[0].replace("/", ".")
+    inner = classname.removeprefix(f"{module}.") if file and classname.startswith(f"{module}.") else ""
+    return "::".join(filter(None, (file, *inner.split(".")))) if file else classname
