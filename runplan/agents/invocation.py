@@ -259,6 +259,7 @@ def sandboxed(
     *,
     bwrap: str,
     cwd: str,
+    pinned: Sequence[str] = (),
     read_only: Sequence[str] = (),
     writable: Sequence[str] = (),
     hidden: Sequence[str] = (),
@@ -266,12 +267,13 @@ def sandboxed(
 ) -> tuple[str, ...]:
     """The command under bubblewrap. Paths are resolved; `writable` ones exist and can be inside read-only ones.
 
-    Those that are `hidden` are empty in there.
+    Directories that are `pinned` cannot be renamed, as each is a mount. Places that are `hidden` are empty in there.
     """
+    mounted = (word for path in sorted(pinned) for word in ("--dev-bind", path, path))
     closed = (word for path in sorted(read_only) for word in ("--ro-bind-try", path, path))
     opened = (word for path in sorted(writable) for word in ("--bind", path, path))
     emptied = (word for path in hidden for word in _empty(path))
-    return (bwrap, *_BASE, *more, *closed, *opened, *emptied, "--chdir", cwd, "--", *argv)
+    return (bwrap, *_BASE, *more, *mounted, *closed, *opened, *emptied, "--chdir", cwd, "--", *argv)
 
 
 def _empty(path: str) -> tuple[str, ...]:
@@ -297,25 +299,25 @@ class Sandbox(Struct, frozen=True):
             return tuple(argv)  # the shim reports a missing program by name; bwrap would only exit with 1
         bwrap = shutil.which("bwrap", path=path) or "bwrap"
         options = () if network else ("--unshare-net",)
+        project = _real(self._project())
         return sandboxed(
             argv,
             bwrap=bwrap,
             cwd=os.path.realpath(cwd),
-            read_only=_real(self._read_only()),
+            pinned=tuple({str(parent) for path in project for parent in Path(path).parents[:-1]}),
+            read_only=(*project, *_real([user_file(self.env).parent, state_directory(self.env)])),
             writable=_real(writable),
             hidden=_real(credential_files(self.env)),
             more=options,
         )
 
-    def _read_only(self) -> Iterable[Path]:
+    def _project(self) -> Iterable[Path]:
         common = self.checkouts.common_dir
         yield common
         if common.name == ".git":  # the main checkout, also when runplan was started in a linked one
             yield common.parent
         yield from (checkout.root for checkout in self.checkouts.all())
         yield self.worktrees
-        yield user_file(self.env).parent
-        yield state_directory(self.env)
 
 
 class Obstacle(Struct, frozen=True):

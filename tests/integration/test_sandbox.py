@@ -134,5 +134,13 @@ def test_checkouts_git_directory_other_worktrees_and_own_files_of_the_user_are_r
         assert not place.can_write(path), path
 
 
+def test_no_parent_of_a_worktree_or_checkout_can_be_renamed(place: Place) -> None:
+    worktree = place.own[0]
+    for path in (place.trees, place.trees.parent, place.trees.parent.parent):
+        argv = place.sandbox().wrap(("mv", str(path), f"{path}.moved"), worktree, place.own)
+        assert subprocess.run(argv, capture_output=True, check=False).returncode
+        assert worktree.is_dir()
+
+
 def test_a_program_that_is_not_there_is_called_as_before(place: Place) -> None:
     assert place.sandbox().wrap(("no-such-agent",), place.own[0], place.own) == ("no-such-agent",)
