@@ -116,7 +116,7 @@ def open_repository(
     workspace = Workspace(git, common_dir=common, state=at.state, root=root, mirror=at.mirrored)
     with contextlib.ExitStack() as closing:
         closing.callback(remove_unused_root, root, own)
-        _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be created")
+        _make(root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created")
         workspace.prepare()
         dispatches = closing.enter_context(Dispatches(at.state / "dispatch", wakeup=wakeup))
         store = Store(at.state)
@@ -137,8 +137,8 @@ def open_repository(
         )
 
 
-def _make(directory: Path, *, below: Path, remedy: str) -> None:
+def _make(directory: Path, *, below: Path, remedy: str, mode: int = 0o700) -> None:
     try:
-        make_below(below, directory)
+        make_below(below, directory, mode=mode)
     except OSError as error:
         raise Unreachable(f"{directory} cannot be created: {error.strerror}; {remedy}") from error

@@ -17,7 +17,7 @@ from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import ANY, CALLS, configured
 from runplan.git.repository import pull_command, remove_stale_lock
 from runplan.names import HEADS
-from runplan.store.files import lock_descriptor
+from runplan.store.files import lock_descriptor, make_below
 from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ class Remote:
     def _locked(self) -> Iterator[int]:
         """Hold the lock; the command before has ended, and lock files that it left when it was killed are removed."""
         path = self.common_dir / LOCK
-        path.parent.mkdir(exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        make_below(self.common_dir, path.parent)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not lock_descriptor(fd, within_s=PATIENCE_S):
                 raise Unreachable(

@@ -127,7 +127,7 @@ class Workspace:
     def make_bare(self, path: Path) -> None:
         """Make or complete a bare repository that borrows from the user, and a lane from `tool.git` as well."""
         if not is_repository(path):
-            make_below(self.common_dir, path.parent)
+            make_below(self.common_dir, path)
             (path / "HEAD").unlink(missing_ok=True)
             kind = "sha256" if self._sha256 else "sha1"
             options = ("-q", "--bare", "--template=", f"--object-format={kind}")
@@ -144,6 +144,7 @@ class Workspace:
         It borrows the objects of `lenders`, of `tool.git` and of the user, and has the user's refs that agents may see.
         `excluded` has further lines of `info/exclude`.
         """
+        make_below(self.common_dir, path)
         for name in ("objects/info", "objects/pack", "refs/heads", "info"):
             (path / name).mkdir(parents=True, exist_ok=True)
         places = [*lenders, *([self.path / "objects"] if path != self.path else []), self.common_dir / "objects"]

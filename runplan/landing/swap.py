@@ -31,7 +31,7 @@ from runplan.git.command import ANY, close_process, converse, one_line
 from runplan.git.objects import SUBMODULE
 from runplan.git.repository import TargetCheckout, remove_stale_lock
 from runplan.landing.lander import Landing, find
-from runplan.store.files import lock_descriptor, publish, read_file
+from runplan.store.files import lock_descriptor, make_below, publish, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -127,8 +127,8 @@ class Box:
     def entered(self) -> Iterator[Ended]:
         """Take the lock and end the landing before, if it was interrupted."""
         lock = self.checkouts.common_dir / LOCK
-        lock.parent.mkdir(exist_ok=True)
-        self.fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        make_below(self.checkouts.common_dir, lock.parent)
+        self.fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not lock_descriptor(self.fd, within_s=WAIT_S):
                 raise Hold(f"another landing is running in {self.path.parent}; wait for it, then retry")

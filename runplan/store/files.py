@@ -35,15 +35,15 @@ class Anchor:
             raise not_there(self._path)
 
 
-def make_below(anchor: Path, directory: Path) -> None:
+def make_below(anchor: Path, directory: Path, *, mode: int = 0o700) -> None:
     """Create the directory and its parents up to the anchor, which must exist."""
     try:
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(mode, exist_ok=True)
     except FileNotFoundError:
         if directory == anchor or anchor not in directory.parents:
             raise not_there(anchor) from None
-        make_below(anchor, directory.parent)
-        directory.mkdir(exist_ok=True)
+        make_below(anchor, directory.parent, mode=mode)
+        directory.mkdir(mode, exist_ok=True)
 
 
 def not_there(path: Path) -> Unreachable:
@@ -102,7 +102,7 @@ def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) ->
     draft = f"{path}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        with open(os.open(draft, flags, 0o644, dir_fd=at), "wb") as file:
+        with open(os.open(draft, flags, 0o600, dir_fd=at), "wb") as file:
             file.write(content)
             if sync:
                 file.flush()
@@ -117,7 +117,7 @@ def file_lock(path: Path) -> FileLock:
     """An exclusive lock on the file; the kernel frees it when its holder dies."""
     from filelock import FileLock  # 50 ms
 
-    return FileLock(path, thread_local=False, fallback_to_soft=False)
+    return FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
 
 
 def lock_descriptor(descriptor: int, *, within_s: float) -> bool:

@@ -157,6 +157,7 @@ class Store:
             if self.path.exists():
                 return
             draft.unlink(missing_ok=True)
+            draft.touch(0o600)
             with contextlib.closing(sqlite3.connect(draft)) as db:
                 db.execute("PRAGMA journal_mode=WAL")
                 db.executescript(f"{SCHEMA}PRAGMA user_version={SCHEMA_VERSION}")

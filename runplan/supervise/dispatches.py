@@ -113,7 +113,7 @@ class Dispatches:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
         for _ in range(3):  # an idle shim may have exited, and the spawner may have died
-            lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 is_free = lock_descriptor(lock, within_s=LOCK_CHECK_S)
                 if not is_free or files.standing() != NeverStarted():
@@ -163,6 +163,7 @@ class Dispatches:
         make_below(self._directory.parent, self._directory)
         ours, theirs = socket.socketpair()
         ours.settimeout(ANSWER_S)
+        self._spawner_log.touch(0o600)
         with theirs, self._spawner_log.open("ab") as log:
             self._spawner = subprocess.Popen(
                 # -P: a json.py of the repository must not shadow the standard library's.

@@ -75,7 +75,7 @@ class CappedLog:
     """
 
     def __init__(self, path: Path, *, cap: int, secrets: Collection[str] = ()) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._tail_size = min(LOG_TAIL, cap // 2)
         self._head_left = cap - self._tail_size
         self._secrets = secrets

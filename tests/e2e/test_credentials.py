@@ -1,6 +1,7 @@
 """Agents, checks and filters get none of the user's credentials."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,14 @@ def test_nobody_but_runplan_sees_a_credential(tmp_path: Path, sandbox: str) -> N
 
     assert ran.code == 0, ran.err
     assert project.show("main:1.txt") == "1"
+    # Git chooses the modes in a repository, which others cannot enter.
+    assert [*open_to_others(repo.path / ".git/runplan")] == []
+
+
+def open_to_others(directory: Path) -> Iterator[Path]:
+    """The files and directories that other users can reach."""
+    for path in (directory, *directory.iterdir()):
+        if path.lstat().st_mode & 0o077:
+            yield path
+        elif path.is_dir() and path != directory and not (path / "objects").is_dir():
+            yield from open_to_others(path)
