@@ -101,6 +101,10 @@ class ObjectsRefused(GitFailed):
     """Git rejects the commits of an agent."""
 
 
+class CallEnded(Unreachable):
+    """Another thread has ended a call of git; the step is repeated."""
+
+
 class HandOverRefused(ObjectsRefused):
     """The work of an agent cannot be read, or is larger than a limit."""
 

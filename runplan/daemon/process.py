@@ -29,6 +29,7 @@ from runplan.engine.context import context_at
 from runplan.engine.repository import OpenRepository, open_repository
 from runplan.errors import SettingsError
 from runplan.git import command
+from runplan.git.zones import STOPPED_S
 from runplan.report.metrics import metrics_text, this_process
 from runplan.report.notices import of_settings
 from runplan.report.summary import news_of, of_morning
@@ -160,7 +161,12 @@ class DaemonProcess:
         every_s = min(CHECK_S, watchdog_s / 2) if watchdog_s else CHECK_S
         next_check, ahead_s = time.monotonic() + every_s, _wall_ahead_s()
         while not self._is_over:
-            self._do_task(min(next_check, self._deadline) if self._end_requests else next_check)
+            if self._end_requests:
+                self._do_task(min(next_check, self._deadline, time.monotonic() + STOPPED_S))
+                for worker in self._all_workers():
+                    command.CALLS.end(state=worker.state, older_s=STOPPED_S)  # the next daemon repeats the step
+            else:
+                self._do_task(next_check)
             if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
                 next_check, ahead_s = 0.0, _wall_ahead_s()
                 self._attempt(self._clock_jumped)

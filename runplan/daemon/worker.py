@@ -16,7 +16,8 @@ from runplan.engine import schedules
 from runplan.engine.commands import BEGINNING, Environments, Executor
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
-from runplan.errors import Crashed, Fenced, RunplanError, Unreachable, refused_by_system
+from runplan.errors import CallEnded, Crashed, Fenced, RunplanError, Unreachable, refused_by_system
+from runplan.git.command import CALLS
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
 from runplan.run.decide import Decision, decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
@@ -136,6 +137,8 @@ class DaemonWorker(RepositoryWorker):
             self._asked = True
             self._poke()
             if self._thread is not None:
+                if commands and self._is_stop_queued():
+                    CALLS.refuse(self.state)
                 return
             self._thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
             refusal = ""
@@ -145,6 +148,11 @@ class DaemonWorker(RepositoryWorker):
                 self._thread, refusal = None, refused_by_system(error)
         if refusal:
             self._closed(None, Unreachable(refusal))
+
+    def _is_stop_queued(self) -> bool:
+        with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
+            return any(command.verb == "stop" for command in store.commands.queued())
+        return False
 
     @property
     def is_idle(self) -> bool:
@@ -225,6 +233,7 @@ class DaemonWorker(RepositoryWorker):
         return self._daemon.clock.now()
 
     def execute_commands(self) -> None:
+        CALLS.allow(self.state)  # a stop that is queued by now is executed below
         if self._ending:
             self._ending = False
             self.end_agents()
@@ -330,6 +339,11 @@ class DaemonWorker(RepositoryWorker):
                 return None
             self._schedule_checkout_checks(active.journal)
             return self._report_waits(plan, active)
+        except CallEnded:
+            if self.may_begin():  # a stop is queued; it is executed before the step is repeated
+                return decide(active.state)
+            self.disown(plan)  # the next daemon repeats the step
+            return None
         except (Fenced, Crashed) as error:
             self._log.warning("trouble", plan=plan, error=str(error))
             return None

@@ -110,6 +110,8 @@ def _step(action: a.Action, journal: Journal | LaneJournal, context: RunContext)
     """Take one step; whether it recorded anything."""
     step = STEPS[action.step]
     recorded = False
+    if journal.state.stop:
+        context.zones.hurry()
     context.store.require_there()  # an unplugged repository proves nothing
     context.workspace.require_whole()
     try:

@@ -14,11 +14,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.errors import GitFailed
+from runplan.errors import CallEnded, GitFailed
 from runplan.gitfacts import Commit
 
 if TYPE_CHECKING:
@@ -83,31 +84,55 @@ def git_program(path: str | None) -> str:
 
 
 class LongCalls:
-    """Processes that another thread can kill."""
+    """Processes that another thread can kill. Those that open the files of an agent belong to a repository."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: dict[subprocess.Popen[bytes], tuple[Path | None, float]] = {}  #: state directory, when begun
+        self._ended: set[subprocess.Popen[bytes]] = set()
+        self._refused: set[Path] = set()  #: repositories whose new calls are killed as well
         self._closed = False
 
     @contextlib.contextmanager
-    def bounded(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """Kill the process and its session at the end of the block, unless it has ended."""
+    def bounded(self, process: subprocess.Popen[bytes], *, state: Path | None = None) -> Iterator[None]:
+        """Kill the process and its session at the end of the block, unless it has ended.
+
+        With `state`, the directory of a repository, `CallEnded` is raised when another thread has killed it.
+        """
         with self._lock:
-            self._running.add(process)
-            if self._closed:
-                end_session(process)
+            self._running[process] = (state, time.monotonic())
+            if self._closed or state in self._refused:
+                self._kill(process, state)
         try:
             yield
         finally:
             with self._lock:
-                self._running.discard(process)
+                del self._running[process]
+            end_session(process)
+            if process in self._ended:
+                self._ended.discard(process)
+                raise CallEnded("a stop, or the end of the daemon, has ended a call of git; the step is repeated")
+
+    def _kill(self, process: subprocess.Popen[bytes], state: Path | None) -> None:
+        if process.returncode is None:
+            self._ended |= {process} if state else set()
             end_session(process)
 
-    def end(self) -> None:
+    def end(self, *, state: Path | None = None, older_s: float = 0.0) -> None:
+        """Kill those of one repository, or all, that have run so long."""
+        began = time.monotonic() - older_s
         with self._lock:
-            for process in self._running:
-                end_session(process)
+            for process, (place, since) in self._running.items():
+                if since <= began and state in (None, place):
+                    self._kill(process, place)
+
+    def refuse(self, state: Path) -> None:
+        """Kill the calls of a repository, and its later ones, until they are allowed again."""
+        self._refused.add(state)
+        self.end(state=state)
+
+    def allow(self, state: Path) -> None:
+        self._refused.discard(state)
 
     def close(self) -> None:
         """Kill all of them, and each one that is added later."""
@@ -148,10 +173,7 @@ class Stored(Struct, frozen=True):
 
 
 class Git:
-    """Git in one directory. `options` are options of git itself, such as `--git-dir=…`.
-
-    With `own_session`, a command that times out is killed together with the filters it started.
-    """
+    """Git in one directory. `options` are options of git itself, such as `--git-dir=…`."""
 
     def __init__(
         self,
@@ -159,14 +181,11 @@ class Git:
         *,
         env: Mapping[str, str],
         options: Sequence[str] = (),
-        settings: Sequence[str] = SETTINGS,
-        own_session: bool = False,
     ) -> None:
         self.cwd = cwd
         self.env = env
         self._scrubbed = scrubbed(env)
-        self._own_session = own_session
-        self._base = [git_program(env.get("PATH")), *options, *(word for pair in settings for word in ("-c", pair))]
+        self._base = [git_program(env.get("PATH")), *options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
@@ -186,9 +205,8 @@ class Git:
         among: LongCalls | None = None,
     ) -> Ran:
         """Run one command; an exit code outside `ok` is `GitFailed`. The command inherits `fds`."""
-        session = self._own_session or among is not None
         with _scratch(stdin) as given, _scratch() as out, _scratch() as err:
-            process = self.start(*args, env=env, fds=fds, stdin=given, output=(out, err), session=session)
+            process = self.start(*args, env=env, fds=fds, stdin=given, output=(out, err), session=among is not None)
             try:
                 with (among or LongCalls()).bounded(process):
                     _wait(process, timeout_s)

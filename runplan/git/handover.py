@@ -297,7 +297,8 @@ class AgentZone(Place):
         return [(kind, rest) for kind, _, rest in (line.partition(" ") for line in lines)]
 
     def _too_slow(self) -> HandOverRefused:
-        return HandOverRefused(f"handing over took longer than {self._zones.bounds.seconds:.0f} s (limits.handover)")
+        bounds = self._zones.bounds
+        return HandOverRefused(f"handing over took longer than {bounds.seconds:.0f} s ({bounds.cause})")
 
     def _index(self, script: Script, deadline: float) -> list[Path]:
         """Take the pack into a quarantine with git's own fsck, then into `tool.git`; its files."""
@@ -311,7 +312,7 @@ class AgentZone(Place):
         }
         words = ("index-pack", "--stdin", "--fix-thin", "--strict", f"--max-input-size={self._zones.bounds.size}")
         indexer = self._tool.start(*words, env=env, stdin=script.output, session=True)
-        with indexer, CALLS.bounded(indexer):
+        with indexer, CALLS.bounded(indexer, state=self._workspace.state):
             if hasattr(resource, "prlimit"):
                 with suppress(ProcessLookupError):
                     resource.prlimit(indexer.pid, resource.RLIMIT_AS, (INDEX_BYTES, INDEX_BYTES))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.git.command import CALLS, SETTINGS, git_program, is_readable, one_line, scrubbed
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Confine: TypeAlias = Callable[[Sequence[str], Path, Sequence[Path]], Sequence[str]]
 
 STANDARD_TOOLS = "/usr/bin:/bin"  #: of the scripts; the caller's PATH may lack them
+STOPPED_S = 5.0  #: for a hand-over of a run that is stopped
 FILL_S = 600.0  #: for the files of one commit
 SAID = 2000  #: bytes kept of what a script prints as an error
 LARGEST_STATUS = 64 * 1024
@@ -77,6 +79,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """What a hand-over may take (limits.handover…)."""
 
     seconds: float = 600.0
+    cause: str = "limits.handover"  #: of the limit of time
     size: int = 2_000_000_000  #: bytes of the pack
     entries: int = 200_000  #: paths that differ
 
@@ -125,8 +128,13 @@ class Zones:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        with process, CALLS.bounded(process):
+        with process, CALLS.bounded(process, state=self.workspace.state):
             yield Script(process)
+
+    def hurry(self) -> None:
+        """Let no hand-over delay the end of a run that is stopped; the files stay in the worktree."""
+        if self.bounds.seconds > STOPPED_S:
+            self.bounds = replace(self.bounds, seconds=STOPPED_S, cause="the run is stopped")
 
     def fill(self, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> str:
         """Fill a worktree; the error of the script, or ""."""

@@ -248,3 +248,37 @@ def test_a_stop_is_acknowledged_at_once_while_a_remote_does_not_answer(silent_re
     (tmp_path / "silent").unlink()
     until_runs_are(silent_remote, "stopped")
     assert (queued(silent_remote), silent_remote.landed()) == ([], [])
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Project]:
+    """The hand-over of X waits for a pipe in place of .gitattributes, for as long as limits.handover allows."""
+    with none_left(tmp_path / "home"):
+        made = a_project(tmp_path, "1")
+        user_settings(made, LONG)
+        shell_agent(made, tmp_path, f"[ -e {tmp_path}/honest ] || mkfifo .gitattributes")
+        made.commit_file("runplan.toml", (made.path / "runplan.toml").read_text() + '[limits]\nhandover = "10m"\n')
+        assert made.runplan("start", "X", "1", "auto").code == 0
+        until(lambda: [*made.path.glob(".git/runplan/handover/*/index")])
+        yield made
+
+
+def test_a_stop_ends_a_hand_over_and_the_work_is_kept(stuck: Project, tmp_path: Path) -> None:
+    assert stuck.runplan("stop", "X").code == 0
+    until_runs_are(stuck, "stopped")
+    parked = stuck.repo.git("for-each-ref", "--format=%(refname)", "refs/runplan/parked").splitlines()
+    assert [stuck.show(f"{ref}:1.txt") for ref in parked[:1]] == ["1"]
+    (tmp_path / "honest").touch()
+    assert stuck.runplan("start", "X", "1", "auto", "--wait").code == 0
+    assert stuck.landed() == ["1"]
+
+
+def test_the_first_signal_ends_a_hand_over_which_the_next_daemon_repeats(stuck: Project) -> None:
+    daemon = drain(stuck)
+    until(lambda: gone(stuck, daemon))
+    assert states(stuck) == ["running"]
+    (pipe,) = stuck.worktrees.glob("*/.gitattributes")
+    pipe.unlink()
+    with in_foreground(stuck):
+        until_runs_are(stuck, "done")
+    assert stuck.landed() == ["1"]
