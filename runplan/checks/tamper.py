@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.checks import testfiles
-from runplan.checks.guarded import weakened
+from runplan.checks.guarded import find_changes
 from runplan.checks.secrets import named_like_secret, redacted, secrets_in
 from runplan.globs import covers, literal, matches
 from runplan.run.reasons import Reason
@@ -40,8 +41,7 @@ LIFECYCLE = (".runplan/**", ".runplan-*")
 #: The prompts of a repository; a weaker one would make every later verdict weaker.
 PROMPTS = ("config/prompts/*.md",)
 
-_REMOVES = re.compile(r"\b(?:remov|delet|drop|retir|mov|renam|replac|merg)\w*", re.IGNORECASE)
-_FOLDER = re.compile(r"(?<![\w./-])/*+([\w.][\w./-]*+)(?<=/)(?:\*\*)?(?![\w.*-])")
+_TOKEN = re.compile(r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)")
 
 
 class TamperKind(StrEnum):
@@ -52,7 +52,7 @@ class TamperKind(StrEnum):
     LOWERED_THRESHOLD = "lowered-threshold"
     CHANGED_CI = "changed-ci"
     CHANGED_PROMPT = "changed-prompt"
-    TEST_COMMAND = "test-command"  #: a file that the test command runs
+    CHECK_FILE = "check-file"  #: a file that decides how the checks run
     OUT_OF_SCOPE = "out-of-scope"
     SECRET = "secret"  # noqa: S105 - the name of a finding
     TOO_LARGE = "too-large"
@@ -98,14 +98,8 @@ class Permit(Struct, frozen=True, kw_only=True):
     written: tuple[str, ...] = ()  #: plan, report and index: no file may replace one of their folders
 
     def names(self, path: str) -> bool:
-        """Whether the phase names this path, or the removal of a folder it is in."""
-        if path in (literal(pattern) for pattern in self.touches):
-            return True
-        # Not as a part of a longer path or name.
-        if path in self.text and re.search(rf"(?<![\w./-]){re.escape(path)}(?!\.?[\w/-])", self.text):
-            return True
-        lines = (line for line in self.text.splitlines() if _REMOVES.search(line))
-        return any(path.startswith(folder) for line in lines for folder in _FOLDER.findall(line))
+        """Whether the phase names this path, in its text or in Touches:."""
+        return path in (literal(pattern) for pattern in self.touches) or path in _tokens(self.text)
 
     def covers(self, path: str) -> bool:
         """Whether the path is within the phase's Touches:, or named."""
@@ -119,6 +113,17 @@ class Permit(Struct, frozen=True, kw_only=True):
         top = path.partition("/")[0]
         meant = (p for p in self.touches if literal(p) == path or literal(p).partition("/")[0] == top)
         return self.names(path) or self.allowed(path) or any(matches(pattern, path) for pattern in meant)
+
+
+@lru_cache(maxsize=4)
+def _tokens(text: str) -> frozenset[str]:
+    """The words of the text that may be paths, without the punctuation around them and a number of a line."""
+    words = (quoted or word for quoted, word in _TOKEN.findall(text))
+    return frozenset(
+        token.removeprefix("./").lstrip("/")
+        for word in words
+        for token in (word, word.rstrip(".:!?"), word.partition(":")[0])
+    )
 
 
 def wants_text(path: str) -> bool:
@@ -155,12 +160,16 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
     return tuple(found)
 
 
-def examine_command(command: str, permit: Permit, *, before: Read, after: Read) -> tuple[Tampering, ...]:
-    """The changes in the tree `after` to files that the test command runs."""
+def examine_checks(
+    commands: Iterable[str], changed: Iterable[str], permit: Permit, *, before: Read, after: Read
+) -> tuple[Tampering, ...]:
+    """The changes to files that decide how the project's checks run."""
+    changes = find_changes(commands, changed, before=before, after=after)
+    is_new = {path for path, _ in changes if before(path) is None}
     return tuple(
-        Tampering(TamperKind.TEST_COMMAND, path, detail, line)
-        for path, line, detail in weakened(command, before, after)
-        if not permit.allowed(path)
+        Tampering(TamperKind.CHECK_FILE, path, detail)
+        for path, detail in changes
+        if not permit.allowed(path) and not (path in is_new and permit.names(path))
     )
 
 

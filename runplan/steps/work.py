@@ -299,8 +299,10 @@ def _tampered(
         old, new = (before(change.path), after(change.path)) if tamper.wants_text(change.path) else (None, None)
         is_deleted, is_added = change.kind == "D", change.kind == "A"
         files.append(FileChange(path=change.path, before=old, after=new, deleted=is_deleted, added=is_added))
-    command = tamper.examine_command(context.settings.tests.command, permit, before=before, after=after)
-    return (*tamper.examine(files, permit), *command, *_leaked(phase, context, head, permit))
+    commands = (check.command for check in context.settings.checks.values())
+    paths = (change.path for change in changes)
+    guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
+    return (*tamper.examine(files, permit), *guarded, *_leaked(phase, context, head, permit))
 
 
 def _leaked(phase: PhaseRun, context: RunContext, head: str, permit: Permit) -> tuple[Tampering, ...]:

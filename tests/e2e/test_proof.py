@@ -52,7 +52,7 @@ def test_changing_the_test_command_is_tampering_unless_allowed(project: Project)
     project.agent(work('write = "Makefile"\ntext = "test:\\n\\ttrue\\n"', 'commit = "Mend the check"'))
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
-    assert "Makefile:2: `test`, which the test command runs, was changed" in ran.err
+    assert "Makefile: a check runs make, which reads it, and it was changed" in ran.err
     assert "add to the phase: Allows: Makefile" in ran.err
     project.plan(a_plan("1").replace("### Work Items", "Allows: Makefile\n\n### Work Items"))
     ran = project.start("1", "auto")

@@ -100,7 +100,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
     "settings of checks": (examined("pyproject.toml"), (("target", " "), ("", "fail_under = 1\n"))),
     "what a phase permits": (
         lambda text: tamper.Permit(text=text).names("tests/a/test_x.py"),
-        (("remove ", "a/"), ("", "remove a/"), ("", "tests/a/"), ("remove ", "a/ ")),
+        (("", "a/"), ("", "`"), ("", "`a "), ("", "a:")),
     ),
     "test output": (
         lambda text: results.read_results(text, exit_code=1, summary_pattern=""),
@@ -111,11 +111,11 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         ),
     ),
     "files of the test command": (
-        lambda text: guarded.weakened("make test", {"Makefile": f"test:\n{text}"}.get, {"Makefile": "test:\n"}.get),
-        (
-            *(("", "a: b\n"), ("", "\ta\n"), ("", "a="), ("", "define a\n"), ("", "include a "), ("\t", "a/b ")),
-            *(("\t", "cd a;"), ("a: ", "b")),
-        ),
+        lambda text: [
+            guarded.find_changes([command], [path], before={path: text}.get, after={path: f"{text}\n"}.get)
+            for command, path in (("make test", "Makefile"), ("npm test", "package.json"), ("tox", "tox.ini"))
+        ],
+        (("", "a: b\n"), ("", "tests/a.sh "), ("[pytest]\n", "a=b\n"), ("", "["), ('{"scripts":', "{"), ("", "a/")),
     ),
     "drift": (
         lambda text: (drift.read_tokens(text), drift.contradictions(text)),

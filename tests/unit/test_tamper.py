@@ -6,8 +6,9 @@ from hypothesis import given, settings, strategies as st
 from runplan.checks.tamper import (
     FileChange,
     Permit,
+    Tampering,
     examine,
-    examine_command,
+    examine_checks,
     is_lifecycle,
     leaks,
     remedy,
@@ -146,12 +147,45 @@ def test_an_allowed_change_is_still_checked_for_scope_and_secrets() -> None:
     assert kinds(changed("runplan.toml"), permit=a_permit(allows=("**",))) == ["bookkeeping"]
 
 
-def test_a_file_that_the_test_command_runs_is_named_with_its_line_and_the_remedy() -> None:
-    before, after = {"Makefile": "x:\n\ntest:\n\tpytest\n"}, {"Makefile": "x:\n\ntest:\n\ttrue\n"}
-    (one,) = found = examine_command("make test", a_permit("Mend the Makefile."), before=before.get, after=after.get)
-    assert str(one) == "Makefile:4: `test`, which the test command runs, was changed"
+def test_a_file_of_the_checks_is_named_with_the_remedy() -> None:
+    before, after = {"Makefile": "test:\n\tpytest\n"}, {"Makefile": "test:\n\ttrue\n"}
+
+    def examined(permit: Permit) -> tuple[Tampering, ...]:
+        return examine_checks(["make test"], ["Makefile"], permit, before=before.get, after=after.get)
+
+    (finding,) = found = examined(a_permit("Mend the `Makefile`."))
+    assert str(finding) == "Makefile: a check runs make, which reads it, and it was changed"
     assert remedy(found) == "; if the plan means it, add to the phase: Allows: Makefile"
-    assert examine_command("make test", a_permit(allows=("Makefile",)), before=before.get, after=after.get) == ()
+    assert examined(a_permit(allows=("Makefile",))) == ()
+
+
+def test_a_phase_that_names_a_new_file_of_the_checks_permits_it() -> None:
+    before: dict[str, str] = {}
+    after = {"tests/conftest.py": "x\n"}
+    named, other = a_permit("Add fixtures to tests/conftest.py."), a_permit("Add fixtures.")
+    findings = [
+        examine_checks(["pytest"], after, permit, before=before.get, after=after.get) for permit in (named, other)
+    ]
+    assert [len(each) for each in findings] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("Change src/a.py.", True),
+        ("See `src/a.py`, then stop", True),
+        ("**src/a.py**: the sum", True),
+        ("the sum (src/a.py:12)", True),
+        ("[the sum](./src/a.py)", True),
+        ("Change src/a.pyi", False),
+        ("Change lib/src/a.py", False),
+        ("Remove the folder src/", False),
+        ("Remove src/**", False),
+    ],
+)
+def test_a_path_is_named_as_a_whole_word(text: str, named: bool) -> None:
+    assert a_permit(text).names("src/a.py") is named
+    assert a_permit("Change `my file.txt`").names("my file.txt")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, convert
 
-from runplan.checks.tamper import FileChange, Permit, Tampering, examine, examine_command
+from runplan.checks.tamper import FileChange, Permit, Tampering, examine, examine_checks
 
 CORPUS = Path(__file__).parents[1] / "tamper_corpus"
 OWN = ("plans/x.md", "reports/plan-x.md")
@@ -60,8 +60,10 @@ def findings(case: Case, before: dict[str, str]) -> tuple[Tampering, ...]:
         bookkeeping=(*OWN, "runplan.toml"),
         written=OWN,
     )
-    command = examine_command(case.command, permit, before=before.get, after=after.get)
-    return (*examine(changes, permit), *command)
+    commands = [case.command] if case.command else []
+    paths = [change.path for change in changes]
+    checks = examine_checks(commands, paths, permit, before=before.get, after=after.get)
+    return (*examine(changes, permit), *checks)
 
 
 def loaded() -> list[tuple[str, Case, dict[str, str]]]:
