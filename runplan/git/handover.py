@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runplan.git.zones import Extra, Script, Zones
     from runplan.gitfacts import Oid
 
+CLEAN = "clean"  #: in a header: the files are those of the agent's HEAD
 LENT = "lent"  #: an agent has the files, or had them and did not hand them over
 NO_REFS = 4  #: exit code of the script when the agent has damaged or deleted its repository
 HEADER = 16  #: bytes of the first line of a stream
@@ -77,9 +78,15 @@ if cd "$tree" 2>/dev/null && [ -n "$(ls -A)" ]; then # in a sandbox `git worktre
     [ "$how" = all ] || find . ! -type f ! -type d ! -type l -delete # git waits for ever for a FIFO
     if [ "$how" = all ] && [ -f "$seen/index" ]; then cp -p "$seen/index" "$fresh/index" || exit 5; fi
     [ -f "$fresh/index" ] && [ "$(cat "$seen/commit")" = "$head" ] || git read-tree --reset "$head" || exit 5
-    git update-index -q --refresh --force-write-index >/dev/null
-    git -c advice.addEmbeddedRepo=false add -A --ignore-errors . 3>&- || add=$?
-    left=$(git write-tree) || exit 6
+    printf '%s\\n' "$head" >"$fresh/HEAD"
+    # With a lock git writes the index again; else `add` would store every file that is as young as the index.
+    state=$({{ GIT_OPTIONAL_LOCKS=1 git status --porcelain -unormal --no-renames --ignore-submodules=dirty || echo 1
+    }} 3>&- | head -c 1)
+    left={CLEAN}
+    if [ -n "$state" ]; then
+        git -c advice.addEmbeddedRepo=false add -A --ignore-errors . 3>&- || add=$?
+        left=$(git write-tree) || exit 6
+    fi
 fi
 header="head $head
 own $own
@@ -87,7 +94,7 @@ add $add
 left $left
 $listed"
 printf 'runplan1 %06d\\n%s' "${{#header}}" "$header" >&3
-printf '%s\\n' "$head" "$own" $left $others "^$before" "$@" |
+printf '%s\\n' "$head" "$own" ${{left#{CLEAN}}} $others "^$before" "$@" |
     git pack-objects --revs --thin --stdout --delta-base-offset -q >&3
 """
 
@@ -343,12 +350,13 @@ class AgentZone(Place):
         own, head, left = facts.get("own", ""), facts.get("head", ""), facts.get("left", "")
         tip = own if own != before else head
         try:
-            if not all(_OID.fullmatch(oid) for oid in (own, head, *([left] if left else []))):
+            if not all(_OID.fullmatch(oid) for oid in (own, head, *([left] if left not in ("", CLEAN) else []))):
                 raise ObjectsRefused("the header of the agent's work is damaged")
             for commit in {own, head}:
                 if (found := self._tool.object(commit)) is None or found.kind != "commit":
                     raise ObjectsRefused(f"{commit[:12]} is no commit of the agent's")
             trees = [self._tool.commit(commit).tree for commit in (before, tip, head)]
+            left = trees[2] if left == CLEAN else left
             for old, new in ((trees[0], trees[1]), (trees[2], left or trees[2])):
                 changes(self._tool, old, new, most=self._zones.bounds.entries)
         except GitFailed as error:

@@ -54,6 +54,7 @@ umask 022
 dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
 export GIT_DIR="$dir" GIT_WORK_TREE="$tree"
 cd "$tree" || exit 1
+[ -n "$(ls -A)" ] || clean=none
 rm -rf .git && printf 'gitdir: %s\\n' "$dir" >.git || exit 1
 if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git overlooks FIFOs, modes and further links
     find . \\( \\( ! -type f ! -type d ! -type l -o -type f -links +1 \\
