@@ -89,13 +89,6 @@ class Change(Struct, frozen=True, kw_only=True):
     new: Oid
 
 
-class Untracked(Struct, frozen=True, kw_only=True):
-    """An untracked file of a worktree."""
-
-    path: str
-    size: int  #: bytes
-
-
 # --- trailers -------------------------------------------------------------------------------------------
 
 PLAN = "Runplan-Plan"

@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
     from runplan.checks import testcode
     from runplan.checks.guarded import Read
-    from runplan.gitfacts import Untracked
 
     _Sources: TypeAlias = Mapping[str, testcode.TestSource]
 
-#: An untracked file larger than this is not committed for an agent.
-LARGEST_UNTRACKED = 5_000_000  # bytes
+LARGEST_ADDED = 5_000_000  #: bytes of a new file that the phase does not name
 LARGEST_EXAMINED = 1_000_000  #: characters of a file of tests or settings that is examined
 
 MOST_NAMED = 20  #: tests that one finding lists
@@ -58,8 +56,9 @@ class TamperKind(StrEnum):
     TOO_LARGE = "too-large"
 
 
-#: The kinds that no Allows: line permits.
-_NEVER_ALLOWED = (TamperKind.BOOKKEEPING, TamperKind.OUT_OF_SCOPE, TamperKind.SECRET, TamperKind.TOO_LARGE)
+#: The kinds that no commit may contain, also if a later one takes them back; no Allows: line permits them.
+_IN_NO_COMMIT = (TamperKind.BOOKKEEPING, TamperKind.SECRET, TamperKind.TOO_LARGE)
+_NEVER_ALLOWED = (*_IN_NO_COMMIT, TamperKind.OUT_OF_SCOPE)
 
 
 class Tampering(Struct, frozen=True):
@@ -86,6 +85,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
     after: str | None  #: None when it is gone, or not text
     deleted: bool = False
     added: bool = False
+    size: int = 0  #: bytes; needed for an added file
 
 
 class Permit(Struct, frozen=True, kw_only=True):
@@ -140,8 +140,8 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
     for change in changes:
         path, is_allowed = change.path, permit.allowed(change.path)
         found += _scope(path, permit, is_gone=change.deleted)
-        if change.added and named_like_secret(path) and not permit.names(path):
-            found.append(Tampering(TamperKind.SECRET, path, "looks like a secret"))
+        if change.added and not permit.names(path):
+            found += _unwanted(change)
         if testfiles.is_ci(path) and not permit.permits_ci(path):
             detail = "a file of the CI or a hook was changed, and the phase does not name it"
             found.append(Tampering(TamperKind.CHANGED_CI, path, detail))
@@ -181,22 +181,11 @@ def remedy(found: Sequence[Tampering]) -> str:
     return f"; if the plan means it, add to the phase: Allows: {', '.join(paths)}"
 
 
-def unwanted(
-    untracked: Sequence[Untracked], permit: Permit, *, texts: Mapping[str, str] | None = None
-) -> tuple[Tampering, ...]:
-    """The untracked files that may not be committed; `texts` are the beginnings of those that were read."""
-    found: list[Tampering] = []
-    for file in untracked:
-        if is_lifecycle(file.path):
-            continue
-        found += _scope(file.path, permit)
-        if permit.names(file.path):
-            continue
-        if file.size > LARGEST_UNTRACKED:
-            found.append(Tampering(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, untracked and over 5 MB"))
-        if named_like_secret(file.path) or secrets_in(f"{file.path}\n{(texts or {}).get(file.path, '')}"):
-            found.append(Tampering(TamperKind.SECRET, file.path, "looks like a secret"))
-    return tuple(found)
+def _unwanted(file: FileChange) -> Iterator[Tampering]:
+    if file.size > LARGEST_ADDED:
+        yield Tampering(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, a new file of over 5 MB")
+    if named_like_secret(file.path):
+        yield Tampering(TamperKind.SECRET, file.path, "looks like a secret")
 
 
 def _scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tampering]:
@@ -207,6 +196,12 @@ def _scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tamp
     for own in () if is_gone else permit.written:
         if own.startswith(f"{path}/"):
             yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
+
+
+def examine_commits(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> tuple[Tampering, ...]:
+    """The findings in changes of single commits that no commit may contain."""
+    found = (*examine(files, permit), *leaks(files, messages, permit))
+    return tuple(dict.fromkeys(one for one in found if one.kind in _IN_NO_COMMIT))
 
 
 def leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> tuple[Tampering, ...]:

@@ -35,7 +35,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runplan.plan.model import Phase, Plan
-    from runplan.run.events import CandidateBuilt, DispatchEnded, GateJudged, Paused, RunStarted, WorkTaken
+    from runplan.run.events import (
+        CandidateBuilt,
+        DispatchEnded,
+        GateJudged,
+        Paused,
+        RulesBroken,
+        RunStarted,
+        WorkTaken,
+    )
     from runplan.run.state import Lane, PhaseRun, RunState
 
 ANSWERED = ("approval", "sign-off")  #: waits that `approve` and `reject` end
@@ -195,6 +203,8 @@ def _work(started: RunStarted, phase: PhaseRun) -> Decision:
         return _do(a.LEASE, "the phase needs a worktree and a branch")
     if phase.ended is not None:
         return _judge(phase, phase.ended)
+    if phase.broken is not None:
+        return _take_back(started, phase, phase.broken)
     if phase.work is not None:
         return _prove(started, phase, phase.work)
     kept = phase.leased.kept
@@ -302,6 +312,17 @@ def _judge_agent(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     if phase.unsolved is not None and reason is Reason.AGENT_FAILED and ended.kind in ("", "success", *REPEATED):
         return _fail(Reason.CONFLICT, ended.role, unsolved(phase, how))
     return _fail(reason, ended.role, how)
+
+
+def _take_back(started: RunStarted, phase: PhaseRun, broken: RulesBroken) -> Decision:
+    """A fixer takes back what the phase does not permit, once."""
+    detail = "; ".join(broken.lines)
+    if phase.breaks > 1 or phase.cycle > started.max_fix_cycles:
+        step = "fix" if phase.cycle > 1 else "implement"
+        return _fail(Reason(broken.reason), step, f"{detail}{broken.remedy}")
+    complaint = f"the phase does not permit these changes; take them back: {detail}"
+    fixer = DispatchStarted(role="fix", cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
+    return _start(fixer, f"{complaint}; fix cycle {phase.cycle} of {started.max_fix_cycles}")
 
 
 def _prove(started: RunStarted, phase: PhaseRun, work: WorkTaken) -> Decision:

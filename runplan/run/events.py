@@ -286,6 +286,17 @@ class WorkTaken(Event, frozen=True, kw_only=True):
     tree: str
     commits: int
     files: tuple[str, ...] = ()
+    squash: bool = False  #: its single commits may not land; their net change does
+    lines: tuple[str, ...] = ()  #: why, for the report
+
+
+class RulesBroken(Event, frozen=True, kw_only=True):
+    """The work is committed, and has changes that the phase does not permit; a fixer takes them back."""
+
+    tree: str
+    reason: str  #: of the failure if it happens again
+    lines: tuple[str, ...]  #: the findings
+    remedy: str = ""  #: how a person permits them
 
 
 class WorkRefused(Event, frozen=True, kw_only=True):

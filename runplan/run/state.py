@@ -47,6 +47,8 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     complaint: str = ""  #: what is wrong with it
     cycles: tuple[str, ...] = ()  #: why each fix cycle began, with the failed items
     work: e.WorkTaken | None = None
+    broken: e.RulesBroken | None = None  #: no fixer was started for it yet
+    breaks: int = 0  #: how often rules were broken
     candidate: e.CandidateBuilt | None = None
     gates: tuple[e.GateJudged, ...] = ()  #: on the candidate's tree
     verdicts: tuple[e.VerdictGiven, ...] = ()  #: on the candidate's patch, one of each verifier
@@ -91,6 +93,11 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
         return tuple((gate.name, gate.output) for gate in self.judged.values() if gate.output)
 
     @property
+    def squash(self) -> bool:
+        """Whether the work lands as one commit, under the title of the phase."""
+        return bool(self.handovers) or (self.work is not None and self.work.squash)
+
+    @property
     def leased(self) -> e.Leased:
         """The lease, for steps that are due only with one."""
         assert self.lease is not None
@@ -120,7 +127,11 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
             worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else phase.refusal
             return replace(phase, refusal=worse, warnings=(*phase.warnings, *event.lines))
         case e.WorkTaken():
-            return replace(phase, work=event, ended=None, candidate=None)
+            return replace(phase, work=event, ended=None, candidate=None, warnings=(*phase.warnings, *event.lines))
+        case e.RulesBroken():
+            warnings = (*phase.warnings, *(f"a fixer was told: {line}" for line in event.lines))
+            phase = replace(phase, ended=None, gates=(), verdicts=(), warnings=warnings)
+            return replace(phase, broken=event, breaks=phase.breaks + 1)
         case e.WorkRefused():
             return replace(phase, refusal=phase.refusal or (event.reason, event.detail))
         case e.GateJudged():
@@ -186,7 +197,8 @@ def _to_fix(phase: PhaseRun, *, tree: str, complaint: str, cycle: int) -> PhaseR
     if cycle != phase.cycle:
         failed = "".join(f"\n  {item}: {evidence}" for item, evidence in phase.failed)
         phase = replace(phase, cycles=(*phase.cycles, f"Fix cycle {cycle - 1}: {complaint}{failed}"))
-    return replace(phase, cycle=cycle, failed_tree=tree, complaint=complaint, work=None, candidate=None)
+    phase = replace(phase, cycle=cycle, failed_tree=tree, complaint=complaint)
+    return replace(phase, work=None, broken=None, candidate=None)
 
 
 def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:

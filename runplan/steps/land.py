@@ -54,15 +54,15 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
     def rewrite(commit: Commit) -> tuple[str, Signature]:
         author = commit.author if context.settings.run.author == "agent" else context.user
         title = phase.read.title or f"Phase {phase.read.phase}"
-        message = inert(title if phase.handovers else commit.message).strip() or inert(title)
+        message = inert(title if phase.squash else commit.message).strip() or inert(title)
         return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
 
     if phase.read.merge:
         message = add_trailers(f"{phase.read.title}\n", trailers)
         replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
     else:
-        base, head, whole = phase.base, phase.work.head, bool(phase.handovers)
-        replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=whole)
+        base, head = phase.base, phase.work.head
+        replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
     yield _candidate(replayed, onto, context)
 
 

@@ -218,7 +218,8 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
 def _diff(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> str:
     """The change that a fixer continues or a verifier judges; an agent without a shell reads it in its worktree."""
     if started.role == "fix":
-        return context.candidates.diff(phase.base, context.objects.tip(phase.leased.branch) or phase.base)
+        head = context.objects.tip(phase.leased.branch) or phase.base
+        return context.agents.redacted(context.candidates.diff(phase.base, head))  # it may have to remove a secret
     base, without = (plan_base(phase, context), context.bookkeeping) if started.scope else (phase.built.onto, ())
     return context.candidates.diff(base, phase.built.commits[-1], without=without)
 

@@ -17,7 +17,7 @@ from runplan.git.handover import AgentZone
 from runplan.git.objects import Signature
 from runplan.git.removal import Kept
 from runplan.git.repository import is_users_own
-from runplan.gitfacts import AGENT, Untracked, signing
+from runplan.gitfacts import AGENT, signing
 from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
@@ -32,18 +32,18 @@ from runplan.steps.verify import reply_of
 from runplan.text import command, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from runplan.checks.tamper import Permit, Tampering
-    from runplan.git.command import Git
+    from runplan.git.command import Git, Stored
     from runplan.git.objects import Entry
-    from runplan.gitfacts import Change
+    from runplan.gitfacts import Change, Commit
     from runplan.run.actions import Action, Fail, Finish, RebuildBranch
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
 SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
-BEGINNING = 8192  #: bytes of an untracked file that are read; git calls a file with a NUL in them binary
+BEGINNING = 8192  #: bytes; git calls a file with a NUL in them binary
 NAMED = 8  #: paths named in one sentence
 GITLINK = "160000"  #: the mode of a repository inside a tree
 OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are read
@@ -192,20 +192,23 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return
     changes = context.candidates.changes(phase.base, head)
-    refusal = (
-        _conflict_markers(phase, context, head)
-        or _nested_repository(changes, context, head)
-        or refusal_of(_tampered(phase, context, head, changes))
-    )
+    refusal = _conflict_markers(phase, context, head) or _nested_repository(changes, context, head)
     if refusal is not None:
         yield refusal
         return
+    permit, tree = permit_of(phase, context), context.objects.commit(head).tree
+    if found := _tampered(phase, context, head, changes, permit):
+        yield _broken(found, tree)
+        return
     commits = context.candidates.commits(phase.base, head)
+    hidden = () if phase.squash else _in_commits(phase, context, commits or (context.objects.commit(head),), permit)
     yield e.WorkTaken(
         head=head,
-        tree=context.objects.commit(head).tree,
+        tree=tree,
         commits=0 if not changes else len(commits) if commits else 1,
         files=tuple(change.path for change in changes),
+        squash=bool(hidden),
+        lines=tuple(f"one commit lands instead of single ones, in which {one}" for one in hidden[:NAMED]),
     )
 
 
@@ -214,7 +217,7 @@ def _subject(phase: PhaseRun) -> str:
 
 
 def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
-    """Commit everything that the agent left; the newest commit. Nothing is committed if any file is refused."""
+    """Commit everything that the agent left; the newest commit."""
     branch, left = phase.leased.branch, context.zone.leftovers
     tip = context.objects.tip(branch) or phase.base
     if left is None or context.objects.commit(left).parents != (tip,):
@@ -223,14 +226,6 @@ def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> 
     added = [change for change in changes if change.kind == "A"]
     if nested := [change.path for change in added if change.new_mode == GITLINK]:
         return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
-    files = {change.path: context.objects.object(change.new, most=BEGINNING) for change in added}
-    found = tamper.unwanted(
-        [Untracked(path=path, size=blob.size if blob else 0) for path, blob in files.items()],
-        permit_of(phase, context),
-        texts={path: blob.content.decode("utf-8", "replace") for path, blob in files.items() if blob},
-    )
-    if (refusal := refusal_of(found)) is not None:
-        return refusal
     ours: dict[str, Entry | None] = {change.path: None for change in added if tamper.is_lifecycle(change.path)}
     tree = context.candidates.tree_with(context.objects.commit(left).tree, ours)
     made = tip
@@ -250,14 +245,12 @@ def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
     return tamper.Permit(text=own, touches=read.touches, allows=read.allows, bookkeeping=bookkeeping, written=written)
 
 
-def refusal_of(found: tuple[Tampering, ...]) -> WorkRefused | None:
-    """All findings as one refusal that names the first few; None for no findings."""
-    if not found:
-        return None
+def _broken(found: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
+    """All findings as one event that names the first few."""
     reason = Reason.OUT_OF_SCOPE if all(one.reason is Reason.OUT_OF_SCOPE for one in found) else Reason.TAMPERED
-    named = "; ".join(str(one) for one in found[:NAMED])
-    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return WorkRefused(reason=reason, detail=named + more + tamper.remedy(found))
+    more = [f"and {len(found) - NAMED} more"] if len(found) > NAMED else []
+    lines = (*(str(one) for one in found[:NAMED]), *more)
+    return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.remedy(found))
 
 
 def _conflict_markers(phase: PhaseRun, context: RunContext, head: str) -> WorkRefused | None:
@@ -284,9 +277,9 @@ def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: s
 
 
 def _tampered(
-    phase: PhaseRun, context: RunContext, head: str, changes: tuple[Change, ...]
-) -> tuple[tamper.Tampering, ...]:
-    permit = permit_of(phase, context)
+    phase: PhaseRun, context: RunContext, head: str, changes: Sequence[Change], permit: Permit
+) -> tuple[Tampering, ...]:
+    """The changes of the work that the phase does not permit."""
 
     def before(path: str) -> str | None:
         return _file_text(context, phase.base, path)
@@ -294,21 +287,24 @@ def _tampered(
     def after(path: str) -> str | None:
         return _file_text(context, head, path)
 
-    files = []
-    for change in changes:
-        old, new = (before(change.path), after(change.path)) if tamper.wants_text(change.path) else (None, None)
-        is_deleted, is_added = change.kind == "D", change.kind == "A"
-        files.append(FileChange(path=change.path, before=old, after=new, deleted=is_deleted, added=is_added))
+    texts = [_file_change(context, change, before=_text(context, change.old)) for change in changes]
+    files = [
+        replace(file, before=before(file.path), after=after(file.path))
+        if tamper.wants_text(file.path)
+        else replace(file, before=None, after=None)
+        for file in texts
+    ]
     commands = (check.command for check in context.settings.checks.values())
     paths = (change.path for change in changes)
     guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
-    return (*tamper.examine(files, permit), *guarded, *_leaked(phase, context, head, permit))
+    return (*tamper.examine(files, permit), *guarded, *leaks(texts, (), permit))
 
 
-def _leaked(phase: PhaseRun, context: RunContext, head: str, permit: Permit) -> tuple[Tampering, ...]:
-    """Secrets in any commit of the phase: one that is added and removed again would land in the history."""
-    commits = None if phase.handovers else context.candidates.commits(phase.base, head)
-    steps = [phase.base, *(commit.oid for commit in commits)] if commits else [phase.base, head]
+def _in_commits(
+    phase: PhaseRun, context: RunContext, commits: Sequence[Commit], permit: Permit
+) -> tuple[Tampering, ...]:
+    """Findings in single commits: a file that is added and removed again would land in the history."""
+    steps = [phase.base, *(commit.oid for commit in commits)] if len(commits) > 1 else []  # one has the net change
     changes = {
         (change.path, change.new): change
         for old, new in pairwise(steps)
@@ -316,17 +312,27 @@ def _leaked(phase: PhaseRun, context: RunContext, head: str, permit: Permit) -> 
     }
     # The first change of a path starts from its content before the phase.
     before = {change.path: _text(context, change.old) for change in reversed(changes.values())}
-    files = [
-        FileChange(path=path, before=before[path], after=_text(context, change.new), added=change.kind == "A")
-        for (path, _), change in changes.items()
-    ]
-    # After a hand-over the work lands as one commit, under the title of the phase.
-    messages = [] if phase.handovers else [one.message for one in commits or (context.objects.commit(head),)]
-    return leaks(files, messages, permit)
+    files = [_file_change(context, change, before=before[change.path]) for change in changes.values()]
+    return tamper.examine_commits(files, [commit.message for commit in commits], permit)
+
+
+def _file_change(context: RunContext, change: Change, *, before: str) -> FileChange:
+    stored = context.objects.object(change.new, most=SCANNED) if change.new_mode != GITLINK else None
+    return FileChange(
+        path=change.path,
+        before=before,
+        after=_decoded(stored),
+        deleted=change.kind == "D",
+        added=change.kind == "A",
+        size=stored.size if stored else 0,
+    )
 
 
 def _text(context: RunContext, oid: str) -> str:
-    found = context.objects.object(oid, most=SCANNED)
+    return _decoded(context.objects.object(oid, most=SCANNED))
+
+
+def _decoded(found: Stored | None) -> str:
     content = found.content if found and found.kind == "blob" else b""
     return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
 

@@ -169,26 +169,6 @@ def test_a_daily_budget_resets_at_midnight(project: Project) -> None:
 FULL = "tell = {context = 130000, window = 200000}"
 
 
-@pytest.mark.parametrize(
-    ("left", "reason", "printed"),
-    [
-        pytest.param(('run = "head -c 6291456 /dev/zero >big.bin"',), "tampered", "big.bin: 6", id="too large"),
-    ],
-)
-def test_a_file_refused_at_the_end_is_refused_at_a_handover(
-    project: Project, tmp_path: Path, left: tuple[str, ...], reason: str, printed: str
-) -> None:
-    project.agent(steps(*once(tmp_path, "left", *left, FULL, "sleep = 60"), 'write = "1.txt"', 'commit = "Write 1"'))
-    tip = project.repo.head("main")
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, f"runplan: failed: {reason}"), ran.err
-    assert printed in project.runplan("report", "X").out
-    assert of(project, "HandedOver") == []
-    assert project.dispatched().count("implement") == 1
-    assert project.repo.head("main") == tip
-    assert "wip" not in project.repo.git("log", "--all", "--format=%s"), "nothing was committed for it"
-
-
 def test_an_agent_without_turns_is_handed_over(project: Project, tmp_path: Path) -> None:
     turns = 'tell = {trouble = "max-turns", words = "Reached the maximum number of turns"}'
     project.agent(steps(*once(tmp_path, "turns", 'write = "a.txt"', turns, "exit = 1"), 'write = "b.txt"'))

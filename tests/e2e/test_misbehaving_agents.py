@@ -101,11 +101,10 @@ AGENTS = {
     # --- the work ---
     "commits a token and removes it again": Agent(
         f"echo {TOKEN} >conf.txt; git add .; git commit -qm conf; git rm -q conf.txt; git commit -qm out\n" + WORK,
-        "tampered",
-        "conf.txt: seems to contain a GitHub token",
+        says="one commit lands instead of single ones, in which conf.txt: seems to contain a GitHub token",
     ),
     "names a file like a token": Agent(
-        f"echo x >{TOKEN}.txt; git add .; git commit -qm name\n" + WORK, "tampered", "[redacted].txt: its name contains"
+        f"{WORK}echo x >>{TOKEN}.txt; git add .; git commit -qm name\n", "tampered", "[redacted].txt: its name contains"
     ),
     "leaves a repository inside": Agent(
         "git init -q sub; touch sub/x\n" + WORK, "agent-failed", "sub", parks_nothing=True
@@ -115,7 +114,7 @@ AGENTS = {
         f'{GIT_DIRS}{WORK}echo {"1" * 40} >"$common/$branch"\n', "agent-failed", "cannot be read"
     ),
     "puts a file where the report goes": Agent(
-        WORK + "echo x >reports; git add reports; git commit -qm Reports\n",
+        WORK + "echo x >>reports; git add reports; git commit -qm Reports\n",
         "tampered",
         "reports: is in the way of reports/plan-x.md",
     ),

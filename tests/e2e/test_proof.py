@@ -59,6 +59,31 @@ def test_changing_the_test_command_is_tampering_unless_allowed(project: Project)
     assert ran.code == 0, ran.err
 
 
+def test_a_fixer_takes_back_what_the_phase_does_not_permit(project: Project) -> None:
+    """No commit that lands contains the secret or the edit of the plan."""
+    token = "ghp_" + 36 * "a"
+    project.agent(
+        work('append = "plans/X.md"\ntext = "x"', f'write = "conf.txt"\ntext = "{token}"', 'commit = "Meddle"')
+        + fix(
+            """run = 'grep -q "conf.txt: seems to contain a GitHub token" $RUNPLAN_PROMPT'""",
+            f'run = "! grep -q {token} $RUNPLAN_PROMPT .runplan.diff"',
+            'git = ["checkout", "main", "plans/X.md"]',
+            'git = ["rm", "-q", "conf.txt"]',
+            'commit = "Take it back"',
+        )
+    )
+    before = project.repo.head("main")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.dispatched() == ["implement", "fix", "verify"]
+    commits = project.repo.git("rev-list", f"{before}..main").split()
+    assert len(commits) == 2, "the net change and the bookkeeping"
+    assert token not in project.repo.git("log", "-p", f"{before}..main")
+    assert project.repo.git("log", "--format=%s", "--skip=1", f"{before}..main") == "Step 1"
+    for finding in ("plans/X.md: belongs to runplan", "conf.txt: seems to contain a GitHub token"):
+        assert f"a fixer was told: {finding}" in project.show("main:reports/plan-x.md")
+
+
 def test_a_fixer_works_on_the_tree_that_failed(project: Project, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     project.settings('[tests]\ncommand = "test ! -e theirs.txt || test ! -e 1.txt || test -e both.txt"\n')

@@ -212,8 +212,11 @@ class Chance:
         phase = state.phase
         match action:
             case a.Action(step="take-work"):
-                if self._choose(["fine", "fine", "refused"]) == "refused":
-                    return [e.WorkRefused(reason="tampered", detail="x")]
+                match self._choose(["fine", "fine", "fine", "broken", "refused"]):
+                    case "refused":
+                        return [e.WorkRefused(reason="off-base", detail="x")]
+                    case "broken":
+                        return [e.RulesBroken(tree=self._new("t"), reason="tampered", lines=("x",))]
                 commits = int(self._choose(["1", "1", "1", "0"]))
                 return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits)]
             case a.Action(step="judge-baseline"):

@@ -236,6 +236,27 @@ IMPLEMENTED: list[e.Event] = [
 ]
 
 
+BROKEN = e.RulesBroken(tree="t1", reason="out-of-scope", lines=("a: outside", "b: outside"), remedy="; permit it")
+
+
+def test_a_fixer_takes_back_what_breaks_a_rule_and_the_second_finding_ends_the_phase() -> None:
+    state = proven_by(*IMPLEMENTED[:-2], BROKEN)
+    fixer = starting(state)
+    assert (fixer.role, fixer.cycle, fixer.tree) == ("fix", 2, "t1")
+    assert fixer.complaint == "the phase does not permit these changes; take them back: a: outside; b: outside"
+    fixed = [replace(fixer, id="f"), e.DispatchEnded(id="f", role="fix", ending="exited", code=0)]
+    assert decide(fold_on(state, *fixed, IMPLEMENTED[-2])).actions == (a.BUILD_CANDIDATE,)
+    action = failing(fold_on(state, *fixed, BROKEN))
+    assert (action.reason, action.at, action.detail) == ("out-of-scope", "fix", "a: outside; b: outside; permit it")
+
+
+def test_a_broken_rule_ends_the_phase_where_nothing_may_be_fixed() -> None:
+    state = fold_on(proven_by(*IMPLEMENTED[:-2], BROKEN), e.RunResumed(mode="next", wanted="", auto=True))
+    assert state.started is not None
+    action = failing(replace(state, started=replace(state.started, max_fix_cycles=0)))
+    assert (action.reason, action.at) == ("out-of-scope", "implement")
+
+
 def handed_over(*trees: str) -> RunState:
     """A phase of which agent after agent filled its context and left these trees."""
     events: list[e.Event] = []

@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from runplan.checks.tamper import (
     FileChange,
@@ -9,13 +10,11 @@ from runplan.checks.tamper import (
     Tampering,
     examine,
     examine_checks,
-    is_lifecycle,
+    examine_commits,
     leaks,
     remedy,
-    unwanted,
     wants_text,
 )
-from runplan.gitfacts import Untracked
 from runplan.run.reasons import Reason
 
 TEST = """
@@ -63,8 +62,6 @@ def test_plan_report_and_settings_are_never_permitted(path: str) -> None:
 def test_no_file_may_block_the_paths_of_plan_and_report(path: str) -> None:
     permit = a_permit(f"Make {path}.", "**", path)
     (committed,) = examine([added(path)], permit)
-    (lying_about,) = unwanted([Untracked(path=path, size=1)], permit)
-    assert committed == lying_about
     assert (committed.kind, committed.reason) == ("bookkeeping", Reason.TAMPERED)
     assert f"{path}: is in the way of {path}/" in str(committed)
 
@@ -214,8 +211,7 @@ def test_files_outside_touches_are_out_of_scope() -> None:
     assert str(findings[0]) == "docs/a/b.md: outside Touches: src/**, docs/*.md"
 
 
-def test_a_committed_secret_is_found() -> None:
-    assert kinds(added(".env")) == ["secret"]
+def test_a_changed_file_may_be_named_like_a_secret() -> None:
     assert kinds(changed(".env")) == []
 
 
@@ -242,12 +238,7 @@ def test_no_text_raises_and_an_unchanged_one_is_fine(path: str, before: str, aft
     assert kinds(changed(path, before, before)) == []
 
 
-# --- untracked files ----------------------------------------------------------------------------------
-
-
-def left(path: str, size: int = 10, *, permit: Permit | None = None, text: str = "") -> list[str]:
-    findings = unwanted([Untracked(path=path, size=size)], permit or a_permit(), texts={path: text})
-    return [finding.kind.value for finding in findings]
+# --- new files ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -257,53 +248,33 @@ def left(path: str, size: int = 10, *, permit: Permit | None = None, text: str =
         *("credentials", "credentials.json", ".credentials.yml", ".netrc", ".pypirc", "service-account-1.json"),
     ],
 )
-def test_untracked_secrets_are_not_committed(path: str) -> None:
-    assert left(path) == ["secret"]
+def test_new_files_that_are_named_like_secrets_are_found(path: str) -> None:
+    assert kinds(added(path)) == ["secret"]
 
 
 @pytest.mark.parametrize(
     "path", [".env.example", "src/credentials.py", "id_rsa.pub", "environment.py", "keys.md", ".npmrc", "key"]
 )
-def test_files_that_only_sound_like_secrets_are_committed(path: str) -> None:
-    assert left(path) == []
+def test_files_that_only_sound_like_secrets_are_free(path: str) -> None:
+    assert kinds(added(path)) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "secret"),
-    [
-        ("//registry.example/:_authToken=abcdef", True),
-        ("//registry.example/:_authToken=${TOKEN}", False),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----", True),
-        ("AKIA" + "A1" * 8, True),
-        ("ghp_" + "a" * 36, True),
-        ("registry=https://registry.example", False),
-    ],
-)
-def test_a_token_in_the_text_makes_a_secret(text: str, secret: bool) -> None:
-    assert left(".npmrc", text=text) == (["secret"] if secret else [])
+def test_large_new_files_are_found_unless_the_phase_names_them() -> None:
+    large = FileChange(path="tests/tls.pem", before=None, after=None, added=True, size=5_000_001)
+    assert kinds(large) == ["too-large", "secret"]
+    assert kinds(replace(large, path="a.bin", size=5_000_000), replace(large, path="a.bin", added=False)) == []
+    assert kinds(large, permit=a_permit("Add the test certificate tests/tls.pem.", "src/**")) == []
 
 
-def test_large_files_are_not_committed() -> None:
-    assert left("data.bin", 5_000_001) == ["too-large"]
-    assert left("data.bin", 5_000_000) == []
-
-
-def test_untracked_files_outside_touches_are_not_committed() -> None:
-    assert left("notes.txt", permit=a_permit("x", "src/**")) == ["out-of-scope"]
-    assert left("src/notes.txt", permit=a_permit("x", "src/**")) == []
-
-
-def test_any_file_that_the_phase_names_is_committed() -> None:
-    permit = a_permit("Add the test certificate tests/tls.pem.", "src/**")
-    assert left("tests/tls.pem", 6_000_000, permit=permit) == []
-
-
-@pytest.mark.parametrize(
-    ("path", "lifecycle"), [(".runplan/x", True), (".runplan-return", True), ("runplan.py", False)]
-)
-def test_lifecycle_files_are_never_committed_and_never_blamed(path: str, lifecycle: bool) -> None:
-    assert is_lifecycle(path) is lifecycle
-    assert left(path, 9_000_000, permit=a_permit("x", "src/**")) == ([] if lifecycle else ["out-of-scope", "too-large"])
+def test_single_commits_may_contain_no_secret_no_large_file_and_no_bookkeeping() -> None:
+    """Everything else is judged by the net change."""
+    files = [added(".env"), changed("plans/x.md"), changed(".github/workflows/ci.yml"), changed("src/a.py", "", TOKEN)]
+    findings = examine_commits(files, [f"Use {TOKEN}"], a_permit("x", "src/**", "plans/**", ".env", ".github/**"))
+    assert [(finding.path, finding.kind) for finding in findings] == [
+        ("plans/x.md", "bookkeeping"),
+        ("src/a.py", "secret"),
+        ("a commit message", "secret"),
+    ]
 
 
 def test_a_file_too_large_to_read_needs_allows() -> None:
@@ -333,6 +304,20 @@ def found(*files: FileChange, messages: tuple[str, ...] = (), permit: Permit = P
 
 def wrote(after: str, before: str = "", path: str = "a.txt", *, added: bool = False) -> FileChange:
     return FileChange(path=path, before=before, after=after, added=added)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("//registry.example/:_authToken=abcdef", True),
+        ("//registry.example/:_authToken=${TOKEN}", False),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----", True),
+        ("AKIA" + "A1" * 8, True),
+        ("registry=https://registry.example", False),
+    ],
+)
+def test_a_token_in_the_text_makes_a_secret(text: str, secret: bool) -> None:
+    assert bool(found(wrote(text, path=".npmrc"))) is secret
 
 
 def test_added_text_is_searched_for_secrets() -> None:

@@ -183,6 +183,8 @@ def sentence(event: e.Event) -> str:
             return f"  waiting    until {moment} ({describe_pause(event)})"
         case e.WorkTaken(commits=commits, files=files):
             return f"  work       {counted(commits, 'commit')}, {counted(len(files), 'file')}"
+        case e.RulesBroken(lines=lines):
+            return "\n".join(f"  rules      {line}" for line in lines)
         case _:
             return _outcome(event)
 
