@@ -12,19 +12,23 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.git import products
 from runplan.git.command import CALLS, SETTINGS, git_program, is_readable, one_line, scrubbed
 from runplan.git.objects import TREE, find
+from runplan.git.products import STALE
 from runplan.names import DIFF_FILE
 from runplan.store.files import is_directory, make_below, move_directory, remove_directory
 
@@ -44,14 +48,21 @@ FILL_S = 600.0  #: for the files of one commit
 SAID = 2000  #: bytes kept of what a script prints as an error
 LARGEST_STATUS = 64 * 1024
 SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
+#: An edit that keeps the size and the time of a file is seen by its ctime.
+_SETTINGS = ("core.trustctime=true", "core.checkStat=default", "core.bigFileThreshold=8m", "pack.threads=1")
+#: The program that lists and compares products; -I and -S: with no module of the user's or the project's.
+_PRODUCTS = f"{quote(sys.executable)} -I -S {quote(str(Path(products.__file__)))}"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
-#: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
-#: root of the checkout, then the names of run.copy. `seen` keeps a copy of the index, which only this script opens.
+#: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, onto,
+#: diff, root of the checkout, then the names of run.copy. `seen` keeps what only this script opens: a copy of the
+#: index, and of a proof worktree the commit that run.setup ran on (`made`) and its products. With `list` and `compare`
+#: the products stay, if they were made on the same commit or on one that `onto` has.
 _FILL = f"""
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
-dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
+dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 onto=$8 diff=$9; shift 9
+root=$1; shift
 export GIT_DIR="$dir" GIT_WORK_TREE="$tree"
 cd "$tree" || exit 1
 [ -n "$(ls -A)" ] || clean=none
@@ -62,6 +73,14 @@ if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git o
 fi
 rm -f "$dir/index" "$dir/index.lock"
 [ -f "$seen/index" ] && cp -p "$seen/index" "$dir/index" # its time shows which entries are racy
+case $how in
+list | compare)
+    made=$(cat "$seen/made") && [ -f "$dir/index" ] || exit {STALE}
+    [ "$made" = "$files" ] || {{ [ -n "$onto" ] && git merge-base --is-ancestor "$made" "$onto"; }} || exit {STALE}
+    git ls-files -z | {_PRODUCTS} $how "$seen/products" {DIFF_FILE} "$@" || exit ;;
+proof)
+    rm -f "$seen/products" && printf '%s' "$files" >"$seen/made" || exit 1 ;;
+esac
 git read-tree --reset -u "$files" || {{ rm -f "$dir/index"; git read-tree --reset -u "$files"; }} || exit 1
 if [ "$clean" != none ]; then
     git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
@@ -96,6 +115,10 @@ class Extra(Struct, frozen=True, kw_only=True):
 NOTHING = Extra()
 
 
+class ProductsChanged(Exception):
+    """A product of run.setup is not as run.setup left it, or was made on work that has not landed."""
+
+
 class Zones:
     """The worktrees of one project; `confine` is the sandbox of its agents."""
 
@@ -117,7 +140,7 @@ class Zones:
     @contextmanager
     def start(self, script: str, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> Iterator[Script]:
         """A fixed script in the sandbox; its process tree is dead at the end of the block."""
-        words = " ".join(f"-c {setting}" for setting in (*SETTINGS, "core.bigFileThreshold=8m", "pack.threads=1"))
+        words = " ".join(f"-c {setting}" for setting in (*SETTINGS, *_SETTINGS))
         git = f'git() {{ command "{git_program(self.env.get("PATH"))}" {words} "$@"; }}\n'
         argv = self.confine(["/bin/sh", "-c", git + script, "sh", *arguments], cwd, writable)
         process = subprocess.Popen(
@@ -138,9 +161,12 @@ class Zones:
             self.bounds = replace(self.bounds, seconds=STOPPED_S, cause="the run is stopped")
 
     def fill(self, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> str:
-        """Fill a worktree; the error of the script, or ""."""
+        """Fill a worktree; the error of the script, or "". Raises ProductsChanged."""
         with self.start(_FILL, arguments, cwd=cwd, writable=writable) as script:
-            return script.finish(time.monotonic() + FILL_S)
+            error = script.finish(time.monotonic() + FILL_S)
+            if script.process.returncode == STALE:
+                raise ProductsChanged
+            return error
 
 
 class Script:
@@ -217,12 +243,13 @@ class Place:
         make_below(self._workspace.common_dir, self._seen)
 
     @contextmanager
-    def _new_repository(self) -> Iterator[Path]:
-        """A directory to write a repository to; it takes the place of the old one, whose submodules move over."""
+    def _new_repository(self, *, keeps_modules: bool = True) -> Iterator[Path]:
+        """A directory to write a repository to; it takes the place of the old one, whose submodules may move over."""
         draft = self._repository.with_name(f".{self._repository.name}")
         remove_directory(draft)
         yield draft
-        move_directory("modules", self._repository, draft)
+        if keeps_modules:
+            move_directory("modules", self._repository, draft)
         remove_directory(self._repository)
         draft.rename(self._repository)
 
@@ -270,15 +297,32 @@ class ProofWorktree(Place):
         super().__init__(zones, name, git_dir, zones.workspace.root / f"{name}-proof")
 
     def show(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
-        """Exactly the files of `commit`; with `clean` "untracked" ignored files stay."""
+        """Exactly the files of `commit`, for run.setup or where there is none.
+
+        With `clean` "untracked" ignored files stay.
+        """
+        self._write(commit, "proof", "-x" if clean == "ignored" else "", extra=extra)
+        return self.path
+
+    def reuse(self, commit: Oid, *, is_new: bool, onto: Oid = "", clean: bool = False, extra: Extra = NOTHING) -> bool:
+        """Exactly the files of `commit` and the products of run.setup; False when run.setup has to run again.
+
+        `is_new`: no process has run here since run.setup. The products may also be those of a commit that `onto` has.
+        With `clean`, products that git does not ignore are removed.
+        """
+        try:
+            self._write(commit, "list" if is_new else "compare", "" if clean else "none", onto, extra=extra)
+        except ProductsChanged:
+            return False
+        return True
+
+    def _write(self, commit: Oid, how: str, clean: str, onto: Oid = "", *, extra: Extra) -> None:
         self._require_copies(commit, extra)
         if not self.is_made:
             self.remove()
-        with self._new_repository() as draft:
+        with self._new_repository(keeps_modules=how != "proof") as draft:
             self._workspace.write_repository(draft, head=commit)
-        how = "-x" if clean == "ignored" else ""
-        self._fill(self._repository, commit, commit, "proof", how, extra=extra)
-        return self.path
+        self._fill(self._repository, commit, commit, how, clean, onto, extra=extra)
 
     def changed(self, copies: Sequence[str] = ()) -> list[str]:
         """Paths that differ from the commit shown, ignored files aside."""

@@ -247,7 +247,7 @@ def _set_up_agents(started: RunStarted, phase: PhaseRun) -> Decision | None:
 
 
 def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
-    """Run run.setup in the proof worktree where it has not run, or where its files were cleaned away."""
+    """Run run.setup in the proof worktree where it has not run on this tree, or its products have changed."""
     done = phase.prepared == tree or (phase.proof_set_up and started.clean == "untracked")
     if not started.setup or done:
         return None
@@ -391,10 +391,13 @@ def _verify(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> 
     given = sum(not verdict.scope for verdict in phase.verdicts)
     verifier = DispatchStarted(role="verify", cycle=phase.cycle, tree=candidate.tree)
     if given < len(verifiers):
-        return _start(replace(verifier, agent=verifiers[given]), "an independent verifier judges the exact tree")
+        verify = replace(verifier, agent=verifiers[given])
+        why = "an independent verifier judges the exact tree"
+        return _set_up(started, phase, candidate.tree) or _start(verify, why)
     if phase.is_last and given == len(phase.verdicts):
         final = replace(verifier, agent=verifiers[0], scope="final")
-        return _start(final, "the plan ends with this phase; a verifier judges all phases together")
+        why = "the plan ends with this phase; a verifier judges all phases together"
+        return _set_up(started, phase, candidate.tree) or _start(final, why)
     return _land(started, phase)
 
 

@@ -30,7 +30,7 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     base_tree: str = ""
     set_up: bool = False  #: run.setup has run in the agents' worktree since it was leased
     proof_set_up: bool = False  #: likewise in the proof worktree
-    prepared: str = ""  #: the tree in the proof worktree, where run.setup was the last to run
+    prepared: str = ""  #: the tree on which run.setup ran last in the proof worktree
     authors: tuple[str, ...] = ()  #: the agents that have written
     baselines: dict[str, e.BaselineKnown] = {}  #: by check; on the base, or on the target that the candidate is on
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
@@ -224,11 +224,13 @@ def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
 
 def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
     tree = phase.dispatch.tree if phase.dispatch else ""
-    phase = replace(phase, dispatch=None, prepared=phase.prepared if event.role in WRITERS else "")
+    phase = replace(phase, dispatch=None)
     is_busy = event.kind == "overloaded" and phase.busy < MAX_OVERLOADS
     if event.role in WRITERS and event.kind not in ("limit", "overloaded") and event.agent not in ("", *phase.authors):
         phase = replace(phase, authors=(*phase.authors, event.agent))
     if event.ending in ("lost", "ended"):  # the same dispatch is due again
+        if event.role not in WRITERS:  # after run.setup, whose products may have changed
+            phase = replace(phase, prepared="", proof_set_up=False)
         return replace(phase, lost=phase.lost + (event.ending == "lost"))
     if event.role == "setup" and event.ending == "exited" and event.code == 0:
         done = replace(phase, proof_set_up=True, prepared=tree) if tree else replace(phase, set_up=True)

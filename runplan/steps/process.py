@@ -67,11 +67,14 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
         context.dispatches.write(started.id, CHANGE, diff)
     yield started
     try:
-        _prepare_files(started, phase, context, has_diff=bool(diff))
+        is_ready = _prepare_files(started, phase, context, has_diff=bool(diff))
     except (RunplanError, OSError):
         yield _without_result(started, Ending.ENDED)
         raise
-    context.dispatches.start(replace(launch, files=files))
+    if is_ready:
+        context.dispatches.start(replace(launch, files=files))
+    else:  # it is due again after run.setup
+        yield _without_result(started, Ending.ENDED)
 
 
 def _end_previous(state: RunState, context: RunContext) -> None:
@@ -104,32 +107,30 @@ def is_for_writers(started: e.DispatchStarted) -> bool:
     return started.role in WRITERS or (started.role == Role.SETUP and not started.tree)
 
 
-def _prepare_files(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, *, has_diff: bool) -> None:
-    """Put the files of the worktree right. Only the output of run.setup for the same tree stays as it is."""
+def _prepare_files(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, *, has_diff: bool) -> bool:
+    """Put the files of the worktree right; False when the products of run.setup in the proof worktree are not."""
     run, built = context.settings.run, phase.candidate
     extra = Extra(
         copies=context.copied,
         root=context.root,
         diff=context.dispatches.directory(started.id) / CHANGE if has_diff else None,
     )
+    last = phase.newest
+    is_set_up = last is not None and last.role == Role.SETUP and is_for_writers(last) == is_for_writers(started)
     if is_for_writers(started):
-        last = phase.newest
-        is_set_up = last is not None and last.role == Role.SETUP and is_for_writers(last)
-        zone, clean = context.zone, _gentle(context)
-        zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
-        return
-    if run.setup and started.role in ("baseline", "gate") and phase.prepared == started.tree:
-        return
+        # Git usually ignores the products of run.setup.
+        clean = "untracked" if run.setup else run.clean
+        context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
+        return True
     commit = phase.base
     if built is not None and started.tree in (built.tree, built.onto_tree):
         commit = built.commits[-1] if started.tree == built.tree else built.onto
-    clean = _gentle(context) if started.role == "verify" else run.clean
-    context.proof.show(commit, clean=clean, extra=extra)
-
-
-def _gentle(context: RunContext) -> str:
-    """Git usually ignores the output of run.setup: writers and verifiers keep it, gates get it made again."""
-    return "untracked" if context.settings.run.setup else context.settings.run.clean
+    if not run.setup or started.role == Role.SETUP:
+        context.proof.show(commit, clean="ignored" if run.setup else run.clean, extra=extra)
+        return True
+    onto = built.onto if built is not None and run.clean == "untracked" else ""
+    is_read = started.role == Role.VERIFY  # a new file would count as the verifier's
+    return context.proof.reuse(commit, is_new=is_set_up, onto=onto, clean=is_read, extra=extra)
 
 
 def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, diff: str) -> d.Launch:

@@ -303,8 +303,7 @@ def test_an_agent_with_a_full_context_that_returns_done_has_no_successor(kind: s
     assert decide(state).actions == (a.TAKE_WORK,), "also where no hand-over is left"
 
 
-def test_setup_runs_before_the_baseline_once_for_agents_and_again_before_each_gate() -> None:
-    """Gates run on a swept tree, so what setup made has to be made again."""
+def test_setup_runs_before_the_baseline_once_for_agents_and_once_on_each_tree() -> None:
     assert due(proven_by()) == ("setup", "t0")
     assert due(proven_by(*IMPLEMENTED[:2])) == ("baseline", "t0")
     assert due(proven_by(*IMPLEMENTED[:5])) == ("setup", "")
@@ -312,7 +311,23 @@ def test_setup_runs_before_the_baseline_once_for_agents_and_again_before_each_ga
     assert due(proven_by(*IMPLEMENTED)) == ("setup", "t1")
     assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"))) == ("gate", "t1")
     red = e.GateJudged(tree="t1", answer="failed", code=1, line="x", time=1)
-    assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"), *ran("gate", "t1", 1), red)) == ("setup", "t1")
+    failed = [*IMPLEMENTED, *ran("setup", "t1"), *ran("gate", "t1", 1), red]
+    assert due(proven_by(*failed)) == ("gate", "t1")
+    passed = replace(red, answer="passed", time=2)
+    assert due(proven_by(*failed, *ran("gate", "t1"), passed)) == ("verify", "t1")
+
+
+@pytest.mark.parametrize("role", ["gate", "verify"])
+def test_setup_runs_again_where_its_products_have_changed(role: str) -> None:
+    passed = [e.GateJudged(tree="t1", answer="passed", code=0, line="x", time=1)] if role == "verify" else []
+    put_off: list[e.Event] = [
+        e.DispatchStarted(id="g", role=role, agent="", cycle=1, tree="t1"),
+        e.DispatchEnded(id="g", role=role, ending="ended", code=None),
+    ]
+    before = [*IMPLEMENTED, *ran("setup", "t1"), *passed]
+    assert due(proven_by(*before)) == (role, "t1")
+    assert due(proven_by(*before, *put_off)) == ("setup", "t1")
+    assert due(proven_by(*before, *put_off, *ran("setup", "t1"))) == (role, "t1")
 
 
 def test_a_lost_gate_runs_again_on_a_newly_prepared_tree() -> None:

@@ -1,0 +1,67 @@
+"""A program that keeps the products of run.setup as run.setup left them: what is in the worktree beside git's files.
+
+    git ls-files -z | python products.py list|compare LISTING [NAME…]
+
+It runs in the sandbox, by its path and in the worktree, so it imports nothing of runplan. `list` notes the products
+in LISTING. `compare` deletes every file that is neither tracked nor listed, and exits with STALE when a listed one has
+changed or is gone. Both delete tracked files that are pipes, have odd modes or further links: git writes them again.
+NAME is a file that the caller writes itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+STALE = 9  #: exit code: run.setup has to run again
+MODES = (0o644, 0o755)  #: of tracked files
+
+
+def main(how: str, listing: Path, *names: str) -> int:
+    tracked = {*sys.stdin.buffer.read().split(b"\0"), b".git", *map(os.fsencode, names)}
+    products = find_products(tracked)
+    if how == "list":
+        listing.write_bytes(b"\0".join(word for pair in products.items() for word in pair))
+        return 0
+    if not listing.exists():
+        return STALE
+    words = listing.read_bytes().split(b"\0")
+    listed = dict(zip(words[::2], words[1::2], strict=False))
+    for path in sorted(products.keys() - listed.keys(), reverse=True):  # the content of a directory before it
+        (os.rmdir if products[path] == b"directory" else os.unlink)(path)
+    return 0 if all(products.get(path) == facts for path, facts in listed.items() if path not in tracked) else STALE
+
+
+def find_products(tracked: set[bytes]) -> dict[bytes, bytes]:
+    """The facts of each path that git does not track; no two states of a file have the same facts."""
+    parents: set[bytes] = set()
+    for path in tracked:
+        while (path := path.rpartition(b"/")[0]) and path not in parents:
+            parents.add(path)
+    products: dict[bytes, bytes] = {}
+    folders = [b""]
+    while folders:
+        folder = folders.pop()
+        for entry in os.scandir(folder or b"."):
+            path, status = folder + entry.name, entry.stat(follow_symlinks=False)
+            kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
+            if kind == stat.S_IFDIR:
+                folders.append(path + b"/")
+                if path not in parents:
+                    products[path] = b"directory"
+                elif mode != 0o755:
+                    os.chmod(path, 0o755)  # noqa: PTH101, S103 - git makes such directories; a path of bytes
+            elif kind not in (stat.S_IFREG, stat.S_IFLNK):
+                os.unlink(path)  # noqa: PTH108
+            elif path not in tracked:
+                facts = (status.st_mode, status.st_ino, status.st_size, status.st_ctime_ns)
+                products[path] = " ".join(map(str, facts)).encode()
+            elif kind == stat.S_IFREG and (status.st_nlink > 1 or mode not in MODES):
+                os.unlink(path)  # noqa: PTH108
+    return products
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))

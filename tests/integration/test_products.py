@@ -1,0 +1,140 @@
+"""The products of run.setup in the proof worktree: kept while they are as run.setup left them."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runplan.git.zones import Extra
+from tests.support.repos import Place, a_place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with a_place(tmp_path) as made:
+        made.repo.write("conf/.env", "SECRET=1\n")
+        yield made
+
+
+@pytest.fixture
+def proof(place: Place) -> Path:
+    """The proof worktree after run.setup and one look."""
+    path = place.proof.show(place.base, clean="ignored", extra=extra(place))
+    (path / "deps/bin").mkdir(parents=True)
+    (path / "deps/bin/run.o").write_text("exit 1\n")
+    (path / "deps/link").symlink_to("bin/run.o")
+    (path / "made.txt").write_text("made\n")
+    (path / "a.txt").write_text("set-up\n")
+    os.link(path / "made.txt", path / "deps/hard.o")
+    (path / "deps/secret.o").touch(0o600)
+    assert place.proof.reuse(place.base, is_new=True, extra=extra(place))
+    assert (path / "a.txt").read_text() == "a\n"
+    return path
+
+
+def extra(place: Place) -> Extra:
+    return Extra(copies=("conf/.env",), root=place.repo.path)
+
+
+def look(place: Place) -> bool:
+    return place.proof.reuse(place.base, is_new=False, extra=extra(place))
+
+
+def test_products_stay_and_everything_else_is_put_right(place: Place, proof: Path) -> None:
+    before = sorted(proof.rglob("*"))
+    for name in ("added.o", "deps/bin/added.txt", "new/deep/x", "conf/x"):
+        (proof / name).parent.mkdir(parents=True, exist_ok=True)
+        (proof / name).write_text("x")
+    (proof / "empty").mkdir()
+    os.mkfifo(proof / "deps/fifo")
+    (proof / "deps/dangling").symlink_to("/nowhere")
+    (proof / "conf/.env").write_text("hacked\n")
+    (proof / "a.txt").unlink()
+    os.mkfifo(proof / "a.txt")
+    (proof / "b.txt").chmod(0o600)
+    (proof / ".gitignore").unlink()
+    (proof / ".gitignore").mkdir()
+    assert look(place)
+    assert sorted(proof.rglob("*")) == before
+    assert (proof / "a.txt").read_text() == "a\n"
+    assert (proof / "b.txt").stat().st_mode & 0o777 == 0o644
+    assert (proof / "conf/.env").read_text() == "SECRET=1\n"
+
+
+def rewrite(path: Path) -> None:
+    """With the same size and time."""
+    status = (path / "deps/bin/run.o").stat()
+    (path / "deps/bin/run.o").write_text("exit 0\n")
+    os.utime(path / "deps/bin/run.o", ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def swap_directory(path: Path) -> None:
+    (path / "deps/bin").rename(path / "deps/old")
+    (path / "deps/bin").mkdir()
+    (path / "deps/bin/run.o").write_text("exit 0\n")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "rewritten": rewrite,
+    "in another directory": swap_directory,
+    "with another mode": lambda path: (path / "deps/bin/run.o").chmod(0o755),
+    "gone": lambda path: (path / "deps/link").unlink(),
+    "with a further link": lambda path: os.link(path / "deps/secret.o", path / "x"),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_changed_or_missing_product_is_seen(place: Place, proof: Path, how: str) -> None:
+    CHANGES[how](proof)
+    assert not look(place)
+    assert not look(place)
+
+
+def test_an_edit_of_a_tracked_file_that_keeps_its_size_and_time_is_put_right(tmp_path: Path) -> None:
+    with a_place(tmp_path) as place:
+        place.repo.git("config", "core.trustctime", "false")
+        place.workspace.prepare()
+        path = place.proof.show(place.base, clean="ignored") / "a.txt"
+        os.utime(path, (1, 1))
+        place.proof.show(place.base, clean="ignored")
+        path.write_text("b\n")
+        os.utime(path, (1, 1))
+        place.proof.show(place.base, clean="ignored")
+        assert path.read_text() == "a\n"
+
+
+def test_a_verifier_does_not_get_products_that_git_would_show(place: Place, proof: Path) -> None:
+    assert place.proof.reuse(place.base, is_new=False, clean=True, extra=extra(place))
+    assert place.proof.changed(["conf/.env"]) == []
+    assert not (proof / "made.txt").exists()
+    assert (proof / "deps/bin/run.o").exists()
+
+
+def test_products_of_another_commit_are_used_only_if_it_has_landed(place: Place, proof: Path) -> None:
+    candidate = place.repo.commit("Next", None, **{"b.txt": "new\n"})
+    assert not place.proof.reuse(candidate, is_new=False, extra=extra(place))
+    assert place.proof.reuse(candidate, is_new=False, onto=place.base, extra=extra(place))
+    assert (proof / "b.txt").read_text() == "new\n"
+    place.proof.show(candidate, clean="ignored", extra=extra(place))
+    assert place.proof.reuse(candidate, is_new=True, extra=extra(place))
+    assert not place.proof.reuse(place.base, is_new=False, onto=place.base, extra=extra(place))
+
+
+def test_a_lost_or_damaged_worktree_needs_a_set_up(place: Place, proof: Path) -> None:
+    make_deep(proof)
+    assert not look(place)
+    assert sorted(path.name for path in proof.iterdir()) == [".git"]
+    place.proof.remove()
+    assert not look(place)
+
+
+def make_deep(directory: Path) -> None:
+    """Make a directory whose path is too long for the system."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    for _ in range(50):
+        os.mkdir("d" * 100, dir_fd=descriptor)
+        deeper = os.open("d" * 100, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = deeper
+    os.close(descriptor)
