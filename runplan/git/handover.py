@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from runplan.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEarly
 from runplan.git.command import CALLS, one_line, remedy_for
 from runplan.git.objects import KEEPER, Candidates, changes
-from runplan.git.zones import NOTHING, SCRIPT_KIB, Place, ProofWorktree
+from runplan.git.zones import IS_EMPTY, NOTHING, SCRIPT_KIB, Place, ProofWorktree
 from runplan.names import HEADS, base_ref
 from runplan.store.files import first_line, is_directory, make_below, publish, remove_directory
 
@@ -48,7 +48,7 @@ _SPECIAL, _ESCAPED = re.compile(r"([*?\[# !\\])"), r"\\\1"  #: characters with a
 #: Hands an agent's work over. Arguments: the agent's git directory, its tree, a fresh git directory, seen, branch,
 #: commit before, what to read, then commits that runplan has. `all` reads refs and files, `files` only files, and `raw`
 #: only files and without any conversion.
-_HAND_OVER = f"""
+_HAND_OVER = f"""{IS_EMPTY}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 exec 3>&1 1>&2
 theirs=$1 tree=$2 fresh=$3 seen=$4 branch=$5 before=$6 how=$7; shift 7
@@ -74,14 +74,16 @@ END
 fi
 export GIT_DIR="$fresh" GIT_WORK_TREE="$tree"
 add=0 left=
-if cd "$tree" 2>/dev/null && [ -n "$(ls -A)" ]; then # in a sandbox `git worktree remove` leaves an empty directory
+if cd "$tree" 2>/dev/null && ! is_empty; then # in a sandbox `git worktree remove` leaves an empty directory
     [ "$how" = all ] || find . ! -type f ! -type d ! -type l -delete # git waits for ever for a FIFO
     if [ "$how" = all ] && [ -f "$seen/index" ]; then cp -p "$seen/index" "$fresh/index" || exit 5; fi
-    [ -f "$fresh/index" ] && [ "$(cat "$seen/commit")" = "$head" ] || git read-tree --reset "$head" || exit 5
+    commit=
+    [ ! -f "$seen/commit" ] || read -r commit <"$seen/commit"
+    [ -f "$fresh/index" ] && [ "$commit" = "$head" ] || git read-tree --reset "$head" || exit 5
     printf '%s\\n' "$head" >"$fresh/HEAD"
     # With a lock git writes the index again; else `add` would store every file that is as young as the index.
     state=$({{ GIT_OPTIONAL_LOCKS=1 git status --porcelain -unormal --no-renames --ignore-submodules=dirty || echo 1
-    }} 3>&- | head -c 1)
+    }} 3>&- | {{ read -r line && echo "$line"; }})
     left={CLEAN}
     if [ -n "$state" ]; then
         git -c advice.addEmbeddedRepo=false add -A --ignore-errors . 3>&- || add=$?

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from runplan.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.git import products
-from runplan.git.command import CALLS, SETTINGS, git_program, is_readable, one_line, scrubbed
+from runplan.git.command import CALLS, SETTINGS, git_program, is_readable, one_line, scrubbed, wait_for
 from runplan.git.objects import TREE, find
 from runplan.git.products import STALE
 from runplan.names import DIFF_FILE
@@ -54,41 +54,46 @@ _SETTINGS = ("core.trustctime=true", "core.checkStat=default", "core.bigFileThre
 _PRODUCTS = f"{quote(sys.executable)} -I -S {quote(str(Path(products.__file__)))}"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
+#: A function of the scripts. Each program that they need not start saves about a millisecond.
+IS_EMPTY = """
+is_empty() {
+    for name in * .[!.]* ..?*; do [ ! -e "$name" ] && [ ! -L "$name" ] || return 1; done
+}
+"""
 #: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, onto,
-#: diff, root of the checkout, then the names of run.copy. `seen` keeps what only this script opens: a copy of the
-#: index, and of a proof worktree the commit that run.setup ran on (`made`) and its products. With `list` and `compare`
+#: diff, root of the checkout, then the names of run.copy. `seen` keeps what only scripts open: the index and its
+#: commit, and of a proof worktree the commit that run.setup ran on (`made`) and its products. With `list` and `compare`
 #: the products stay, if they were made on the same commit or on one that `onto` has.
-_FILL = f"""
+_FILL = f"""{IS_EMPTY}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
 dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 onto=$8 diff=$9; shift 9
 root=$1; shift
-export GIT_DIR="$dir" GIT_WORK_TREE="$tree"
+export GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
 cd "$tree" || exit 1
-[ -n "$(ls -A)" ] || clean=none
-rm -rf .git && printf 'gitdir: %s\\n' "$dir" >.git || exit 1
+is_empty && clean=none
+rm -rf .git "./{DIFF_FILE}" "$dir/index" "$dir/index.lock" "$seen/index.lock" || exit 1
+printf 'gitdir: %s\\n' "$dir" >.git && : >"$seen/commit" || exit 1
 if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git overlooks FIFOs, modes and further links
     find . \\( \\( ! -type f ! -type d ! -type l -o -type f -links +1 \\
         -o -type f ! -perm 644 ! -perm 755 \\) -delete \\) -o -type d ! -perm 755 -exec chmod 755 {{}} + || exit 1
 fi
-rm -f "$dir/index" "$dir/index.lock"
-[ -f "$seen/index" ] && cp -p "$seen/index" "$dir/index" # its time shows which entries are racy
 case $how in
 list | compare)
-    made=$(cat "$seen/made") && [ -f "$dir/index" ] || exit {STALE}
+    read -r made <"$seen/made" && [ -f "$seen/index" ] || exit {STALE}
     [ "$made" = "$files" ] || {{ [ -n "$onto" ] && git merge-base --is-ancestor "$made" "$onto"; }} || exit {STALE}
     git ls-files -z | {_PRODUCTS} $how "$seen/products" {DIFF_FILE} "$@" || exit ;;
 proof)
-    rm -f "$seen/products" && printf '%s' "$files" >"$seen/made" || exit 1 ;;
+    [ ! -e "$seen/products" ] || rm -f "$seen/products" || exit 1
+    printf '%s\\n' "$files" >"$seen/made" || exit 1 ;;
 esac
-git read-tree --reset -u "$files" || {{ rm -f "$dir/index"; git read-tree --reset -u "$files"; }} || exit 1
+git read-tree --reset -u "$files" || {{ rm -f "$seen/index"; git read-tree --reset -u "$files"; }} || exit 1
 if [ "$clean" != none ]; then
     git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
 fi
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
-rm -f "$seen/index" "$seen/commit"; cp -p "$dir/index" "$seen/index" && printf '%s' "$tip" >"$seen/commit"
-rm -rf "./{DIFF_FILE}"
-[ -z "$diff" ] || cp "$diff" "./{DIFF_FILE}" || exit 1
+cp -p "$seen/index" "$dir/index" && printf '%s\\n' "$tip" >"$seen/commit" || exit 1 # -p: git looks for racy entries
+[ -z "$diff" ] || {{ rm -rf "./{DIFF_FILE}" && cp "$diff" "./{DIFF_FILE}"; }} || exit 1
 for name; do
     mkdir -p "./$(dirname "$name")" && rm -rf "./$name" && cp -p "$root/$name" "./$name" || exit 1
 done
@@ -203,7 +208,7 @@ class Script:
     def finish(self, deadline: float) -> str:
         """Wait for its end; what went wrong, or ""."""
         try:
-            code = self.process.wait(max(0.0, deadline - time.monotonic()))
+            code = wait_for(self.process, deadline - time.monotonic())
         except subprocess.TimeoutExpired:
             return "it did not end in time"
         return "" if code == 0 else self.said() or f"it ended with code {code}"
