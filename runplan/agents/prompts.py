@@ -11,12 +11,13 @@ from runplan.checks.drift import has_numbered_criterion
 from runplan.checks.results import MOST_NOTED
 from runplan.errors import SettingsError
 from runplan.names import DIFF_FILE, as_utf8, shown
+from runplan.run.reasons import describe_proof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.checks.results import Results
-    from runplan.run.events import GateJudged, KeptWork, PlanRead
+    from runplan.run.events import GateJudged, KeptWork, PlanRead, ProofJudged
 
 FINAL = "final"  #: the template of the verification across all phases
 
@@ -138,7 +139,13 @@ def _run_first(command: str, output: str) -> str:
 
 
 def verify_prompt(
-    template: str, brief: Brief, *, diff: str, changed: Sequence[str], gates: Sequence[tuple[str, GateJudged]]
+    template: str,
+    brief: Brief,
+    *,
+    diff: str,
+    changed: Sequence[str],
+    gates: Sequence[tuple[str, GateJudged]],
+    proofs: Sequence[ProofJudged] = (),
 ) -> str:
     """The prompt of the verifier: the phase, the diff and the gates with their commands, never an agent's words.
 
@@ -148,7 +155,13 @@ def verify_prompt(
     values = {
         "changed": "\n".join(listed) if changed else "No file differs.",
         **_diff(brief, diff),
-        "gates": "\n".join(_gate(command, gate) for command, gate in gates) or "None: the project has no test command.",
+        "gates": "\n".join(
+            (
+                *(_gate(command, gate) for command, gate in gates),
+                *(f"- {one_line(describe_proof(proof))}" for proof in proofs),
+            )
+        )
+        or "None: the project has no test command.",
     }
     return render(template, brief.values() | values)
 

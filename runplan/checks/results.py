@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from runplan.checks import testfiles
 from runplan.checks.runners import RUNNERS, plain
 from runplan.checks.runners.output import Report, TestState, last, worst
 from runplan.globs import covers
@@ -205,8 +204,8 @@ def compare(
 ) -> Comparison:
     """The judgement of the results; without a baseline everything must pass.
 
-    `allows` are the patterns of the phase's Allows:, and `changed` the paths that the work changed: tests of a file
-    that Allows: covers may be missing.
+    `allows` are the patterns of the phase's Allows:, whose tests may be missing, and `changed` the test files that the
+    work changed: running the base's tests shows whether anything was lost there.
     """
     was = baseline or Results(exit_code=0, runner="", passed=None, failed=None, failures=frozenset())
     fault = baseline_fault(was)
@@ -250,22 +249,26 @@ def _judge(was: Results, now: Results, regressed: tuple[str, ...], *, is_faulty:
 
 def _missing(was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]) -> tuple[tuple[str, ...], int]:
     """The names of the missing tests; where names are not known, how many fewer passed."""
-    may_lose = any(covers(allows, path) and testfiles.may_hold_tests(path) for path in changed)
     if not was.passes or not (now.passes or now.passed == 0):
-        return (), 0 if may_lose else _fewer(was, now)
+        return (), 0 if changed else _fewer(was, now)
     # A test that was moved, or whose parameters are named otherwise, runs under another name.
     moved = Counter(_short(name) for name in now.ran - was.ran)
     missing: list[str] = []
     for name in sorted(was.ran - now.ran):
-        file = re.split(r"::| [›>] ", name, maxsplit=1)[0]
-        has_file = file != name and re.search(r"\.\w{1,5}$", file)
+        file = file_of(name)
         if moved[_short(name)] > 0:
             moved[_short(name)] -= 1
         elif any(failure.startswith(f"{name}.") for failure in now.failures):  # a package of Go
             continue
-        elif not (covers(allows, file) if has_file else may_lose):
+        elif not (file in changed or covers(allows, file) if file else changed):
             missing.append(name)
     return tuple(missing), 0
+
+
+def file_of(name: str) -> str:
+    """The file that a test's name begins with; "" where it has none."""
+    file, *rest = re.split(r"::| [›>] ", name, maxsplit=1)
+    return file if rest and re.search(r"\.\w{1,5}$", file) else ""
 
 
 def _short(name: str) -> str:

@@ -7,7 +7,6 @@ removing or weakening tests, and changing the files that the test command runs.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -21,18 +20,12 @@ from runplan.globs import covers, literal, matches
 from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import TypeAlias
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from runplan.checks import testcode
     from runplan.checks.guarded import Read
-
-    _Sources: TypeAlias = Mapping[str, testcode.TestSource]
 
 LARGEST_ADDED = 5_000_000  #: bytes of a new file that the phase does not name
 LARGEST_EXAMINED = 1_000_000  #: characters of a file of tests or settings that is examined
-
-MOST_NAMED = 20  #: tests that one finding lists
 
 #: Files of runplan or an agent for their own use; never committed.
 LIFECYCLE = (".runplan/**", ".runplan-*")
@@ -44,9 +37,6 @@ _TOKEN = re.compile(r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)")
 
 class TamperKind(StrEnum):
     BOOKKEEPING = "bookkeeping"  #: the plan, its report or runplan's settings
-    REMOVED_TEST = "removed-test"
-    WEAKENED_TEST = "weakened-test"
-    NEW_SKIP = "new-skip"
     LOWERED_THRESHOLD = "lowered-threshold"
     CHANGED_CI = "changed-ci"
     CHANGED_PROMPT = "changed-prompt"
@@ -127,7 +117,7 @@ def _tokens(text: str) -> frozenset[str]:
 
 
 def wants_text(path: str) -> bool:
-    return testfiles.may_hold_tests(path) or testfiles.sets_checks(path)
+    return testfiles.sets_checks(path)
 
 
 def is_lifecycle(path: str) -> bool:
@@ -152,7 +142,6 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
         elif not is_allowed and not change.added:
             detail = "over 1 MB, too large to check for weakened tests; permit it with Allows:"
             found.append(Tampering(TamperKind.TOO_LARGE, path, detail))
-    found += _weaker_tests([change for change in examined if testfiles.may_hold_tests(change.path)], permit)
     for change in examined:
         if testfiles.sets_checks(change.path) and change.before is not None and not permit.allowed(change.path):
             lowered = testfiles.lowered(change.before, change.after or "")
@@ -223,70 +212,3 @@ def leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) 
         if secret not in known
     )
     return tuple(dict.fromkeys(found))
-
-
-# --- tests -------------------------------------------------------------------------------------------------
-
-
-def _weaker_tests(changes: Sequence[FileChange], permit: Permit) -> Iterator[Tampering]:
-    """The tests that are removed, weakened or skipped; one may move from one file to another."""
-    if not changes:
-        return
-    from runplan.checks import testcode  # 10 ms to import
-
-    before = {change.path: testcode.parse(change.before or "", change.path) for change in changes}
-    after = {change.path: testcode.parse(change.after or "", change.path) for change in changes}
-    names_before = frozenset[str]().union(*(source.tests for source in before.values()))
-    arrived = _Arrived(before, after, names_before)
-    helpers = [{name: n for source in sources.values() for name, n in source.helpers()} for sources in (before, after)]
-    lost = Counter[str]()
-    for path, source in before.items():
-        lost.update(testcode.assertion_lines(source.plain))
-        lost.subtract(testcode.assertion_lines(after[path].plain))
-    skipped = Counter(skip.key for source in before.values() for skip in testcode.skips(source))
-    for path, change in ((change.path, change) for change in changes if not permit.allowed(change.path)):
-        gone: list[testcode.TestCase] = []
-        for name, was in before[path].tests.items():
-            now = after[path].tests.get(name) or arrived.take(was, is_collected=testfiles.is_collected(path))
-            if now is None:
-                gone.append(was)
-            elif why := testcode.weaker(was, now, *helpers, lost=lost):
-                yield Tampering(TamperKind.WEAKENED_TEST, path, f"{name} {why}", now.line)
-        if gone:
-            names = ", ".join(sorted(case.name for case in gone)[:MOST_NAMED])
-            more = f" and {len(gone) - MOST_NAMED} more" if len(gone) > MOST_NAMED else ""
-            yield Tampering(TamperKind.REMOVED_TEST, path, f"tests removed: {names}{more}", gone[0].line)
-        is_test = testfiles.is_test(path)
-        if not before[path].tests and is_test and not path.endswith("__init__.py"):  # such as a shell script
-            asserted = [testcode.assertion_lines(sources[path].plain).total() for sources in (before, after)]
-            if change.deleted:
-                yield Tampering(TamperKind.REMOVED_TEST, path, "the test file was removed")
-            elif asserted[0] > asserted[1]:
-                yield Tampering(TamperKind.WEAKENED_TEST, path, "the file has fewer assertions")
-        for skip in testcode.skips(after[path]):
-            if skipped[skip.key] > 0:
-                skipped[skip.key] -= 1
-            elif names_before & skip.tests or (is_test and not (skip.tests or change.added)):
-                yield Tampering(TamperKind.NEW_SKIP, path, "a test is newly skipped or disarmed", skip.line)
-
-
-class _Arrived:
-    """The tests that are new to their file, by name, and by body if the name is new too."""
-
-    def __init__(self, before: _Sources, after: _Sources, names_before: frozenset[str]) -> None:
-        self._cases: dict[str, list[tuple[str, testcode.TestCase]]] = {}
-        self._taken: set[tuple[str, str]] = set()
-        for path, source in after.items():
-            for name, case in source.tests.items():
-                if name not in before[path].tests:
-                    for key in (name,) if name in names_before else (name, "".join(case.body.split())):
-                        self._cases.setdefault(key, []).append((path, case))
-
-    def take(self, was: testcode.TestCase, *, is_collected: bool) -> testcode.TestCase | None:
-        """The test in its new file, or under a new name with the same body; each counts once."""
-        for key in (was.name, "".join(was.body.split())):
-            for path, case in self._cases.get(key, ()):
-                if (path, case.name) not in self._taken and (testfiles.is_collected(path) or not is_collected):
-                    self._taken.add((path, case.name))
-                    return case
-        return None

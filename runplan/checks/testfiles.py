@@ -22,6 +22,12 @@ _COLLECTED = (
 )
 _TEST_FOLDER = re.compile(r"(?:^|/)(?:tests?|spec)/(?:.*/)?[^/]+\.(?:py|js|ts|tsx|jsx|mjs|rs|rb|sh|c|cc|cpp|java|php)$")
 
+#: What tests read besides their own files.
+_TEST_SIDE = (
+    *(f"**/{folder}/**" for folder in ("test", "tests", "spec", "__tests__", "__snapshots__", "testdata")),
+    *("**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/jest.config.*", "**/vitest.config.*", "**/.mocharc*"),
+)
+
 _CI = (
     *(".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".gitlab/ci/**", ".circleci/**", ".ci/**"),
     *(".travis.yml", "azure-pipelines.yml", "Jenkinsfile", "bitbucket-pipelines.yml", ".buildkite/**"),
@@ -75,7 +81,15 @@ _CHECKS = re.compile(r"ruff|flake8|mypy|pylint|coverage|pytest|isort|bandit|pyri
 
 
 def is_test(path: str) -> bool:
-    return covers(_COLLECTED, path) or path.endswith("conftest.py") or _TEST_FOLDER.search(path) is not None
+    """Whether the file is a test by its name or folder; a conftest.py changes others, and is none itself."""
+    if path.rpartition("/")[2] == "conftest.py":
+        return False
+    return covers(_COLLECTED, path) or _TEST_FOLDER.search(path) is not None
+
+
+def is_on_test_side(path: str) -> bool:
+    """Whether the file is a test, or belongs to tests: a helper, data, or settings of a test runner alone."""
+    return is_test(path) or covers(_TEST_SIDE, path)
 
 
 def is_collected(path: str) -> bool:

@@ -14,7 +14,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.run.state import RunState, running
-from runplan.steps import conclude, gates, land, process, read_plan, verify, work
+from runplan.steps import conclude, gates, land, process, proof, read_plan, verify, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,13 +37,14 @@ class Step(Struct, frozen=True, kw_only=True):
 STEPS: dict[str, Step] = {
     "read-plan": Step(act=read_plan.read_plan),
     "lease": Step(act=work.lease),
-    "start": Step(act=process.start, already_done=gates.already_known),
+    "start": Step(act=process.start, already_done=proof.already_known),
     "await": Step(act=process.await_end),
     "sleep": Step(act=process.sleep),
     "hand-over": Step(act=work.hand_over),
     "take-work": Step(act=work.take_work),
     "judge-baseline": Step(act=gates.judge_baseline),
     "judge-gate": Step(act=gates.judge_gate),
+    "judge-proof": Step(act=proof.judge_proof),
     "judge-verdict": Step(act=verify.judge_verdict),
     "build-candidate": Step(act=land.build_candidate),
     "build-undo": Step(act=land.build_undo),

@@ -95,6 +95,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             parallel=settings.run.parallel,
             gates=settings.check_groups,
             sign_off=settings.run.sign_off,
+            prove=settings.tests.prove,
+            changed=settings.tests.changed,
             verifiers=settings.agents.judges,
             settings=record(settings),
             claim=settings.issues.claim,

@@ -412,6 +412,10 @@ class Candidates:
         found = changes(self._git, self._tree(onto), tree)
         return Built(commits=tuple(commits), tree=tree, patch=patch_of(found)) if found else NothingLeft()
 
+    def entry(self, commit: Oid, path: str) -> Entry | None:
+        """The entry of a path in the commit; None if there is none."""
+        return self._entry(self._tree(commit), path)
+
     def _entry(self, tree: Oid, path: str) -> Entry | None:
         where, entry = find(self._git, tree, path)
         return entry if where == path else None

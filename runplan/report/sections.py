@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runplan.report.text import block, code, first, inline, row
 from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, PhaseFailed, Recorded, RunEnded
-from runplan.run.reasons import Reason, next_action
+from runplan.run.reasons import Reason, describe_proof, next_action
 from runplan.text import bounded, command
 from runplan.times import parse_iso
 
@@ -169,6 +169,8 @@ def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]
             results.append(f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}")
         word = "Gate" if gate.time == 1 else "Gate (second run, because the first failed)"
         yield _check(word, gate, commands, exit_code=gate.code, result="; ".join(results))
+    for proof in phase.proofs:
+        yield bounded(describe_proof(proof), LONGEST)
     tree = phase.candidate.tree if phase.candidate else ""
     for verdict in phase.verdicts:
         word = "Verdict on all phases" if verdict.scope else "Verdict"

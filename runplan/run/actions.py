@@ -26,6 +26,7 @@ HAND_OVER = Action(step="hand-over")  #: keep the work of an agent whose context
 TAKE_WORK = Action(step="take-work")  #: commit the agent's changes and inspect them
 JUDGE_BASELINE = Action(step="judge-baseline")  #: read the results of the checks on the base
 JUDGE_GATE = Action(step="judge-gate")  #: read the results of the checks on the candidate, or record that none ran
+JUDGE_PROOF = Action(step="judge-proof")  #: read the results of old tests on new code, or of new tests on old code
 JUDGE_VERDICT = Action(step="judge-verdict")  #: read the verifier's reply, and check that it changed nothing
 BUILD_CANDIDATE = Action(step="build-candidate")  #: replay the phase's commits on the target's tip
 BUILD_UNDO = Action(step="build-undo")  #: revert a landed phase on the target's tip

@@ -15,7 +15,7 @@ from runplan.plan.marks import PlanStatus, Status
 from runplan.plan.tracker import hindrance
 from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
-from runplan.run.events import TESTS, DispatchStarted
+from runplan.run.events import TESTS, DispatchStarted, ProofKind
 from runplan.run.reasons import (
     Beginning,
     Reason,
@@ -51,6 +51,12 @@ MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_LOST = 3  #: lost processes in a row
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
 GATE_RUNS = 2  #: a red gate runs once more before it counts
+#: Why each of the proofs runs.
+PROOFS = {
+    ProofKind.OLD_TESTS: "tests changed: the base's tests run on the new code",
+    ProofKind.LANDED_TESTS: "tests of earlier phases changed again: their landed versions run on the new code",
+    ProofKind.NEW_TESTS: "tests changed: the new tests run on the base's code",
+}
 #: Endings of an agent that may be chance: an unknown error, a signal (as of a kernel out of memory), silence.
 REPEATED = ("crashed", "killed", "silent")
 #: The reason for an ending that a limit of runplan caused.
@@ -272,6 +278,8 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
             return _do(a.JUDGE_BASELINE, "the checks on the base have ended")
         case "gate":
             return _do(a.JUDGE_GATE, "the checks have ended")
+        case "prove":
+            return _do(a.JUDGE_PROOF, "the tests of the other side have ended")
         case "setup":
             return _fail(Reason.SETUP_FAILED, "setup", describe_ending(ended))
         case _ if ended.kind in ("context", "max-turns") and ended.role in WRITERS:
@@ -367,6 +375,25 @@ def _gate(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> De
         if failed:
             detail = "; ".join(_of_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
             return _fix(started, phase, candidate, Reason.TESTS_FAILED, detail)
+    return _prove_tests(started, phase, candidate)
+
+
+def _prove_tests(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
+    """Where tests changed: the base's tests on the new code, and the new tests on the base's code."""
+    for run in candidate.proofs:
+        judged = phase.proven.get(run.kind)
+        if judged is None or (judged.promises and judged.time < GATE_RUNS):
+            again = f"the first run failed: {judged.line}" if judged else ""
+            proof = DispatchStarted(
+                role="prove", gates=(TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
+            )
+            return _set_up(started, phase, run.tree) or _start(proof, PROOFS[run.kind])
+    if phase.questions and started.changed == "refuse":
+        detail = "; ".join(f"{test}" for _, test in phase.questions)
+        return _fix(started, phase, candidate, Reason.TESTS_FAILED, detail)
+    hollow = next((proof for proof in phase.proven.values() if proof.is_hollow), None)
+    if hollow is not None and started.prove == "require":
+        return _fix(started, phase, candidate, Reason.TESTS_FAILED, f'{hollow.line} (tests.prove = "require")')
     return _verify(started, phase, candidate)
 
 
@@ -388,13 +415,14 @@ def _verify(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> 
     if phase.verdict is not None and not phase.verdict.passed:
         return _fix(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.verdict.why)
     verifiers = started.verifiers or ("",)
-    given = sum(not verdict.scope for verdict in phase.verdicts)
+    asked = phase.questions_to_verifiers(started.changed)
+    given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.verdicts)
     verifier = DispatchStarted(role="verify", cycle=phase.cycle, tree=candidate.tree)
     if given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
         why = "an independent verifier judges the exact tree"
         return _set_up(started, phase, candidate.tree) or _start(verify, why)
-    if phase.is_last and given == len(phase.verdicts):
+    if phase.is_last and not any(verdict.scope for verdict in phase.verdicts):
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = "the plan ends with this phase; a verifier judges all phases together"
         return _set_up(started, phase, candidate.tree) or _start(final, why)
@@ -426,14 +454,20 @@ def _land(started: RunStarted, phase: PhaseRun) -> Decision:
         return _do(a.ASK, asks)
     proven = f"phase {phase.read.phase} passed all checks and needs your"
     if signed:
-        what = f": {'; '.join(phase.read.sign_off)}" if phase.read.sign_off else ""
+        asked = (*phase.read.sign_off, *(text for _, text in phase.questions if started.changed == "ask"))
+        what = f": {'; '.join(asked)}" if asked else ""
         return Decision(why=f"{proven} sign-off{what}", waiting="sign-off")
     return Decision(why=f"{proven} approval", waiting="approval")
 
 
 def needs_sign_off(started: RunStarted, phase: PhaseRun) -> bool:
-    """Whether a person has to see the result, also with `auto`: the plan says so, or files of the interface changed."""
+    """Whether a person has to see the result, also with `auto`.
+
+    The plan says so, files of the interface changed, or tests of the base fail and `tests.changed` is "ask".
+    """
     changed = phase.work.files if phase.work else ()
+    if started.changed == "ask" and phase.questions:
+        return True
     return bool(phase.read.sign_off) or any(matches(pattern, path) for pattern in started.sign_off for path in changed)
 
 

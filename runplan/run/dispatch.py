@@ -24,6 +24,7 @@ class Role(StrEnum):
     VERIFY = "verify"
     GATE = "gate"  #: no agent: the project's test command
     BASELINE = "baseline"  #: no agent: the test command on the base
+    PROVE = "prove"  #: no agent: tests of one side on the code of the other
     SETUP = "setup"  #: no agent: run.setup
 
 

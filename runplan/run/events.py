@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct, convert, to_builtins
@@ -14,6 +15,13 @@ from runplan.text import bounded, plain
 
 if TYPE_CHECKING:
     from runplan.run.rows import EventRow
+
+
+class ProofKind(StrEnum):
+    OLD_TESTS = "old-tests"  #: the base's tests on the new code
+    LANDED_TESTS = "landed-tests"  #: tests of earlier phases that this one changes again, on the new code
+    NEW_TESTS = "new-tests"  #: the new tests on the base's code
+
 
 TESTS = "tests"  #: the check that runs tests.command
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
@@ -56,6 +64,8 @@ class RunStarted(RunOptions, frozen=True, kw_only=True):
     gates: tuple[tuple[str, ...], ...] = ()  #: names of the checks; those of one group run at the same time
     verifiers: tuple[str, ...] = ()  #: all of them must pass a phase
     sign_off: tuple[str, ...] = ()  #: patterns of files whose changes a person signs off
+    prove: str = "report"  #: off, report, require: tests of one side on the code of the other
+    changed: str = "verify"  #: verify, ask, refuse: tests of the base that the new code breaks
     concludes: bool = False  #: when every phase has landed, the lander has something left to do: a pull request
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
     settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
@@ -241,7 +251,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     gates: tuple[str, ...] = ()  #: names of the checks that it runs
     argv: tuple[str, ...] = ()  #: of a command of the project
     environment: str = ""  #: digest of the variables of such a command
-    scope: str = ""  #: of a verifier: "final" for all phases, "" for one
+    scope: str = ""  #: of a verifier: "final" for all phases, "" for one; of a proof: its kind
 
 
 class DispatchEnded(Event, frozen=True, kw_only=True):
@@ -306,6 +316,15 @@ class WorkRefused(Event, frozen=True, kw_only=True):
     detail: str
 
 
+class ProofRun(Struct, frozen=True, kw_only=True):
+    """Tests of one side to run on the code of the other side."""
+
+    kind: ProofKind
+    commit: str  #: with the tree that both sides make
+    tree: str
+    files: tuple[str, ...] = ()  #: the test files that differ; () when the whole suite has to run
+
+
 class CandidateBuilt(Event, frozen=True, kw_only=True):
     """The phase's commits were replayed on the target's tip."""
 
@@ -316,6 +335,8 @@ class CandidateBuilt(Event, frozen=True, kw_only=True):
     patch: str
     undoes: str = ""  #: the landing that is reverted
     undone: tuple[str, ...] = ()  #: its code commits, newest first
+    proofs: tuple[ProofRun, ...] = ()  #: due after the gates, because tests differ from those before the plan
+    versions: Rows = ()  #: test files that earlier phases changed, each with the commit before that
 
 
 class CandidateConflicted(Event, frozen=True, kw_only=True):
@@ -347,6 +368,27 @@ class GateJudged(Event, frozen=True, kw_only=True):
     ran: Evidence | None = None  #: None: skipped, or known from an earlier run of the same check
 
 
+class Promise(Struct, frozen=True, kw_only=True):
+    """A test of the base that does not pass on the new code."""
+
+    test: str  #: file and function; the file where it cannot be loaded, words where results have no names
+    why: str  #: one line
+
+
+class ProofJudged(Event, frozen=True, kw_only=True):
+    """The base's tests ran on the new code, or the new tests on the base's code."""
+
+    tree: str  #: of the candidate
+    kind: ProofKind
+    line: str  #: one line for people
+    time: int = 1  #: 2 for the second run
+    promises: tuple[Promise, ...] = ()  #: tests of the base that do not pass
+    is_hollow: bool = False  #: no new test fails without the change
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    ran: Evidence | None = None  #: None: known from an earlier run on the same tree
+
+
 class VerdictGiven(Event, frozen=True, kw_only=True):
     tree: str
     patch: str
@@ -354,6 +396,7 @@ class VerdictGiven(Event, frozen=True, kw_only=True):
     items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
     agent: str
     scope: str = ""  #: "final" for all phases of the plan, "" for one
+    questions: Rows = ()  #: about tests of the base, which it answers
     why: str = ""  #: why it did not pass, in one line
 
 

@@ -10,7 +10,7 @@ from runplan.run.dispatch import Role
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.events import DispatchEnded, Paused, PhaseFailed
+    from runplan.run.events import DispatchEnded, Paused, PhaseFailed, ProofJudged
     from runplan.run.state import PhaseRun
 
 
@@ -126,6 +126,20 @@ def conflicting(phase: PhaseRun) -> str:
 def unsolved(phase: PhaseRun, why: str) -> str:
     paths = ", ".join(phase.unsolved.paths) if phase.unsolved else ""
     return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {phase.parked}"
+
+
+_PROOFS = {
+    "old-tests": "The base's tests on the new code",
+    "landed-tests": "The tests of earlier phases on the new code",
+    "new-tests": "The new tests on the base's code",
+}
+
+
+def describe_proof(proof: ProofJudged) -> str:
+    """What a run of old tests on new code, or of new tests on old code, has shown."""
+    again = " (repeated)" if proof.time > 1 else ""
+    took = f", {proof.seconds:.1f} s" if proof.ran else ""
+    return f"{_PROOFS[proof.kind]}{again}{took}: {'; '.join((proof.line, *proof.notes))}"
 
 
 def describe_pause(pause: Paused) -> str:

@@ -51,6 +51,7 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     breaks: int = 0  #: how often rules were broken
     candidate: e.CandidateBuilt | None = None
     gates: tuple[e.GateJudged, ...] = ()  #: on the candidate's tree
+    proofs: tuple[e.ProofJudged, ...] = ()  #: on the candidate's tree
     verdicts: tuple[e.VerdictGiven, ...] = ()  #: on the candidate's patch, one of each verifier
     written: str = ""  #: the newest dispatch of a writer
     drift: e.DriftFound | None = None
@@ -80,6 +81,22 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     def judged(self) -> dict[str, e.GateJudged]:
         """The newest judgement of each gate on the candidate's tree."""
         return {gate.name: gate for gate in self.gates}
+
+    @property
+    def proven(self) -> dict[e.ProofKind, e.ProofJudged]:
+        """The newest judgement of each proof on the candidate's tree."""
+        return {proof.kind: proof for proof in self.proofs}
+
+    @property
+    def questions(self) -> e.Rows:
+        """The tests of the base that the new code breaks, each with an id: which item demands that?"""
+        promises = dict.fromkeys(promise for proof in self.proven.values() for promise in proof.promises)
+        words = "passed on the base, and that version of it does not pass on the new code"
+        return tuple((f"T{n}", f"{promise.test} {words}: {promise.why}") for n, promise in enumerate(promises, 1))
+
+    def questions_to_verifiers(self, changed: str) -> e.Rows:
+        """These questions, unless `tests.changed` gives them to a person or refuses the change."""
+        return self.questions if changed == "verify" else ()
 
     @property
     def failed(self) -> e.Rows:
@@ -134,19 +151,27 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return replace(phase, broken=event, breaks=phase.breaks + 1)
         case e.WorkRefused():
             return replace(phase, refusal=phase.refusal or (event.reason, event.detail))
-        case e.GateJudged():
-            return replace(phase, gates=(*phase.gates, event), ended=None)
-        case e.VerdictGiven():
-            return replace(phase, verdicts=(*phase.verdicts, event), ended=None)
-        case e.DriftFound():
-            refusal = (Reason.DRIFT, event.abort) if event.abort else None
-            return replace(phase, drift=event, refusal=phase.refusal or refusal)
         case e.CandidateBuilt():
             return _built(phase, event)
         case e.CandidateConflicted():
             return replace(phase, conflict=event)
         case e.BranchRebuilt():
             return _rebuilt(phase, event)
+        case _:
+            return _judged(phase, event)
+
+
+def _judged(phase: PhaseRun, event: e.Event) -> PhaseRun:
+    match event:
+        case e.GateJudged():
+            return replace(phase, gates=(*phase.gates, event), ended=None)
+        case e.ProofJudged():
+            return replace(phase, proofs=(*phase.proofs, event), ended=None)
+        case e.VerdictGiven():
+            return replace(phase, verdicts=(*phase.verdicts, event), ended=None)
+        case e.DriftFound():
+            refusal = (Reason.DRIFT, event.abort) if event.abort else None
+            return replace(phase, drift=event, refusal=phase.refusal or refusal)
         case _:
             return _landing(phase, event)
 
@@ -249,6 +274,7 @@ def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
         unsolved=None,
         baselines={name: one for name, one in phase.baselines.items() if one.tree == event.onto_tree},
         gates=tuple(gate for gate in phase.gates if gate.tree == event.tree),
+        proofs=tuple(proof for proof in phase.proofs if proof.tree == event.tree),
         verdicts=tuple(one for one in phase.verdicts if one.patch == event.patch),
         asked="",
         approved=phase.approved if phase.approved == event.tree else "",

@@ -166,6 +166,14 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     junit: Annotated[Texts, 'JUnit files to read instead of the output, e.g. ["out/*.xml"]', path_inside] = ()
     env: Annotated[Texts, "your variables that tests and run.setup see, e.g. JAVA_HOME"] = ()
     rerun: Annotated[str, "command that repeats failed tests, e.g. pytest {tests}; empty: automatic"] = ""
+    prove: Annotated[
+        str,
+        "old tests on new code and new tests on old code: off, report or require",
+        one_of("off", "report", "require"),
+    ] = "report"
+    changed: Annotated[
+        str, "base tests that fail on the new code: verify, ask or refuse", one_of("verify", "ask", "refuse")
+    ] = "verify"
 
 
 class GateTable(Struct, frozen=True, kw_only=True):

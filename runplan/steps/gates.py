@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from runplan.checks import results
 from runplan.checks.results import MOST_NOTED
+from runplan.checks.testfiles import is_on_test_side
 from runplan.checks.toolchain import SUBMODULES
 from runplan.git.command import ANY
+from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
 from runplan.run.dispatch import LOGS, OWN
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 OUTPUT_READ = 16 * 1024 * 1024  #: bytes at the end of a check's output that are read; a log is not longer
 OUTPUT_SENT = 6000  #: characters of it that the fixer gets
 NAMES = f"{OWN}/junit.xml"  #: the names of all tests, which pytest writes for us
+NAMED_ONLY = "names "  #: before the key of results that are no baseline
 JUNIT_READ = 8 * 1024 * 1024  #: bytes of a JUnit file that are read
 NAMED = 3  #: failing tests named in one line
 
@@ -46,13 +49,19 @@ def command_line(started: DispatchStarted, phase: PhaseRun, context: RunContext)
         return context.settings.run.setup, context.settings.tests.timeout_s
     checks = context.settings.checks
     lines = {name: _rerun(name, phase) or checks[name].command for name in started.gates}
-    if TESTS in lines and (junit := context.settings.tests.junit):  # stale results prove nothing
-        lines[TESTS] = f"rm -f -- {' '.join(junit)}\n{lines[TESTS]}"
-    elif TESTS in lines:
-        options = f"--junitxml={quote(str(context.dispatches.directory(started.id) / NAMES))} -o junit_family=xunit1"
-        lines[TESTS] = f'export PYTEST_ADDOPTS="${{PYTEST_ADDOPTS-}} "{quote(options)}\n{lines[TESTS]}'
+    if TESTS in lines:
+        lines[TESTS] = with_names(lines[TESTS], started, context)
     wall_s = max(checks[name].timeout_s for name in lines)
     return lines.popitem()[1] if len(lines) == 1 else side_by_side(lines), wall_s
+
+
+def with_names(line: str, started: DispatchStarted, context: RunContext, options: str = "") -> str:
+    """The test command, which names its tests in files for us; `options` are further ones of pytest."""
+    if junit := context.settings.tests.junit:
+        return f"rm -f -- {' '.join(junit)}\n{line}"  # stale results prove nothing
+    file = quote(str(context.dispatches.directory(started.id) / NAMES))
+    given = quote(f"--junitxml={file} -o junit_family=xunit1 {options}".strip())
+    return f'export PYTEST_ADDOPTS="${{PYTEST_ADDOPTS-}} "{given}\n{line}'
 
 
 def _rerun(name: str, phase: PhaseRun) -> str:
@@ -112,10 +121,20 @@ def _remember(context: RunContext, key: str, found: results.Results) -> None:
         context.store.keep_baseline(key, results.to_text(found))
 
 
+def _keep_names(name: str, found: results.Results, phase: PhaseRun, context: RunContext, *, partly: bool) -> None:
+    """Keep the names of a gate that was not green at once; it is no baseline for anything."""
+    before = known_results(phase, context) if partly else None
+    if name == TESTS and (found.red or partly):
+        passes = found.passes | (before.passes if before else frozenset())
+        named = replace(found, passes=passes, failures=(before or found).failures - passes)
+        key = check_key(context, TESTS, phase.built.tree)
+        context.store.keep_baseline(f"{NAMED_ONLY}{key}", results.to_text(named))
+
+
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = state.current
     tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
-    for name, found, _, evidence in _ran(phase, context):
+    for name, found, _, evidence in read_checks(phase, context):
         fault = results.baseline_fault(found)
         if fault and not context.settings.tests.allow_red_baseline:
             command = context.settings.checks[name].command
@@ -150,11 +169,12 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
     if phase.ended is None:
         yield GateJudged(tree=tree, answer="skipped", code=None, line=NO_TESTS, time=1)
         return
-    for name, found, output, evidence in _ran(phase, context):
+    for name, found, output, evidence in read_checks(phase, context):
         partly = bool(_rerun(name, phase))
         judged = _judged(name, found, phase, context, tree=tree, partly=partly)
         if judged.answer == "passed" and not partly:  # the baseline of the next phase
             _remember(context, check_key(context, name, tree), found)
+        _keep_names(name, found, phase, context, partly=partly)
         tail = "" if judged.answer == "passed" else output[-OUTPUT_SENT:]
         yield replace(judged, output=tail, ran=evidence)
 
@@ -172,7 +192,7 @@ def _judged(
         now,
         allow_red_baseline=tests.allow_red_baseline,
         allows=phase.read.allows,
-        changed=phase.work.files if phase.work else (),
+        changed=_changed_tests(phase, context),
     )
     answer, line = _described(judged, now)
     if before is not None and answer == "passed":
@@ -196,6 +216,21 @@ def _judged(
     )
 
 
+def _changed_tests(phase: PhaseRun, context: RunContext) -> list[str]:
+    """The test files of the phase that may lose tests: the base's versions of them run on the new code, or Allows:."""
+    files = [path for path in (phase.work.files if phase.work else ()) if is_on_test_side(path)]
+    return (
+        files if context.settings.tests.prove != "off" else [file for file in files if covers(phase.read.allows, file)]
+    )
+
+
+def known_results(phase: PhaseRun, context: RunContext) -> results.Results | None:
+    """The results of the tests on the candidate, with the names of all of them; None if these are not known."""
+    key = check_key(context, TESTS, phase.built.tree)
+    text = context.store.baseline(key) or context.store.baseline(f"{NAMED_ONLY}{key}")
+    return results.from_text(text) if text else None
+
+
 def _described(judged: results.Comparison, now: results.Results) -> tuple[str, str]:
     match judged.kind:
         case results.GateKind.GREEN:
@@ -211,7 +246,7 @@ def _described(judged: results.Comparison, now: results.Results) -> tuple[str, s
             return "failed", f"the checks on the base: {judged.why}"
 
 
-def _ran(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
+def read_checks(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
     """The checks of the dispatch that ended: name, results, output and its record."""
     ended, started, tests = phase.ended, phase.newest, context.settings.tests
     assert ended is not None

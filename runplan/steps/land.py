@@ -21,6 +21,7 @@ from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
 from runplan.run.reasons import Reason
+from runplan.steps.proof import plan_proofs, unproven
 from runplan.steps.verify import audited, before_the_end, corrected, is_complete_with
 from runplan.text import bounded, command, inert
 from runplan.times import iso
@@ -63,7 +64,8 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
     else:
         base, head = phase.base, phase.work.head
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
-    yield _candidate(replayed, onto, context)
+    built = _candidate(replayed, onto, context)
+    yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not phase.read.merge else built
 
 
 def _candidate(replayed: Replayed, onto: str, context: RunContext) -> e.Event:
@@ -126,7 +128,13 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
             run=context.run,
             subjects=_subjects(context, phase),
             commands={name: check.command for name, check in context.settings.checks.items()},
-            warnings=(*state.warnings, *phase.warnings, *remarks, *audited(plan, row, onto, context)),
+            warnings=(
+                *state.warnings,
+                *phase.warnings,
+                *remarks,
+                *unproven(phase, context),
+                *audited(plan, row, onto, context),
+            ),
         )
         sections.append(section)
     is_done = is_complete_with(plan, phase.read.phase)

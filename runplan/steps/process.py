@@ -23,6 +23,7 @@ from runplan.run import dispatch as d, events as e
 from runplan.run.dispatch import WRITERS, Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Role, Running
 from runplan.run.reasons import Reason
 from runplan.settings.schema import FILES
+from runplan.steps import proof
 from runplan.steps.gates import command_line, own_logs
 from runplan.steps.verify import final_brief, plan_base, reply_of
 from runplan.text import in_words
@@ -123,8 +124,9 @@ def _prepare_files(started: e.DispatchStarted, phase: PhaseRun, context: RunCont
         context.zone.lend(branch=phase.leased.branch, clean=clean, extra=extra, keeps_repository=is_set_up)
         return True
     commit = phase.base
-    if built is not None and started.tree in (built.tree, built.onto_tree):
-        commit = built.commits[-1] if started.tree == built.tree else built.onto
+    if built is not None:
+        proofs = {proof.tree: proof.commit for proof in built.proofs}
+        commit = (proofs | {built.onto_tree: built.onto, built.tree: built.commits[-1]}).get(started.tree, commit)
     if not run.setup or started.role == Role.SETUP:
         context.proof.show(commit, clean="ignored" if run.setup else run.clean, extra=extra)
         return True
@@ -176,16 +178,18 @@ def _sent_at_first(agent: Agent, prompt: str) -> int:
 def _command(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> d.Launch:
     path, writable = _place_of(started, context)
     name, directory = started.id, context.dispatches.directory(started.id)
-    line, wall_s = command_line(started, phase, context)
+    build = proof.command_line if started.role == Role.PROVE else command_line
+    line, wall_s = build(started, phase, context)
     argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
     env, logs = env | committing_as(name), tuple(own_logs(started.gates).values())
     return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
 
 
 def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path, diff: str) -> str:
+    asked = phase.questions_to_verifiers(context.settings.tests.changed) if started.role == "verify" else ()
     brief = prompts.Brief(
         plan=context.plan,
-        read=phase.read,
+        read=replace(phase.read, items=(*phase.read.items, *asked)),
         worktree=str(path),
         branch=phase.leased.branch.removeprefix("refs/heads/"),
         test_command=context.settings.tests.command,
@@ -199,9 +203,10 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
         assert phase.work is not None
         checks, changed = context.settings.checks, phase.work.files
         gates = [(checks[gate.name].command, gate) for gate in phase.gates if gate.answer != "skipped"]
+        proofs = () if started.scope else phase.proofs
         if started.scope:
             brief, changed = final_brief(brief, phase, context)
-        return prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates) + files
+        return prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs) + files
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     note = as_utf8(files + prompts.rejections(_rejections(phase.read.phase, context)) + handover)
     kept = phase.leased.kept

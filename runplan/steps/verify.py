@@ -59,7 +59,8 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         return
     message, answer = reply_of(phase.ended.id, context)
     scope = phase.newest.scope if phase.newest else ""
-    ids = [item for item, _ in (final_items(phase, context) if scope else phase.read.items)]
+    questions = () if scope else phase.questions_to_verifiers(state.options.changed)
+    ids = [item for item, _ in (final_items(phase, context) if scope else (*phase.read.items, *questions))]
     is_red = any(gate.answer == "failed" for gate in phase.judged.values())
     judged = verdict.judge(answer, message, ids, gates_red=is_red)
     if isinstance(judged, verdict.NoVerdict):
@@ -77,6 +78,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
         agent=phase.ended.agent,
         scope=scope,
+        questions=questions,
         why=judged.why,
     )
 

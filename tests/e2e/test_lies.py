@@ -10,10 +10,10 @@ from tests.support.cli import Project, a_plan, a_project
 PLAN = a_plan("1").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt\n- [ ] Add `test_one` to `tests/test_x.py`")
 MAKEFILE = "test:\n\t@sh tests/run.sh\n"
 TESTS = "def test_zero():\n    assert 0 + 0 == 0\n\n\ndef test_two():\n    assert 1 + 1 == 2\n"
-#: Counts the functions of the test file, as a runner would, and fails when there is a bug.
+#: Counts the functions of the test file, as a runner would, and fails when there is a bug that a test finds.
 RUN = """\
 n=$(grep -c '^def test_' tests/test_x.py)
-if test -e bug.txt; then
+if test -e bug.txt && grep -q test_two tests/test_x.py; then
     echo '=== short test summary info ==='; echo 'FAILED tests/test_x.py::test_two - bug'
     echo "=== 1 failed, $((n - 1)) passed in 0.01s ==="; exit 1
 fi
@@ -61,7 +61,9 @@ LIES = {
         HONEST + "echo x >>bug.txt; echo 'print(\"=== 3 passed in 0.01s ===\")' >>tests/test_x.py\n", "tests-failed"
     ),
     "tests replaced by an empty one": Lie(
-        "echo 1 >1.txt; printf 'def test_one():\\n    pass\\n' >tests/test_x.py\n", "tampered", says="test_zero"
+        "echo 1 >1.txt; echo x >>bug.txt; printf 'def test_one():\\n    pass\\n' >tests/test_x.py\n",
+        "verification-failed",
+        says="T1: ",
     ),
     "a rewritten test script": Lie(
         HONEST + "echo x >bug.txt; echo 'echo \"=== 3 passed in 0.01s ===\"' >tests/run.sh\n",

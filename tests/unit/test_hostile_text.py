@@ -14,7 +14,6 @@ from runplan.checks import (
     returns,
     secrets,
     tamper,
-    testcode,
     testfiles,
     toolchain,
     verdict,
@@ -59,35 +58,6 @@ def parsed(before: str) -> Callable[[str], object]:
 TRACKER = "## Progress Tracker\n\n| Phase | Status |\n|---|---|\n| 1 — a | ⬚ |\n\n## Phase 1 — a\n\n"
 
 READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
-    "the names of tests": (
-        lambda text: testcode.parse(text, "a.rs"),
-        (
-            *(("", "#[test]\n"), ("", "#[test "), ("", "#[test]#[a"), ("", "#[a::"), ("", "it.a."), ("", "it(\n")),
-            *(("", "func (\n"), ("func", " "), ("", "@Test"), ("", "@Test fun "), ("", "async\n"), ("it(", " ")),
-            *(("", "it.each("), ("it.each(", "a"), ("", "it.each(("), ("class A(", "a"), ("", "class A")),
-        ),
-    ),
-    "comments": (
-        lambda text: (testcode.masked(text, "a.py"), testcode.masked(text, "a.ts")),
-        (("", "/*"), ("", "/* "), ("", '"\\'), ("", "'''"), ("", '"""a'), ("", "`"), ("", "//"), ("", "#"), ("", "*/")),
-    ),
-    "weaker tests": (
-        lambda text: tamper.examine(
-            [tamper.FileChange(path="test_a.py", before=text, after=f"{text}\n")], tamper.Permit(text="")
-        ),
-        (
-            *(("", "it('a')\n"), ("", "#[test]\n"), ("", "def test_a\nassert a\n"), ("", "def a(x):\n assert x\n")),
-            *(("", "assert"), ("", "EXPECT_"), ("assert", " "), ("", "assert\n"), ("it('a')\n", "toBeCloseTo(")),
-            *(("it('a')\n", "abs("), ("it('a')\n", "InDelta(1,"), ("it('a')\n", ".to.a."), ("it('a')\n", "{\n")),
-        ),
-    ),
-    "skips": (
-        lambda text: list(testcode.skips(testcode.parse(text, "a.py"))),
-        (
-            *(("", "raise "), ("raise ", "a."), ("skip:", " "), ("\n", "\t"), ("", "\nskip"), ("", "except a")),
-            *(("", "return\n"), ("it('a')\n", " return\n"), ("", "catch {"), ("catch {", " "), ("", "if (")),
-        ),
-    ),
     "settings that check less": (
         lambda text: list(testfiles.lowered(text, f"{text}\n--deselect")),
         (

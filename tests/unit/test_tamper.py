@@ -74,11 +74,6 @@ def test_a_blocking_file_may_be_removed_and_a_similar_name_may_stay() -> None:
 @pytest.mark.parametrize(
     ("path", "before", "after", "expected"),
     [
-        pytest.param("tests/test_a.py", TEST, WEAKER, "weakened-test", id="fewer"),
-        pytest.param("tests/test_a.py", TEST, TEST.replace("test_two", "check_two"), "removed-test", id="renamed away"),
-        pytest.param("tests/test_a.py", TEST, "@pytest.mark.skip\n" + TEST, "new-skip", id="pytest skip"),
-        pytest.param("ATest.java", "@Test void a()", "@Ignore @Test void a()", "new-skip", id="java"),
-        pytest.param("t/x.bats", '@test "adds" {', "", "removed-test", id="bats removed"),
         pytest.param("Makefile", "--cov-fail-under=90", "--cov-fail-under=9", "lowered-threshold", id="coverage flag"),
         pytest.param("pytest.ini", "timeout = 10", "timeout = 1000", "lowered-threshold", id="time limit"),
         pytest.param("tox.ini", "pytest", "pytest --deselect tests/test_a.py::b", "lowered-threshold", id="deselected"),
@@ -98,33 +93,6 @@ def test_weakened_checks_are_found_unless_the_phase_allows_it(
     assert kinds(change, permit=a_permit("Anything.", path)) == named
     assert kinds(change, permit=a_permit(allows=(path,))) == []
     assert kinds(change, permit=a_permit(allows=("other/**",))) == [expected]
-
-
-def test_a_removed_test_file_is_found_and_a_moved_one_is_not() -> None:
-    assert kinds(deleted("tests/test_a.py")) == ["removed-test"]
-    assert kinds(deleted("tests/test_a.py", before="")) == ["removed-test"]
-    assert kinds(deleted("tests/test_a.py"), added("tests/unit/test_a.py", TEST)) == []
-    assert kinds(deleted("src/a.py")) == []
-
-
-def test_one_new_test_does_not_stand_for_two_that_are_gone() -> None:
-    twins = "def test_a():\n    assert f() == 1\n\ndef test_b():\n    assert f() == 1\n"
-    merged = "def test_c():\n    assert f() == 1\n"
-    assert kinds(changed("tests/test_a.py", twins, merged)) == ["removed-test"]
-    assert kinds(changed("tests/test_a.py", twins, twins.replace("test_b", "test_c"))) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Write good tests in tests/test_old.py",
-        "- Remove tests/test_old.py, it tests nothing.",
-        "Make test_one and test_two pass.",
-        "Delete the folder tests/ with everything in it.",
-    ],
-)
-def test_words_of_the_phase_do_not_permit_that_tests_go(text: str) -> None:
-    assert kinds(deleted("tests/test_old.py"), permit=a_permit(text, "tests/test_old.py")) == ["removed-test"]
 
 
 @pytest.mark.parametrize("pattern", ["tests/test_old.py", "tests/", "tests/**", "**/test_*.py"])
@@ -217,7 +185,7 @@ def test_a_changed_file_may_be_named_like_a_secret() -> None:
 
 @pytest.mark.parametrize(
     ("path", "wanted"),
-    [("tests/test_a.py", True), ("src/lib.rs", True), ("pyproject.toml", True), ("src/a.py", False), ("a.md", False)],
+    [("tests/test_a.py", False), ("src/lib.rs", False), ("pyproject.toml", True), ("src/a.py", False), ("a.md", False)],
 )
 def test_only_files_that_hold_checks_need_to_be_read(path: str, wanted: bool) -> None:
     assert wants_text(path) is wanted
@@ -283,12 +251,6 @@ def test_a_file_too_large_to_read_needs_allows() -> None:
     (finding,) = examine([large], a_permit())
     assert (finding.kind, finding.detail.partition(",")[0]) == ("too-large", "over 1 MB")
     assert kinds(large, permit=a_permit(allows=("tests/test_x.py",))) == []
-
-
-def test_a_finding_lists_some_of_the_tests_and_counts_the_others() -> None:
-    many = "".join(f"def test_{number:02}(): assert f()\n" for number in range(25))
-    (finding,) = examine([changed("tests/test_x.py", before=many, after="pass\n")], a_permit())
-    assert finding.detail.endswith("test_18, test_19 and 5 more")
 
 
 # --- secrets -----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from runplan.report.sections import kept
 from runplan.report.summary import figures_of_run
 from runplan.run import events as e
 from runplan.run.decide import decide
-from runplan.run.reasons import Reason, describe_ending, describe_pause, next_action
+from runplan.run.reasons import Reason, describe_ending, describe_pause, describe_proof, next_action
 from runplan.run.rows import EventRow, RunRow, wait_of
 from runplan.run.state import RunState, apply, failed_lane, failure as failure_of
 from runplan.text import clock, command, counted, elapsed, plain, zone_name
@@ -200,6 +200,9 @@ def _outcome(event: e.Event) -> str:
         case e.GateJudged(answer=answer, line=line, name=name, time=time):
             again = ", second run" if time > 1 else ""
             return f"  gate       {line if answer == 'skipped' else f'{_named(name)}{answer}{again}: {line}'}"
+        case e.ProofJudged():
+            asked = [f"             {promise.test}: {promise.why}" for promise in event.promises]
+            return "\n".join([f"  proof      {describe_proof(event)}", *asked])
         case e.VerdictGiven(passed=passed, items=items):
             good = sum(1 for _, ok, _ in items if ok)
             head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {counted(len(items), 'item')} proven"

@@ -1,0 +1,124 @@
+"""Judges the base's tests on the new code, and the new tests on the base's code.
+
+A test function that passed on the base is a promise. It holds when the base's version of it passes on the new code,
+however the test was rewritten since. Cases of one function with different parameters are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from runplan.checks.results import file_of
+from runplan.run.events import Promise
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from runplan.checks.results import Results
+
+MOST_PROMISES = 20  #: broken promises that are asked about one by one
+MOST_NAMED = 5  #: tests that a note names
+SUITE = "the tests of the base"
+
+
+class NewTests(Struct, frozen=True, kw_only=True):
+    """What the new tests say about the base's code."""
+
+    note: str
+    is_hollow: bool = False  #: none of them fails there, so they prove nothing
+
+
+def function_of(name: str) -> str:
+    """The name of a test without its parameters."""
+    place, mark, last = name.rpartition("::")
+    return f"{place}{mark}{last.partition('[')[0]}" if last.endswith("]") else name
+
+
+def count_cases(names: Iterable[str]) -> Counter[str]:
+    """How many cases each test function has."""
+    return Counter(function_of(name) for name in names)
+
+
+def find_broken(expected: Counter[str], old: Results, new: Collection[str]) -> tuple[Promise, ...]:
+    """The promises that the new code breaks.
+
+    `expected` counts the cases that passed on the base, `old` are the results of the base's tests on the new code, and
+    `new` the functions that pass in the new suite.
+    """
+    if expected and not old.ran:
+        return (Promise(test=SUITE, why=f"no test was named on the new code: {old.line}"),)
+    passing, failures = count_cases(old.passes), {function_of(name): name for name in sorted(old.failures)}
+    broken: list[Promise] = []
+    unloaded: dict[str, list[str]] = {}
+    for function, count in sorted(expected.items()):
+        if passing[function] >= count:
+            continue
+        if (file := file_of(function)) in old.failures:
+            unloaded.setdefault(file, []).append(function)
+            continue
+        reason = old.reasons.get(failures.get(function, ""), "it fails") if function in failures else ""
+        cases = f"{passing[function]} of {count} cases pass" if passing[function] else "it did not run"
+        became = "it passes in its new version" if function in new else "the new suite does not have it"
+        broken.append(Promise(test=function, why=f"{reason or cases}; {became}"))
+    for file, functions in unloaded.items():
+        kept = sum(function in new for function in functions)
+        reason = old.reasons.get(file, "it cannot be loaded")
+        why = f"{reason}; of its {len(functions)} tests {kept} pass in their new version"
+        broken.append(Promise(test=file, why=why))
+    if len(broken) > MOST_PROMISES:
+        rest = broken[MOST_PROMISES - 1 :]
+        last = Promise(test=SUITE, why=f"{len(rest)} more fail: {_list_names(promise.test for promise in rest)}")
+        return (*broken[: MOST_PROMISES - 1], last)
+    return tuple(broken)
+
+
+def find_broken_suite(base: Results | None, old: Results) -> tuple[Promise, ...]:
+    """One promise for the whole suite, where results have no names: the exit code and the counts decide."""
+    is_red = old.red and not (base is not None and base.red)
+    is_less = base is not None and (base.passed or 0) > (old.passed or 0)
+    return (Promise(test=SUITE, why=old.line),) if is_red or old.unfinished or is_less else ()
+
+
+def note_dropped(expected: Counter[str], new: Collection[str]) -> str:
+    """A note about functions of the base that the new suite lacks; "" for none."""
+    gone = sorted(function for function in expected if function not in new) if new else []
+    return f"not in the new suite: {_list_names(gone)}" if gone else ""
+
+
+def note_fewer(base: Results | None, new: Results | None) -> str:
+    """A note about a suite that has become smaller; "" where it has not, or where the counts are not known."""
+    before, after = base.passed if base else None, new.passed if new else None
+    is_fewer = before is not None and after is not None and after < before
+    return f"{before} tests passed before the work, {after} after it" if is_fewer else ""
+
+
+def judge_new_tests(added: Collection[str] | None, old: Results) -> NewTests:
+    """What `added`, the functions that the base did not have, say when they run on the base's code.
+
+    Where names are not known, it is None, and the result of the whole run counts.
+    """
+    if not added:
+        if old.red or old.unfinished:
+            return NewTests(note=f"the changed tests fail without the change: {old.line}")
+        return NewTests(note="the changed tests also pass without the change", is_hollow=added is None)
+    passing, failing = count_cases(old.passes), count_cases(old.failures)
+    hollow = sorted(name for name in added if passing[name] and not failing[name])
+    proving = sorted(name for name in added if failing[name])
+    if not hollow and not proving:
+        return NewTests(note=f"the new tests cannot be loaded without the change: {old.line}")
+    if not proving:
+        unloaded = len(added) - len(hollow)
+        weak = f"; {unloaded} cannot be loaded without it" if unloaded else ""
+        note = f"no new test fails without the change; these pass: {_list_names(hollow)}{weak}"
+        return NewTests(note=note, is_hollow=not unloaded)
+    passed = f"; these pass: {_list_names(hollow)}" if hollow else ""
+    return NewTests(note=f"{len(proving)} of {len(added)} new tests fail without the change{passed}")
+
+
+def _list_names(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
+    return ", ".join(listed[:MOST_NAMED]) + more

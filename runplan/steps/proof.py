@@ -1,0 +1,274 @@
+"""Tests of one side on the code of the other: which runs a candidate needs, and what their results say."""
+
+from __future__ import annotations
+
+import json
+from shlex import join
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.checks import results
+from runplan.checks.promises import (
+    SUITE,
+    count_cases,
+    find_broken,
+    find_broken_suite,
+    judge_new_tests,
+    note_dropped,
+    note_fewer,
+)
+from runplan.checks.results import file_of
+from runplan.checks.testfiles import is_collected, is_on_test_side, is_test
+from runplan.git.objects import KEEPER, Entry
+from runplan.globs import covers
+from runplan.run.dispatch import Role
+from runplan.run.events import TESTS, Landed, LandingStarted, ProofJudged, ProofKind, ProofRun
+from runplan.steps import gates
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator, Mapping
+
+    from runplan.run.actions import Action, Start
+    from runplan.run.events import CandidateBuilt, DispatchStarted, Event, Evidence, Promise
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.steps.context import RunContext
+
+MOST_FILES = 20  #: with more test files, the whole suite runs
+_DEPRECATIONS = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
+#: A file that cannot be loaded must not keep pytest from the others; a new warning breaks no promise.
+FIRST_OPTIONS = "--continue-on-collection-errors"
+SECOND_OPTIONS = " ".join((FIRST_OPTIONS, *(f"-W ignore::{kind}" for kind in _DEPRECATIONS)))
+
+
+# --- which runs ------------------------------------------------------------------------------------------
+
+
+def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
+    """The candidate with the runs that are due because its tests differ from those before the plan."""
+    tests = context.settings.tests
+    if not tests.command or tests.prove == "off":
+        return built
+    changes = context.candidates.changes(built.onto, built.commits[-1])
+    ours = {change.path: change for change in changes if is_on_test_side(change.path)}
+    versions = _find_versions(built, context)
+    before = {path: Entry(one.old_mode, one.old) if one.kind != "A" else None for path, one in ours.items()}
+    after = {path: Entry(one.new_mode, one.new) if one.kind != "D" else None for path, one in ours.items()}
+    earlier = {path: context.candidates.entry(commit, path) for path, commit in versions.items()}
+    rewritten = {path for path, one in ours.items() if one.kind != "A" or not is_test(path)}
+    overlays: list[tuple[ProofKind, str, Mapping[str, Entry | None]]] = []
+    if rewritten or earlier:
+        overlays.append((ProofKind.OLD_TESTS, built.tree, before | earlier))
+    if rewritten & versions.keys():
+        overlays.append((ProofKind.LANDED_TESTS, built.tree, before))
+    if len(ours) < len(changes) and any(after[path] is not None and is_test(path) for path in ours):
+        overlays.append((ProofKind.NEW_TESTS, built.onto_tree, after))
+    runs = (_plan_run(kind, tree, files, built, context) for kind, tree, files in overlays)
+    return replace(built, proofs=tuple(run for run in runs if run), versions=tuple(versions.items()))
+
+
+def _plan_run(
+    kind: ProofKind, tree: str, files: Mapping[str, Entry | None], built: CandidateBuilt, context: RunContext
+) -> ProofRun | None:
+    """The run on the tree with these files in place of its own; None when that changes nothing."""
+    made = context.candidates.tree_with(tree, files)
+    if made == tree:
+        return None
+    commit = context.candidates.commit(made, onto=built.onto, message=f"{kind}\n", by=KEEPER)
+    present = tuple(path for path, entry in files.items() if entry is not None)
+    is_whole = not all(map(is_collected, files)) or not 0 < len(present) <= MOST_FILES
+    return ProofRun(kind=kind, commit=commit, tree=made, files=() if is_whole else present)
+
+
+def _find_versions(built: CandidateBuilt, context: RunContext) -> dict[str, str]:
+    """The test files that earlier phases of the plan changed, each with the commit before the first change.
+
+    A weakening that is harmless now could be used by a later phase. A file that a person has edited since counts as it
+    is on the target.
+    """
+    landings = _landings(context)
+    if not landings or context.objects.tip(landings[0].old) is None or SUITE in _answered(context, landings):
+        return {}
+    changes = context.candidates.changes(landings[0].old, built.onto)
+    changed = {change.path for change in changes if is_on_test_side(change.path)}
+    versions: dict[str, str] = {}
+    newest: dict[str, str] = {}
+    for landing in landings if changed else ():
+        for change in context.candidates.changes(landing.old, landing.code):
+            if change.path in changed:
+                newest[change.path] = change.new if change.kind != "D" else ""
+                if change.kind != "A":
+                    versions.setdefault(change.path, landing.old)
+    entries = {path: context.candidates.entry(built.onto, path) for path in versions}
+    return {
+        path: old for path, old in versions.items() if (entry := entries[path]) is None or entry.oid == newest[path]
+    }
+
+
+def _landings(context: RunContext) -> list[LandingStarted]:
+    """The landings of the plan since it was complete; oldest first."""
+    landed = {recorded.event.id for recorded in context.store.facts(Landed, plan=context.plan)}
+    begun = [recorded.event for recorded in context.store.facts(LandingStarted, plan=context.plan)]
+    landings = [event for event in begun if event.id in landed and event.code]
+    ends = [number for number, event in enumerate(landings, 1) if event.complete]
+    return landings[ends[-1] if ends else 0 :]
+
+
+def _answered(context: RunContext, landings: list[LandingStarted]) -> set[str]:
+    """The tests whose change has landed with an answer: they are not asked about again."""
+    known = (context.objects.tip(landing.code) for landing in landings)
+    trees = {context.objects.commit(code).tree for code in known if code}
+    judged = (recorded.event for recorded in context.store.facts(ProofJudged, plan=context.plan))
+    return {promise.test for event in judged if event.tree in trees and event.time > 1 for promise in event.promises}
+
+
+def unproven(phase: PhaseRun, context: RunContext) -> tuple[str, ...]:
+    """Why changed tests were not compared with the base's, for the report."""
+    files, tests = phase.work.files if phase.work else (), context.settings.tests
+    if tests.command and tests.prove == "off" and any(map(is_on_test_side, files)):
+        return ('tests changed, and `tests.prove = "off"`: the tests of the base did not run on the new code',)
+    inner = [path for path in files if path.endswith(".rs") and not is_on_test_side(path)]
+    if tests.command and inner:
+        return (f"tests inside product files are not compared with the base's: {inner[0]}",)
+    return ()
+
+
+# --- the command -----------------------------------------------------------------------------------------
+
+
+def command_line(started: DispatchStarted, phase: PhaseRun, context: RunContext) -> tuple[str, float]:
+    """The test command on the files that differ, where the runner takes files; else the whole of it."""
+    tests = context.settings.tests
+    run, first = _run_of(started, phase), phase.proven.get(ProofKind(started.scope))
+    files = _files_of(first.promises) if first else run.files
+    base = _base_results(phase, context)
+    line = ""
+    if files and base is not None and any(file_of(name) for name in base.passes):
+        line = tests.rerun.replace("{tests}", join(files))
+        line = line or results.rerun_command(tests.command, replace(base, failures=frozenset(files)))
+    options = SECOND_OPTIONS if first else FIRST_OPTIONS
+    return gates.with_names(line or tests.command, started, context, options), tests.timeout_s
+
+
+def _files_of(promises: tuple[Promise, ...]) -> tuple[str, ...]:
+    """The files of these tests; none when one of them has no file."""
+    files = dict.fromkeys(file_of(f"{promise.test}::") for promise in promises)
+    return tuple(files) if all(files) else ()
+
+
+def _run_of(started: DispatchStarted, phase: PhaseRun) -> ProofRun:
+    return next(run for run in phase.built.proofs if run.kind == started.scope)
+
+
+# --- the results -----------------------------------------------------------------------------------------
+
+
+def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
+    """The checks that ran before on the same code, with the same command and environment: they do not run again."""
+    started, phase = action.dispatch, state.current
+    if started.role != Role.PROVE:
+        return gates.already_known(action, state, context)
+    known = None if started.again else context.store.baseline(_key(_run_of(started, phase), context))
+    return (_judged(started, phase, context, results.from_text(known)),) if known else ()
+
+
+def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    phase = state.current
+    started, ended = phase.newest, phase.ended
+    assert started is not None
+    assert ended is not None
+    for _, found, _, evidence in gates.read_checks(phase, context):
+        if not found.unfinished and not started.again:
+            context.store.keep_baseline(_key(_run_of(started, phase), context), results.to_text(found))
+        yield _judged(started, phase, context, found, seconds=ended.seconds, ran=evidence)
+
+
+def _key(run: ProofRun, context: RunContext) -> str:
+    return json.dumps([gates.check_key(context, TESTS, run.tree), run.files])
+
+
+def _judged(
+    started: DispatchStarted,
+    phase: PhaseRun,
+    context: RunContext,
+    found: results.Results,
+    *,
+    seconds: float = 0.0,
+    ran: Evidence | None = None,
+) -> ProofJudged:
+    run, base, gate = _run_of(started, phase), _base_results(phase, context), gates.known_results(phase, context)
+    new = frozenset(count_cases(gate.passes)) if gate else frozenset[str]()
+    judged = ProofJudged(tree=phase.built.tree, kind=run.kind, line=found.line, seconds=seconds, ran=ran)
+    if run.kind is ProofKind.NEW_TESTS:
+        is_named = base is not None and base.passes and new
+        added = new - count_cases(base.ran).keys() if base is not None and is_named else None
+        said = judge_new_tests(added, found)
+        return replace(judged, line=said.note, is_hollow=said.is_hollow)
+    first, notes = phase.proven.get(run.kind), list[str]()
+    expected = _expected(run, phase, context, base)
+    if first is not None:
+        judged = replace(judged, time=first.time + 1)
+        broken = {promise.test for promise in first.promises}
+        if SUITE not in broken:
+            expected = type(expected)({f: n for f, n in expected.items() if f in broken or file_of(f) in broken})
+    if base is None or not base.passes:
+        promises = find_broken_suite(base, found)
+        notes.append("results have no names, so the exit code and the counts decide")
+    else:
+        promises = find_broken(expected, found, new)
+    if first is not None:
+        still = {promise.test for promise in promises}
+        cleared = [promise.test for promise in first.promises if promise.test not in still]
+        notes += [f"passed when repeated without warnings of deprecation: {', '.join(cleared)}"] if cleared else []
+    elif dropped := note_dropped(expected, new) or note_fewer(base, gate):
+        notes.append(dropped)
+    asked = tuple(promise for promise in promises if not _is_allowed(promise, phase))
+    permitted = [promise.test for promise in promises if promise not in asked]
+    notes += [f"permitted by Allows: {', '.join(permitted)}"] if permitted else []
+    return replace(judged, promises=asked, notes=tuple(notes))
+
+
+def _is_allowed(promise: Promise, phase: PhaseRun) -> bool:
+    """Whether the phase's Allows: covers the test's file; a test without a file, whether it covers a changed one."""
+    file = file_of(f"{promise.test}::")
+    changed = [path for path in (phase.work.files if phase.work else ()) if is_on_test_side(path)]
+    return any(covers(phase.read.allows, path) for path in ([file] if file else changed))
+
+
+def _base_results(phase: PhaseRun, context: RunContext) -> results.Results | None:
+    """The results before the phase, with the names of all tests where they are known."""
+    known = phase.baselines.get(TESTS)
+    if known is None or not known.results:
+        return None
+    return results.from_text(context.store.baseline(known.key) or known.results)
+
+
+def _expected(run: ProofRun, phase: PhaseRun, context: RunContext, base: results.Results | None) -> Counter[str]:
+    """How many cases of each function passed before; for a test file that earlier phases changed, before them."""
+    versions = dict(phase.built.versions)
+    earlier = {path: count_cases(_passes_at(commit, context)) for path, commit in versions.items()}
+    answered = _answered(context, _landings(context)) if versions else set[str]()
+    expected = count_cases(base.passes if base else ())
+    if run.kind is ProofKind.LANDED_TESTS:
+        for function in list(expected):
+            file = file_of(function)
+            is_older = function in earlier.get(file, ()) and not answered & {function, file}
+            if file not in versions or is_older:
+                del expected[function]
+    elif versions:
+        for function in list(expected):
+            file = file_of(function)
+            if file in versions or (not file and not all(function in counts for counts in earlier.values())):
+                del expected[function]
+        for path, counts in earlier.items():
+            of_file = {f: n for f, n in counts.items() if file_of(f) == path and not answered & {f, path}}
+            expected.update(of_file)
+    if run.files and any(map(file_of, expected)):
+        expected = type(expected)({f: n for f, n in expected.items() if file_of(f) in run.files})
+    return expected
+
+
+def _passes_at(commit: str, context: RunContext) -> frozenset[str]:
+    known = context.store.baseline(gates.check_key(context, TESTS, context.objects.commit(commit).tree))
+    return results.from_text(known).passes if known else frozenset()

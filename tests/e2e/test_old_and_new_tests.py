@@ -1,0 +1,164 @@
+"""Old tests on the new code, and new tests on the old code: what can be run is run, and the rest is asked."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Project, a_plan, a_project, set_up, steps
+
+COMMAND = f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider"
+CODE = "def double(n):\n    return n * 2\n"
+BROKEN = "def double(n):\n    return n * 2 if n < 3 else n + 2\n"
+TESTS = """\
+from product import double
+
+
+def test_one():
+    assert double(1) == 2
+
+
+def test_three():
+    assert double(3) == 6
+"""
+FAILS_T1 = '\n[[phase."*".verify]]\nfail = ["T1"]\n'
+PARAMETERS = """\
+import pytest
+from product import double
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_double(n):
+    assert double(n) == n + n
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = a_project(tmp_path, "1", "2")
+    made.repo.commit("Begin", **{"product.py": CODE, "tests/test_product.py": TESTS, "conftest.py": ""})
+    return made
+
+
+def play(
+    project: Project,
+    *files: tuple[str, str],
+    command: str,
+    settings: str = "",
+    verdict: str = "",
+    phase: str = "1",
+    plan: str = "",
+) -> None:
+    """Set an implementer that writes these files, and further settings of tests."""
+    writes = [f"write = {json.dumps(path)}\ntext = {json.dumps(text)}" for path, text in files]
+    set_up(
+        project,
+        settings=f"[run]\nmax_fix_cycles = 0\n[tests]\ncommand = {json.dumps(command)}\n{settings}",
+        agent=steps(*writes, f'write = "{phase}.txt"\ntext = "x\\n"', phase=phase) + verdict,
+        **({"plan": plan} if plan else {}),
+    )
+
+
+def proofs(project: Project) -> list[dict[str, object]]:
+    lines = project.runplan("logs", "X", "--json").out.splitlines()
+    return [event for event in map(json.loads, lines) if event["type"] == "ProofJudged"]
+
+
+def test_rewritten_tests_need_no_permission_while_the_old_ones_pass(project: Project) -> None:
+    play(project, ("tests/test_product.py", PARAMETERS), command=COMMAND)
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    judged = [proof for proof in proofs(project) if proof["kind"] == "old-tests"]
+    assert [proof["promises"] for proof in judged] == [[]]
+    report = project.show("main:reports/plan-x.md")
+    assert "The base's tests on the new code" in report
+    assert "not in the new suite: tests/test_product.py::test_one" in report
+
+
+def test_a_changed_expectation_lands_only_with_the_item_that_demands_it(project: Project) -> None:
+    weaker = ("tests/test_product.py", TESTS.replace("== 6", "== 5"))
+    play(project, weaker, ("product.py", BROKEN), command=COMMAND, verdict=FAILS_T1)
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    assert "tests/test_product.py::test_one: " not in ran.err
+    assert "tests/test_product.py::test_three: " in ran.err
+    assert "it passes in its new version" in ran.err
+
+
+# --- a suite of shell scripts, whose results have no names ---------------------------------------------------
+
+SCRIPTS = "for file in tests/*.sh; do sh $file || exit 1; done"
+STRICT, LOOSE = "test $(cat answer) = 42\n", "test -s answer\n"
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Project:
+    made = a_project(tmp_path, "1", "2")
+    made.repo.commit("Begin", **{"answer": "42\n", "tests/answer.sh": STRICT})
+    return made
+
+
+WEAKER, WRONG = ("tests/answer.sh", LOOSE), ("answer", "41\n")
+
+
+def test_a_test_that_one_phase_weakens_still_protects_the_code_from_the_next(scripts: Project) -> None:
+    play(scripts, WEAKER, command=SCRIPTS)
+    assert scripts.start("1", "auto").code == 0
+    play(scripts, WRONG, verdict=FAILS_T1, phase="2", command=SCRIPTS)
+    ran = scripts.start("2", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+
+
+def test_a_test_that_a_person_edited_since_counts_as_it_is(scripts: Project) -> None:
+    play(scripts, WEAKER, command=SCRIPTS)
+    assert scripts.start("1", "auto").code == 0
+    scripts.repo.commit("Decide", **{"tests/answer.sh": "test $(cat answer) -gt 40\n"})
+    play(scripts, WRONG, verdict=FAILS_T1, phase="2", command=SCRIPTS)
+    ran = scripts.start("2", "auto")
+    assert ran.code == 0, ran.err
+
+
+def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:
+    play(scripts, WEAKER, WRONG, settings='changed = "ask"\n', verdict=FAILS_T1, command=SCRIPTS)
+    ran = scripts.start("1", "auto")
+    assert ran.code == 4, ran.err
+    assert "needs your sign-off: the tests of the base passed on the base" in ran.err
+    assert scripts.runplan("approve", "X").code == 0
+    assert scripts.start("1", "auto").code == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "settings", "says"),
+    [
+        ((WEAKER, WRONG), 'changed = "refuse"', "the tests of the base passed on the base"),
+        ((("tests/more.sh", "true\n"),), 'prove = "require"', "also pass without the change"),
+    ],
+)
+def test_tests_that_prove_less_can_be_refused(
+    scripts: Project, files: tuple[tuple[str, str], ...], settings: str, says: str
+) -> None:
+    play(scripts, *files, settings=f"{settings}\n", command=SCRIPTS)
+    ran = scripts.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: tests-failed"), ran.err
+    assert says in ran.err
+
+
+def test_both_runs_can_be_switched_off_and_allowed_tests_may_change(scripts: Project) -> None:
+    play(scripts, WEAKER, WRONG, settings='prove = "off"\n', command=SCRIPTS)
+    assert scripts.start("1", "auto").code == 0
+    assert not proofs(scripts)
+    assert "tests.prove" in scripts.show("main:reports/plan-x.md")
+    plan = a_plan("1", "2").replace("### Work Items", "Allows: tests/answer.sh\n\n### Work Items")
+    play(
+        scripts,
+        ("tests/answer.sh", "true\n"),
+        ("answer", "\n"),
+        command=SCRIPTS,
+        verdict=FAILS_T1,
+        phase="2",
+        plan=plan.replace("Step 1 | ⬚", "Step 1 | ✅ Done"),
+    )
+    ran = scripts.start("2", "auto")
+    assert ran.code == 0, ran.err

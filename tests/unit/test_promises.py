@@ -1,0 +1,101 @@
+"""Judging the base's tests on the new code, and the new tests on the base's code."""
+
+from collections import Counter
+
+import pytest
+
+from runplan.checks.promises import SUITE, count_cases, find_broken, find_broken_suite, judge_new_tests, note_dropped
+from runplan.checks.results import Results
+
+A, B = "tests/test_x.py::test_a", "tests/test_x.py::test_b"
+
+
+def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | None = None) -> Results:
+    code = 1 if failures else 0
+    return Results(
+        exit_code=code,
+        runner="pytest",
+        passed=len(passes),
+        failed=len(failures),
+        passes=frozenset(passes),
+        failures=frozenset(failures),
+        reasons=reasons or {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "old", "new", "broken"),
+    [
+        ({A: 1}, ran(A), {A}, {}),
+        ({A: 1}, ran(A), {"tests/test_x.py::test_renamed"}, {}),
+        ({A: 2}, ran(f"{A}[12:03]", f"{A}[/tmp/1]"), {A}, {}),
+        ({A: 2}, ran(f"{A}[1]"), {A}, {A: "1 of 2 cases pass; it passes in its new version"}),
+        ({A: 1, B: 1}, ran(B), {B}, {A: "it did not run; the new suite does not have it"}),
+        (
+            {A: 1},
+            ran(B, failures=(A,), reasons={A: "assert 1 == 2"}),
+            {A},
+            {A: "assert 1 == 2; it passes in its new version"},
+        ),
+        (
+            {A: 1, B: 1},
+            ran("other.py::t", failures=("tests/test_x.py",), reasons={"tests/test_x.py": "ImportError: no double"}),
+            {A},
+            {"tests/test_x.py": "ImportError: no double; of its 2 tests 1 pass in their new version"},
+        ),
+        ({A: 1}, ran(), {A}, {SUITE: "no test was named on the new code: 0 passed, 0 failed"}),
+    ],
+    ids=["kept", "renamed", "other parameters", "fewer cases", "gone", "fails", "not loaded", "no names"],
+)
+def test_a_promise_is_broken_when_its_old_version_does_not_pass(
+    expected: dict[str, int], old: Results, new: set[str], broken: dict[str, str]
+) -> None:
+    assert {promise.test: promise.why for promise in find_broken(Counter(expected), old, new)} == broken
+
+
+def test_many_broken_promises_are_few_questions() -> None:
+    many = count_cases(f"tests/test_x.py::test_{n}" for n in range(50))
+    promises = find_broken(many, ran(A), set())
+    assert len(promises) == 20
+    assert promises[-1].why.startswith("31 more fail: ")
+
+
+@pytest.mark.parametrize(
+    ("base", "old", "is_broken"),
+    [
+        (ran(A), ran(A), False),
+        (ran(A), ran(failures=(A,)), True),
+        (ran(A, B), ran(A), True),
+        (ran(failures=(A,)), ran(failures=(A,)), False),
+    ],
+)
+def test_without_names_exit_code_and_counts_decide(base: Results, old: Results, is_broken: bool) -> None:
+    assert bool(find_broken_suite(base, old)) is is_broken
+
+
+def test_tests_that_are_dropped_are_named() -> None:
+    assert note_dropped(Counter({A: 1, B: 1}), {B}) == f"not in the new suite: {A}"
+    assert note_dropped(Counter({A: 1}), set()) == ""  # names are not known
+
+
+@pytest.mark.parametrize(
+    ("added", "old", "note", "is_hollow"),
+    [
+        ({A, B}, ran(B, failures=(A,)), f"1 of 2 new tests fail without the change; these pass: {B}", False),
+        ({A}, ran(A), f"no new test fails without the change; these pass: {A}", True),
+        (
+            {A},
+            ran(failures=("tests/test_x.py",)),
+            "the new tests cannot be loaded without the change: 0 passed, 1 failed",
+            False,
+        ),
+        (set(), ran(A), "the changed tests also pass without the change", False),
+        (None, ran(A), "the changed tests also pass without the change", True),
+        (None, ran(failures=(A,)), "the changed tests fail without the change: 0 passed, 1 failed", False),
+    ],
+)
+def test_new_tests_prove_something_when_one_fails_without_the_change(
+    added: set[str] | None, old: Results, note: str, is_hollow: bool
+) -> None:
+    said = judge_new_tests(added, old)
+    assert (said.note, said.is_hollow) == (note, is_hollow)
