@@ -1,7 +1,7 @@
-"""Finds changes that the plan does not permit: to the plan, to tests and checks, to other files, and secrets.
+"""Finds changes that the plan does not permit: to the plan, to files of the checks, to other files, and secrets.
 
-A path in the text of the phase, or in its Touches: line, may be changed and added to. Only its Allows: line permits
-removing or weakening tests, and changing the files that the test command runs.
+A path in the text of the phase, or in its Touches: line, may be changed and added. Only its Allows: line permits
+changing the files that decide how the checks run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from runplan.checks.guarded import Read
 
 LARGEST_ADDED = 5_000_000  #: bytes of a new file that the phase does not name
-LARGEST_EXAMINED = 1_000_000  #: characters of a file of tests or settings that is examined
 
 #: Files of runplan or an agent for their own use; never committed.
 LIFECYCLE = (".runplan/**", ".runplan-*")
@@ -37,7 +36,6 @@ _TOKEN = re.compile(r"`([^`\n]+)`|([^\s`'\"()\[\]{}<>,;|*]+)")
 
 class TamperKind(StrEnum):
     BOOKKEEPING = "bookkeeping"  #: the plan, its report or runplan's settings
-    LOWERED_THRESHOLD = "lowered-threshold"
     CHANGED_CI = "changed-ci"
     CHANGED_PROMPT = "changed-prompt"
     CHECK_FILE = "check-file"  #: a file that decides how the checks run
@@ -57,18 +55,17 @@ class Tampering(Struct, frozen=True):
     kind: TamperKind
     path: str
     detail: str  #: for people, one line
-    line: int = 0  #: 0 for the whole file
 
     @property
     def reason(self) -> Reason:
         return Reason.OUT_OF_SCOPE if self.kind is TamperKind.OUT_OF_SCOPE else Reason.TAMPERED
 
     def __str__(self) -> str:
-        return f"{redacted(self.path)}{f':{self.line}' if self.line else ''}: {self.detail}"
+        return f"{redacted(self.path)}: {self.detail}"
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """One changed file; the texts are needed only where `wants_text` says so."""
+    """One changed file."""
 
     path: str
     before: str | None  #: None when it was not there, or not text
@@ -83,7 +80,7 @@ class Permit(Struct, frozen=True, kw_only=True):
 
     text: str  #: the phase's section
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
-    allows: tuple[str, ...] = ()  #: patterns: files that may lose tests, and guarded files that may change
+    allows: tuple[str, ...] = ()  #: patterns: guarded files that may change
     bookkeeping: tuple[str, ...] = ()  #: plan, report, index, runplan.toml: never permitted
     written: tuple[str, ...] = ()  #: plan, report and index: no file may replace one of their folders
 
@@ -116,37 +113,30 @@ def _tokens(text: str) -> frozenset[str]:
     )
 
 
-def wants_text(path: str) -> bool:
-    return testfiles.sets_checks(path)
-
-
 def is_lifecycle(path: str) -> bool:
     return covers(LIFECYCLE, path)
 
 
-def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, ...]:
+def examine(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str] = ()) -> tuple[Tampering, ...]:
+    """The findings in the changed files, and secrets in messages of commits."""
     found: list[Tampering] = []
-    examined: list[FileChange] = []
     for change in changes:
-        path, is_allowed = change.path, permit.allowed(change.path)
+        path = change.path
         found += _scope(path, permit, is_gone=change.deleted)
         if change.added and not permit.names(path):
             found += _unwanted(change)
         if testfiles.is_ci(path) and not permit.permits_ci(path):
             detail = "a file of the CI or a hook was changed, and the phase does not name it"
             found.append(Tampering(TamperKind.CHANGED_CI, path, detail))
-        if covers(PROMPTS, path) and not is_allowed:
+        if covers(PROMPTS, path) and not permit.allowed(path):
             found.append(Tampering(TamperKind.CHANGED_PROMPT, path, "a prompt of runplan's agents was changed"))
-        if max(len(change.before or ""), len(change.after or "")) <= LARGEST_EXAMINED:
-            examined.append(change)
-        elif not is_allowed and not change.added:
-            detail = "over 1 MB, too large to check for weakened tests; permit it with Allows:"
-            found.append(Tampering(TamperKind.TOO_LARGE, path, detail))
-    for change in examined:
-        if testfiles.sets_checks(change.path) and change.before is not None and not permit.allowed(change.path):
-            lowered = testfiles.lowered(change.before, change.after or "")
-            found += (Tampering(TamperKind.LOWERED_THRESHOLD, change.path, what, line) for line, what in lowered)
-    return tuple(found)
+    return tuple(dict.fromkeys((*found, *_leaks(changes, messages, permit))))
+
+
+def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str]) -> tuple[Tampering, ...]:
+    """The findings in changes of single commits that no commit may contain."""
+    found = examine(changes, permit, messages=messages)
+    return tuple(finding for finding in found if finding.kind in _IN_NO_COMMIT)
 
 
 def examine_checks(
@@ -187,13 +177,7 @@ def _scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tamp
             yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
 
 
-def examine_commits(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> tuple[Tampering, ...]:
-    """The findings in changes of single commits that no commit may contain."""
-    found = (*examine(files, permit), *leaks(files, messages, permit))
-    return tuple(dict.fromkeys(one for one in found if one.kind in _IN_NO_COMMIT))
-
-
-def leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> tuple[Tampering, ...]:
+def _leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> Iterator[Tampering]:
     """The files, file names and commit messages with a secret that none of the files had before.
 
     A file that the phase names may contain secrets.
@@ -205,10 +189,7 @@ def leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) 
             texts.append((file.path, "seems to contain", file.after or ""))
             texts += [(file.path, "its name contains", file.path)] if file.added else []
     texts += (("a commit message", "seems to contain", message) for message in messages)
-    found = (
-        Tampering(TamperKind.SECRET, path, f"{how} {kind}")
-        for path, how, text in texts
-        for secret, kind in secrets_in(text).items()
-        if secret not in known
-    )
-    return tuple(dict.fromkeys(found))
+    for path, how, text in texts:
+        for secret, kind in secrets_in(text).items():
+            if secret not in known:
+                yield Tampering(TamperKind.SECRET, path, f"{how} {kind}")

@@ -62,7 +62,7 @@ class Phase(Struct, frozen=True):
     depends: tuple[str, ...]  #: phases that must be done before it
     soft: tuple[str, ...]  #: phases that should be
     touches: tuple[str, ...]  #: path patterns; empty when it does not say
-    allows: tuple[str, ...]  #: path patterns: where tests may be removed, and guarded files changed
+    allows: tuple[str, ...]  #: path patterns: where guarded files and promises of tests may change
     execution: str  #: "worktree", or one that is not supported, such as "direct" or "delegate …"
     items: tuple[Item, ...]
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands

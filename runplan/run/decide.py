@@ -327,7 +327,7 @@ def _take_back(started: RunStarted, phase: PhaseRun, broken: RulesBroken) -> Dec
     detail = "; ".join(broken.lines)
     if phase.breaks > 1 or phase.cycle > started.max_fix_cycles:
         step = "fix" if phase.cycle > 1 else "implement"
-        return _fail(Reason(broken.reason), step, f"{detail}{broken.remedy}")
+        return _fail(broken.reason, step, f"{detail}{broken.remedy}")
     complaint = f"the phase does not permit these changes; take them back: {detail}"
     fixer = DispatchStarted(role="fix", cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
     return _start(fixer, f"{complaint}; fix cycle {phase.cycle} of {started.max_fix_cycles}")

@@ -10,7 +10,7 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from runplan.run.dispatch import Ending
-from runplan.run.reasons import Beginning  # noqa: TC001 - msgspec reads the annotations
+from runplan.run.reasons import Beginning, Reason  # noqa: TC001 - msgspec reads the annotations
 from runplan.text import bounded, plain
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class RulesBroken(Event, frozen=True, kw_only=True):
     """The work is committed, and has changes that the phase does not permit; a fixer takes them back."""
 
     tree: str
-    reason: str  #: of the failure if it happens again
+    reason: Reason  #: of the failure if it happens again
     lines: tuple[str, ...]  #: the findings
     remedy: str = ""  #: how a person permits them
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from runplan.agents.prompts import Standing, note
 from runplan.checks import tamper
 from runplan.checks.lineage import off_base
-from runplan.checks.tamper import FileChange, leaks
+from runplan.checks.tamper import FileChange
 from runplan.errors import ObjectsRefused, RefusedEarly
 from runplan.git.handover import AgentZone
 from runplan.git.objects import Signature
@@ -287,17 +287,11 @@ def _tampered(
     def after(path: str) -> str | None:
         return _file_text(context, head, path)
 
-    texts = [_file_change(context, change, before=_text(context, change.old)) for change in changes]
-    files = [
-        replace(file, before=before(file.path), after=after(file.path))
-        if tamper.wants_text(file.path)
-        else replace(file, before=None, after=None)
-        for file in texts
-    ]
+    files = [_file_change(context, change, before=_text(context, change.old)) for change in changes]
     commands = (check.command for check in context.settings.checks.values())
     paths = (change.path for change in changes)
     guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
-    return (*tamper.examine(files, permit), *guarded, *leaks(texts, (), permit))
+    return (*tamper.examine(files, permit), *guarded)
 
 
 def _in_commits(
@@ -313,7 +307,7 @@ def _in_commits(
     # The first change of a path starts from its content before the phase.
     before = {change.path: _text(context, change.old) for change in reversed(changes.values())}
     files = [_file_change(context, change, before=before[change.path]) for change in changes.values()]
-    return tamper.examine_commits(files, [commit.message for commit in commits], permit)
+    return tamper.examine_commits(files, permit, messages=[commit.message for commit in commits])
 
 
 def _file_change(context: RunContext, change: Change, *, before: str) -> FileChange:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
-from runplan.run.reasons import Beginning
+from runplan.run.reasons import Beginning, Reason
 from runplan.run.rows import RunRow
 from runplan.run.state import PhaseRun, RunState
 from runplan.settings.load import Layer, LoadedSettings, merge
@@ -216,7 +216,7 @@ class Chance:
                     case "refused":
                         return [e.WorkRefused(reason="off-base", detail="x")]
                     case "broken":
-                        return [e.RulesBroken(tree=self._new("t"), reason="tampered", lines=("x",))]
+                        return [e.RulesBroken(tree=self._new("t"), reason=Reason.TAMPERED, lines=("x",))]
                 commits = int(self._choose(["1", "1", "1", "0"]))
                 return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits)]
             case a.Action(step="judge-baseline"):

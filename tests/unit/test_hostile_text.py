@@ -14,7 +14,6 @@ from runplan.checks import (
     returns,
     secrets,
     tamper,
-    testfiles,
     toolchain,
     verdict,
 )
@@ -35,14 +34,6 @@ def hostile(text: Text) -> str:
     return begin + repeated * (LENGTH // len(repeated)) + "x"
 
 
-def examined(path: str, permit: str = "") -> Callable[[str], object]:
-    def examine(text: str) -> object:
-        change = tamper.FileChange(path=path, before=text, after=text + "\n")
-        return tamper.examine([change], tamper.Permit(text=permit))
-
-    return examine
-
-
 def parsed(before: str) -> Callable[[str], object]:
     """Parse a plan with this text; a refusal is an answer."""
 
@@ -58,16 +49,6 @@ def parsed(before: str) -> Callable[[str], object]:
 TRACKER = "## Progress Tracker\n\n| Phase | Status |\n|---|---|\n| 1 — a | ⬚ |\n\n## Phase 1 — a\n\n"
 
 READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
-    "settings that check less": (
-        lambda text: list(testfiles.lowered(text, f"{text}\n--deselect")),
-        (
-            *(("target", " "), ("", "target "), ("timeout", " "), ("target=", "1"), ("", "timeout\n"), ("-k", " ")),
-            *(("", "-k "), ("", "ignore = ["), ("ignore = [", "a,"), ("", "[a]\nignore=a\n"), ("", '"a": "off"')),
-            *(("strict", " "), ("", "strict_"), ("", "a = 'allow'\n")),
-        ),
-    ),
-    "a Rust source": (examined("src/lib.rs"), (("", "#[test]\n"),)),
-    "settings of checks": (examined("pyproject.toml"), (("target", " "), ("", "fail_under = 1\n"))),
     "what a phase permits": (
         lambda text: tamper.Permit(text=text).names("tests/a/test_x.py"),
         (("", "a/"), ("", "`"), ("", "`a "), ("", "a:")),

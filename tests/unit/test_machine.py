@@ -236,7 +236,7 @@ IMPLEMENTED: list[e.Event] = [
 ]
 
 
-BROKEN = e.RulesBroken(tree="t1", reason="out-of-scope", lines=("a: outside", "b: outside"), remedy="; permit it")
+BROKEN = e.RulesBroken(tree="t1", reason=Reason.OUT_OF_SCOPE, lines=("a: outside", "b: outside"), remedy="; permit it")
 
 
 def test_a_fixer_takes_back_what_breaks_a_rule_and_the_second_finding_ends_the_phase() -> None:

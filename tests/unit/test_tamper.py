@@ -1,7 +1,6 @@
 """Forbidden changes of an agent are found; naming a file permits adding to it, and only Allows: the rest."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.checks.tamper import (
@@ -11,29 +10,16 @@ from runplan.checks.tamper import (
     examine,
     examine_checks,
     examine_commits,
-    leaks,
     remedy,
-    wants_text,
 )
 from runplan.run.reasons import Reason
-
-TEST = """
-def test_one():
-    assert add(1, 2) == 3
-    assert add(0, 0) == 0
-
-def test_two():
-    assert add(2, 2) == 4
-"""
-
-WEAKER = TEST.replace("    assert add(0, 0) == 0\n", "")
 
 
 def changed(path: str, before: str = "", after: str = "") -> FileChange:
     return FileChange(path=path, before=before, after=after)
 
 
-def deleted(path: str, before: str = TEST) -> FileChange:
+def deleted(path: str, before: str = "") -> FileChange:
     return FileChange(path=path, before=before, after=None, deleted=True)
 
 
@@ -71,33 +57,14 @@ def test_a_blocking_file_may_be_removed_and_a_similar_name_may_stay() -> None:
     assert kinds(deleted("reports", ""), added("reports.txt"), added("report"), added("config")) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "before", "after", "expected"),
-    [
-        pytest.param("Makefile", "--cov-fail-under=90", "--cov-fail-under=9", "lowered-threshold", id="coverage flag"),
-        pytest.param("pytest.ini", "timeout = 10", "timeout = 1000", "lowered-threshold", id="time limit"),
-        pytest.param("tox.ini", "pytest", "pytest --deselect tests/test_a.py::b", "lowered-threshold", id="deselected"),
-        pytest.param(".github/workflows/ci.yml", "a", "b", "changed-ci", id="github"),
-        pytest.param(".gitlab-ci.yml", "a", "b", "changed-ci", id="gitlab"),
-        pytest.param(".ci/run", "a", "b", "changed-ci", id="own ci"),
-    ],
-)  # fmt: skip
-def test_weakened_checks_are_found_unless_the_phase_allows_it(
-    path: str, before: str, after: str, expected: str
-) -> None:
-    change = changed(path, before, after)
-    assert kinds(change) == [expected]
-    assert kinds(change, permit=a_permit("Anything.", "**")) == [expected]
-    named = [] if expected == "changed-ci" else [expected]  # who names the CI means to change it
-    assert kinds(change, permit=a_permit(f"Change `{path}` as said.")) == named
-    assert kinds(change, permit=a_permit("Anything.", path)) == named
-    assert kinds(change, permit=a_permit(allows=(path,))) == []
-    assert kinds(change, permit=a_permit(allows=("other/**",))) == [expected]
-
-
-@pytest.mark.parametrize("pattern", ["tests/test_old.py", "tests/", "tests/**", "**/test_*.py"])
-def test_tests_may_go_where_the_phase_allows_it(pattern: str) -> None:
-    assert kinds(deleted("tests/test_old.py"), permit=a_permit(allows=(pattern,))) == []
+@pytest.mark.parametrize("path", [".github/workflows/ci.yml", ".gitlab-ci.yml", ".ci/run", ".pre-commit-config.yaml"])
+def test_a_file_of_the_ci_changes_only_where_the_phase_names_or_allows_it(path: str) -> None:
+    assert kinds(changed(path)) == ["changed-ci"]
+    assert kinds(changed(path), permit=a_permit("Anything.", "**")) == ["changed-ci"]
+    assert kinds(changed(path), permit=a_permit(f"Change `{path}` as said.")) == []
+    assert kinds(changed(path), permit=a_permit("Anything.", path)) == []
+    assert kinds(changed(path), permit=a_permit(allows=(path,))) == []
+    assert kinds(changed(path), permit=a_permit(allows=("other/**",))) == ["changed-ci"]
 
 
 def test_a_prompt_changes_only_where_the_phase_allows_it() -> None:
@@ -107,7 +74,7 @@ def test_a_prompt_changes_only_where_the_phase_allows_it() -> None:
 
 def test_an_allowed_change_is_still_checked_for_scope_and_secrets() -> None:
     permit = a_permit("x", "src/**", allows=("**",))
-    assert kinds(deleted("tests/test_old.py"), permit=permit) == ["out-of-scope"]
+    assert kinds(changed("tests/test_old.py"), permit=permit) == ["out-of-scope"]
     assert kinds(added(".env"), permit=a_permit(allows=("**",))) == ["secret"]
     assert kinds(changed("runplan.toml"), permit=a_permit(allows=("**",))) == ["bookkeeping"]
 
@@ -183,29 +150,6 @@ def test_a_changed_file_may_be_named_like_a_secret() -> None:
     assert kinds(changed(".env")) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "wanted"),
-    [("tests/test_a.py", False), ("src/lib.rs", False), ("pyproject.toml", True), ("src/a.py", False), ("a.md", False)],
-)
-def test_only_files_that_hold_checks_need_to_be_read(path: str, wanted: bool) -> None:
-    assert wants_text(path) is wanted
-
-
-CODE = st.lists(
-    st.sampled_from(
-        ["def test_a():", "    assert x", "it('a', f)", "#[test]\nfn a() {", "@Test void", "fail_under = 9", "{"]
-    )
-    | st.text(max_size=8)
-).map("\n".join)
-
-
-@settings(deadline=None, database=None)
-@given(st.sampled_from(["tests/test_a.py", "a.rs", "pyproject.toml", "A.Test.java"]), CODE, CODE)
-def test_no_text_raises_and_an_unchanged_one_is_fine(path: str, before: str, after: str) -> None:
-    kinds(changed(path, before, after))
-    assert kinds(changed(path, before, before)) == []
-
-
 # --- new files ----------------------------------------------------------------------------------------
 
 
@@ -237,20 +181,14 @@ def test_large_new_files_are_found_unless_the_phase_names_them() -> None:
 def test_single_commits_may_contain_no_secret_no_large_file_and_no_bookkeeping() -> None:
     """Everything else is judged by the net change."""
     files = [added(".env"), changed("plans/x.md"), changed(".github/workflows/ci.yml"), changed("src/a.py", "", TOKEN)]
-    findings = examine_commits(files, [f"Use {TOKEN}"], a_permit("x", "src/**", "plans/**", ".env", ".github/**"))
+    findings = examine_commits(
+        files, messages=[f"Use {TOKEN}"], permit=a_permit("x", "src/**", "plans/**", ".env", ".github/**")
+    )
     assert [(finding.path, finding.kind) for finding in findings] == [
         ("plans/x.md", "bookkeeping"),
         ("src/a.py", "secret"),
         ("a commit message", "secret"),
     ]
-
-
-def test_a_file_too_large_to_read_needs_allows() -> None:
-    """Its tests cannot be compared."""
-    large = changed("tests/test_x.py", before=TEST, after=TEST + "#" * 1_000_000)
-    (finding,) = examine([large], a_permit())
-    assert (finding.kind, finding.detail.partition(",")[0]) == ("too-large", "over 1 MB")
-    assert kinds(large, permit=a_permit(allows=("tests/test_x.py",))) == []
 
 
 # --- secrets -----------------------------------------------------------------------------------------------
@@ -261,7 +199,7 @@ PLAIN = Permit(text="Write the thing.")
 
 
 def found(*files: FileChange, messages: tuple[str, ...] = (), permit: Permit = PLAIN) -> list[str]:
-    return [str(one) for one in leaks(files, messages, permit)]
+    return [str(one) for one in examine(files, permit, messages=messages)]
 
 
 def wrote(after: str, before: str = "", path: str = "a.txt", *, added: bool = False) -> FileChange:
