@@ -109,8 +109,9 @@ def _difference(path: str, named: _Named, before: Read, after: Read) -> str:
     for program in named.words.intersection(_RECIPES):
         names = _RECIPES[program]
         if name in names or (name.endswith(".mk") and "Makefile" in names):
-            replaces = was is None and any(before(posixpath.join(folder, other)) is not None for other in names)
-            return f"a check runs {program}, which reads it, and it {how}" if was is not None or replaces else ""
+            hides_another = name in names and any(before(posixpath.join(folder, other)) is not None for other in names)
+            is_read = was is not None or hides_another
+            return f"a check runs {program}, which reads it, and it {how}" if is_read else ""
     if covers(_RUNNER_FILES, path) or (name == "conftest.py" and was is None):
         return f"test runners read it, and it {how}"
     if name not in ("package.json", "pyproject.toml", "setup.cfg", "tox.ini"):
