@@ -50,8 +50,3 @@ def is_collected(path: str) -> bool:
 
 def is_ci(path: str) -> bool:
     return covers(_CI, path)
-
-
-def may_hold_tests(path: str) -> bool:
-    """Whether the file may contain tests: a test file, or a source of Rust."""
-    return is_test(path) or path.endswith(".rs")
