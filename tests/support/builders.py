@@ -227,6 +227,8 @@ class Chance:
             case a.Action(step="judge-gate"):
                 tree = phase.candidate.tree if phase and phase.candidate else ""
                 return [self._gate(name, tree, phase) for name in _checked(phase)]
+            case a.Action(step="judge-proof"):
+                return [self._proof(phase)]
             case a.Action(step="judge-verdict"):
                 return [self._verdict(state)]
             case _:
@@ -237,6 +239,14 @@ class Chance:
         answer = self._choose(["passed", "passed", "failed", "unfinished"])
         time = before.time + 1 if before else 1
         return e.GateJudged(tree=tree, answer=answer, code=0, line="x", time=time, name=name)
+
+    def _proof(self, phase: PhaseRun | None) -> e.Event:
+        assert phase is not None
+        assert phase.newest is not None
+        kind = e.ProofKind(phase.newest.scope)
+        time = phase.proven[kind].time + 1 if kind in phase.proven else 1
+        broken = (e.Promise(test="a.py::test_a", why="x"),) if self._choose(["kept", "broken"]) == "broken" else ()
+        return e.ProofJudged(tree=phase.built.tree, kind=kind, line="x", time=time, promises=broken)
 
     def _verdict(self, state: RunState) -> e.Event:
         assert state.phase is not None
@@ -256,6 +266,7 @@ class Chance:
                     items=(("W1", passed, "seen"),),
                     agent="robot",
                     scope=state.phase.newest.scope if state.phase.newest else "",
+                    questions=() if state.phase.newest and state.phase.newest.scope else state.phase.questions,
                 )
 
     def _land(self, action: a.Action, state: RunState) -> list[e.Event]:
@@ -304,7 +315,12 @@ class Chance:
                     commits=("c2",),
                     tree=tree,
                     patch=self._choose(["p1", "p2"]),
+                    proofs=self._proofs(),
                 )
+
+    def _proofs(self) -> tuple[e.ProofRun, ...]:
+        kinds = e.ProofKind if self._choose(["none", "all"]) == "all" else ()
+        return tuple(e.ProofRun(kind=kind, commit="c8", tree=self._new("t")) for kind in kinds)
 
     def _swap(self, state: RunState) -> list[e.Event]:
         phase = state.phase

@@ -70,6 +70,8 @@ def test_nothing_lands_without_a_passed_verdict_and_a_gate_on_the_same_tree(data
             assert state.phase.verdict is not None
             assert state.phase.verdict.passed
             assert state.phase.verdict.tree == tree or state.phase.verdict.patch == state.phase.candidate.patch
+            assert set(state.phase.proven) == {run.kind for run in state.phase.candidate.proofs}
+            assert state.phase.questions in [verdict.questions for verdict in state.phase.verdicts]
         state = apply(state, event)
 
 
