@@ -97,7 +97,7 @@ _TESTS: tuple[tuple[str, Kind | None, str], ...] = (
     ("jest.config.*", Kind.NODE, "jest"),
     (".mocharc.*", Kind.NODE, "mocha"),
     *((sign, Kind.PYTHON, "pytest") for sign in _PYTEST_SIGNS),
-    ("*_test.go", Kind.GO, "go test ./..."),
+    ("*_test.go", Kind.GO, "go test -v ./..."),
     ("tests/*.rs", Kind.RUST, "cargo test"),
     (".rspec", Kind.RUBY, "rspec"),
     ("test/*_test.rb", Kind.RUBY, "rake test"),
@@ -105,7 +105,7 @@ _TESTS: tuple[tuple[str, Kind | None, str], ...] = (
     ("tests/*.sh", None, ""),
 )
 #: Build tools with a test command: a suggestion, but no sign of tests.
-_BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test ./...", Kind.JAVA: "test"}
+_BUILDS = {Kind.RUST: "cargo test", Kind.GO: "go test -v ./...", Kind.JAVA: "test"}
 _RUN_ALONE = {Kind.NODE: "npx ", Kind.RUBY: "bundle exec "}  #: without a manifest
 
 _TARGETS = re.compile(r"^([\w. -]+):(?!:?=)", re.MULTILINE)

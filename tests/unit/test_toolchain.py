@@ -73,7 +73,7 @@ CTEST = "cmake --build build && ctest --test-dir build --output-on-failure"
         ({"package.json": package(), "bun.lockb": ""}, "bun install --frozen-lockfile", "bun run test"),
         ({"jest.config.js": ""}, "", "npx jest"),
         # others
-        ({"go.mod": "", "a_test.go": ""}, "go mod download", "go test ./..."),
+        ({"go.mod": "", "a_test.go": ""}, "go mod download", "go test -v ./..."),
         ({"Cargo.toml": "", "Cargo.lock": ""}, "cargo fetch --locked", "cargo test"),
         ({"Gemfile.lock": "", ".rspec": ""}, "bundle install", "bundle exec rspec"),
         ({"pom.xml": ""}, "", "mvn -B test"),
@@ -218,7 +218,7 @@ def test_the_module_of_an_installed_python_is_known(line: str, module: tuple[str
         ({"package.json": package(devDependencies={})}, "npm test", "", ""),
         ({"package.json": package(), "node_modules": ""}, "npm test", "", ""),
         ({"uv.lock": ""}, "uv run pytest", "", ""),
-        ({"go.mod": ""}, "go test ./...", "", ""),
+        ({"go.mod": ""}, "go test -v ./...", "", ""),
         ({"Makefile": "v:\n\tpython -m venv .venv\ntest: v\n\t.venv/bin/pytest\n"}, "make test", "", ""),
         ({"Makefile": "test:\n\tgo test\n"}, "make test", "", ""),
     ],
