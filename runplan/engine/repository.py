@@ -92,7 +92,9 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
             zones=zones,
             removal=Removal(zones, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
-            lander=modes.open_lander(at.repository, at.settings, at.env, tool=self.workspace.path, plan=plan),
+            lander=modes.open_lander(
+                at.repository, at.settings, at.env, tool=self.workspace.path, plan=plan, zones=zones
+            ),
             fingerprints=Fingerprints(common, git.env, at.settings.run.branch_prefix),
             agents=agents,
         )

@@ -23,7 +23,7 @@ from runplan.errors import CallEnded, GitFailed
 from runplan.gitfacts import Commit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import IO, Any
 
@@ -43,6 +43,8 @@ SETTINGS = (
     "gc.auto=0",
     "maintenance.auto=false",
 )
+#: Tests and packagers isolate git with these two; they select configuration, never a repository.
+CONFIGURING = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
 TIMEOUT_S = 600.0
 ANSWER_S = 60.0  #: a long-lived process that does not answer in this time is killed
 ANY = range(-64, 256)  #: every exit code
@@ -54,8 +56,7 @@ _CHUNK = 64 * 1024
 def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
     """The environment without variables that select a repository, an editor or a language."""
     kept = {name: value for name, value in env.items() if not name.startswith("GIT_")}
-    # Tests and packagers isolate git with these two; they select configuration, never a repository.
-    kept |= {name: env[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM") if name in env}
+    kept |= {name: env[name] for name in CONFIGURING if name in env}
     kept |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"}
     return kept | AS_STORED
 
@@ -173,7 +174,10 @@ class Stored(Struct, frozen=True):
 
 
 class Git:
-    """Git in one directory. `options` are options of git itself, such as `--git-dir=…`."""
+    """Git in one directory. `options` are options of git itself, such as `--git-dir=…`.
+
+    `confine` makes the argv of a command that runs in a sandbox.
+    """
 
     def __init__(
         self,
@@ -181,8 +185,10 @@ class Git:
         *,
         env: Mapping[str, str],
         options: Sequence[str] = (),
+        confine: Callable[[Sequence[str]], Sequence[str]] = list,
     ) -> None:
         self.cwd = cwd
+        self._confine = confine
         self.env = env
         self._scrubbed = scrubbed(env)
         self._base = [git_program(env.get("PATH")), *options, *(word for pair in SETTINGS for word in ("-c", pair))]
@@ -237,7 +243,7 @@ class Git:
         """Start a command, by default with pipes. The caller ends it."""
         try:
             return subprocess.Popen(
-                [*self._base, *args],
+                self._confine([*self._base, *args]),
                 cwd=self.cwd,
                 env=self._scrubbed | dict(env or {}),
                 stdin=stdin,

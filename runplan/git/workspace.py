@@ -176,6 +176,11 @@ class Workspace:
         return (*self._config, *fixed)
 
     @property
+    def has_filters(self) -> bool:
+        """Whether git runs programs that convert files."""
+        return any(key.startswith("filter.") for key, _ in self._config)
+
+    @property
     def lfs_store(self) -> Path | None:
         """The user's directory of large files, if git-lfs is configured."""
         is_used = any(key.startswith("filter.lfs.") for key, _ in self._config)

@@ -26,7 +26,18 @@ from msgspec.structs import replace
 
 from runplan.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.git import products
-from runplan.git.command import CALLS, SETTINGS, git_program, is_readable, one_line, scrubbed, wait_for
+from runplan.git.command import (
+    CALLS,
+    CONFIGURING,
+    SETTINGS,
+    Git,
+    borrowing,
+    git_program,
+    is_readable,
+    one_line,
+    scrubbed,
+    wait_for,
+)
 from runplan.git.objects import TREE, find
 from runplan.git.products import STALE
 from runplan.names import DIFF_FILE
@@ -136,7 +147,7 @@ class Zones:
     ) -> None:
         self.workspace = workspace
         #: Scripts may run filters that an agent wrote, so they get the variables of agents.
-        self.env = scrubbed({**(workspace.env if env is None else env), **workspace.agent_config})
+        self.env = scrubbed(workspace.env if env is None else env)
         self.confine = confine or (lambda argv, _cwd, _writable: argv)
         self.bounds = bounds or Bounds()
 
@@ -151,7 +162,7 @@ class Zones:
         process = subprocess.Popen(
             argv,
             cwd=self.workspace.state,
-            env=self.env | {"PATH": f"{self.env.get('PATH', '')}:{STANDARD_TOOLS}"},
+            env={**self.env, **self.workspace.agent_config, "PATH": f"{self.env.get('PATH', '')}:{STANDARD_TOOLS}"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -159,6 +170,28 @@ class Zones:
         )
         with process, CALLS.bounded(process, state=self.workspace.state):
             yield Script(process)
+
+    def converting(self, cwd: Path, box: Path, *, writable: Sequence[Path]) -> Git:
+        """Git for files of the user's, with `box` for temporary files.
+
+        A filter that converts them may be a script that an agent has edited, so it runs in the sandbox. git-lfs reads
+        the user's large files through an alternate.
+        """
+        user, store = self.workspace.user, self.workspace.lfs_store
+        if not self.workspace.has_filters:
+            return user.at(cwd)
+        lender = box / "lender/objects"
+        lender.mkdir(parents=True)
+        if store is not None:
+            lender.with_name("lfs").symlink_to(store.parent)
+        own = {name: user.env[name] for name in CONFIGURING if name in user.env}
+        prefix = ("/usr/bin/env", *(f"{name}={value}" for name, value in borrowing(lender).items()))
+        return Git(
+            cwd,
+            env={**self.env, **own},
+            options=("-c", f"lfs.storage={box / 'lfs'}", "-c", "lfs.skipdownloaderrors=true"),
+            confine=lambda argv: self.confine([*prefix, *argv], cwd, writable),
+        )
 
     def hurry(self) -> None:
         """Let no hand-over delay the end of a run that is stopped; the files stay in the worktree."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.git.command import Git
+    from runplan.git.zones import Zones
     from runplan.gitfacts import Oid
     from runplan.landing.lander import LandingAnswer
 
@@ -39,8 +40,9 @@ _MARKS = {
 class CherryPick:
     """Moves a branch of this repository."""
 
-    def __init__(self, git: Git, *, ref: str, root: Path, common_dir: Path) -> None:
+    def __init__(self, git: Git, *, ref: str, root: Path, common_dir: Path, zones: Zones | None = None) -> None:
         self._git = git
+        self._zones = zones
         self.ref = ref
         self.checkouts = Checkouts(root, common_dir)
         self._box = Box(git, self.checkouts)
@@ -107,7 +109,8 @@ class CherryPick:
             raise Hold(f"{root} has {branch} checked out, is locked, and cannot be reached; mount it, or unlock it")
         changes = objects.changes(self._git, *(self._git.commit(oid).tree for oid in (landing.old, landing.new)))
         try:
-            return Landed(tip=landing.new, note=Swap(self._git, having[0], self._box).land(landing, changes))
+            swap = Swap(self._git, having[0], self._box, self._zones)
+            return Landed(tip=landing.new, note=swap.land(landing, changes))
         except OSError as error:  # a full disk, a read-only directory, a file system without hard links
             raise Hold(f"git cannot update {root}: {error.strerror}: {error.filename}") from error
 

@@ -18,19 +18,31 @@ if TYPE_CHECKING:
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.git.repository import Repository
+    from runplan.git.zones import Zones
     from runplan.gitfacts import Oid
     from runplan.landing.lander import Lander
     from runplan.landing.pull_request import PlanPlace
     from runplan.settings.schema import RunSettings, Settings
 
 
-def open_lander(here: Repository, settings: Settings, env: Mapping[str, str], *, tool: Path, plan: PlanPlace) -> Lander:
-    """The lander of a plan; `env` is for reaching a remote, `tool` is the repository that holds candidates."""
+def open_lander(
+    here: Repository,
+    settings: Settings,
+    env: Mapping[str, str],
+    *,
+    tool: Path,
+    plan: PlanPlace,
+    zones: Zones | None = None,
+) -> Lander:
+    """The lander of a plan; `env` is for reaching a remote, `tool` is the repository that holds candidates.
+
+    `zones` has the sandbox for files that land in a checkout.
+    """
     run, git, root = settings.run, here.git, here.root
     if not uses_remote(run.landing):
         from runplan.landing.cherry_pick import CherryPick
 
-        return CherryPick(git, ref=f"refs/heads/{run.target}", root=root, common_dir=here.common_dir)
+        return CherryPick(git, ref=f"refs/heads/{run.target}", root=root, common_dir=here.common_dir, zones=zones)
     from runplan.landing.direct import Direct
 
     access = _access(git, run, env) if concludes(run.landing) else None

@@ -27,7 +27,7 @@ from msgspec import Struct, convert, to_builtins
 
 from runplan.clock import until
 from runplan.errors import GitFailed
-from runplan.git.command import ANY, close_process, converse, one_line
+from runplan.git.command import ANY, CALLS, close_process, converse, one_line
 from runplan.git.objects import SUBMODULE
 from runplan.git.repository import TargetCheckout, remove_stale_lock
 from runplan.landing.lander import Landing, find
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from runplan.git.command import Git, Ran
     from runplan.git.repository import Checkouts
+    from runplan.git.zones import Zones
     from runplan.gitfacts import Change
 
 BOX = "runplan-swap"  #: in the common git directory
@@ -236,7 +237,7 @@ def _unswap(plan: Plan) -> list[str]:
 class Swap:
     """One landing in one checkout, in an entered box."""
 
-    def __init__(self, git: Git, checkout: TargetCheckout, box: Box) -> None:
+    def __init__(self, git: Git, checkout: TargetCheckout, box: Box, zones: Zones | None = None) -> None:
         self._git = git.at(checkout.root)
         self._checkout = checkout
         self._root = checkout.root
@@ -244,6 +245,8 @@ class Swap:
         self._box = box
         same_device = checkout.root.stat().st_dev == checkout.git_dir.stat().st_dev
         self._files = box.path if same_device else checkout.root / f".{BOX}"  #: files are moved by rename
+        self._zones = zones
+        self._converting = self._git  #: may run filters
         self._is_sparse = (checkout.git_dir / "info/sparse-checkout").exists()
 
     def land(self, landing: Landing, changes: Sequence[Change]) -> str:
@@ -287,6 +290,9 @@ class Swap:
         self._discard()  # of a landing that was killed while it staged
         self._box.path.mkdir()
         (self._files / "new").mkdir(parents=True)
+        if self._zones:
+            places = (self._box.path, self._files)
+            self._converting = self._zones.converting(self._root, self._box.path, writable=places)
         if self._index.exists():
             # With its times: git checks the content of a file that is as young as the index.
             shutil.copy2(self._index, self._box.index)
@@ -359,7 +365,7 @@ class Swap:
     def _on_staged(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
         """Run git on the staged index; it never locks the user's."""
         own = {"GIT_INDEX_FILE": str(self._box.index), **(env or {})}
-        return self._git.run(*args, stdin=stdin, env=own, ok=ANY, fds=(self._box.fd,))
+        return self._converting.run(*args, stdin=stdin, env=own, ok=ANY, fds=(self._box.fd,), among=CALLS)
 
     def _require(self, ran: Ran) -> Ran:
         if ran.code:
