@@ -73,14 +73,21 @@ class _Named(Struct):
             if not is_recipe and _is_script(path, text):
                 self.scripts.add(path)
             if is_recipe or _is_shell(path, text):
-                self._add_mentioned(path, text, read)
+                self._add_mentioned(path, text, read, is_recipe=is_recipe)
 
-    def _add_mentioned(self, path: str, text: str, read: Read) -> None:
-        """Add the test scripts that a script, a Makefile or a package.json mentions; no others are followed."""
+    def _add_mentioned(self, path: str, text: str, read: Read, *, is_recipe: bool) -> None:
+        """Add the test scripts that a script, a Makefile or a package.json mentions; no others are followed.
+
+        The tests that a script mentions are no scripts of the checks.
+        """
         words = set(_words(text))
         self.words.update(words)
-        is_meant = (word for word in words if testfiles.is_test(word) or covers(_TEST_SCRIPTS, word))
-        for script in _paths(("", posixpath.dirname(path)), filter(_SCRIPT.search, is_meant)):
+        meant = (
+            word
+            for word in filter(_SCRIPT.search, words)
+            if (is_recipe if testfiles.is_on_test_side(word) else covers(_TEST_SCRIPTS, word))
+        )
+        for script in _paths(("", posixpath.dirname(path)), meant):
             if (content := read(script)) is not None and _is_script(script, content):
                 self.scripts.add(script)
 

@@ -24,7 +24,8 @@ line-length = 100
 """
 TREE = {
     "Makefile": "all: test\ntest:\n\tsh tests/run.sh\n\t./app.sh && cc src/app.c\n",
-    "tests/run.sh": "./app.sh | diff - tests/expected\n",
+    "tests/run.sh": "./app.sh | diff - tests/expected\n. tests/test-more.sh\n",
+    "tests/test-more.sh": "test 1 = 1\n",
     "tests/expected": "hello\n",
     "tests/test_a.py": "def test_a():\n    assert 1\n",
     "tests/index.js": "check()\n",
@@ -85,6 +86,7 @@ def test_a_test_script_is_guarded_that_a_script_or_recipe_names(command: str, pa
         ("make test", "app.sh"),
         ("make test", "src/app.c"),
         ("sh tests/run.sh", "app.sh"),
+        ("sh tests/run.sh", "tests/test-more.sh"),
         ("npm test", "tools/more-tests.sh"),  # only one step is followed
         ("pytest tests/test_a.py", "tests/test_a.py"),
         ("node tests/index.js", "tests/index.js"),
