@@ -125,6 +125,9 @@ def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:
     ran = scripts.start("1", "auto")
     assert ran.code == 4, ran.err
     assert "needs your sign-off: the tests of the base passed on the base" in ran.err
+    shown = json.loads(scripts.runplan("diff", "X", "--json").out)["proofs"]
+    assert {broken["test"] for proof in shown for broken in proof["broken"]} == {"the tests of the base"}
+    assert "The base's tests on the new code" in scripts.runplan("diff", "X").out
     assert scripts.runplan("approve", "X").code == 0
     assert scripts.start("1", "auto").code == 0
 

@@ -6,7 +6,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan import processes
@@ -24,6 +24,7 @@ from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
 from runplan.run.decide import ANSWERED, decide
 from runplan.run.events import Answered, PhaseFailed
+from runplan.run.reasons import describe_proof
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.run.state import PhaseRun, RunState, open_states
@@ -199,7 +200,7 @@ def run_diff(args: argparse.Namespace) -> None:
 def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
     """The change as data (docs/reference.md)."""
     phase, started, git = change.phase, change.state.options, at.repository.git
-    verdict, texts, failed = phase.verdict, dict(phase.read.items), phase.failure
+    verdict, texts, failed = phase.verdict, dict((*phase.read.items, *phase.questions)), phase.failure
     if failed is None:
         commit, tree, onto = phase.built.commits[-1], phase.built.tree, phase.built.onto
     else:
@@ -233,6 +234,14 @@ def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
         "onto": onto,
         "target": started.target,
         "gates": gates,
+        "proofs": [
+            {
+                "kind": proof.kind,
+                "result": describe_proof(proof),
+                "broken": [to_builtins(promise) for promise in proof.promises],
+            }
+            for proof in phase.proofs
+        ],
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
         "findings": list(phase.warnings),
@@ -255,6 +264,8 @@ def _text(view: dict[str, Any]) -> str:
         ending = "did not finish" if gate["exit_code"] is None else f"exit code {gate['exit_code']}"
         ran = f"{gate['command']} on tree {gate['tree'][:SHORT]}: {ending}; " if gate["command"] else ""
         lines.append(f"  {ran}{gate['result']}")
+    for proof in view["proofs"]:
+        lines += [f"  {proof['result']}", *(f"    {broken['test']}: {broken['why']}" for broken in proof["broken"])]
     if verdict := view["verdict"]:
         lines += ["", f"Verdict of {verdict['verifier']} on tree {verdict['tree'][:SHORT]}:"]
         for item in verdict["items"]:
