@@ -179,6 +179,12 @@ def context_note(files: Sequence[str]) -> str:
     return _section("Context", head, [f"- `{file}`" for file in files])
 
 
+def unresolved_note(missing: Sequence[tuple[str, str]]) -> str:
+    """The part of a prompt for a verifier that is asked once more; "" for none."""
+    head = "A verifier passed these items with evidence that runplan does not find. Judge every item again."
+    return _section("What did not resolve", head, [f"- {item}: {one_line(words)}" for item, words in missing])
+
+
 def rejections(words: Sequence[str]) -> str:
     """The part of a prompt that quotes why people rejected earlier attempts; "" for none."""
     head = "An earlier attempt at this phase was proven, but a person rejected it. Your work must address the reasons."
@@ -220,7 +226,8 @@ def one_line(text: str) -> str:
 
 def _gate(command: str, gate: GateJudged) -> str:
     ending = "did not finish" if gate.code is None else f"exit code {gate.code}"
-    return f"- {one_line(command)} on tree {gate.tree}: {ending}; {one_line(gate.line)}"
+    named = (f"; {count} {kind}: {', '.join(names)}" for kind, count, names in gate.differences)
+    return one_line(f"- {command} on tree {gate.tree}: {ending}; {gate.line}{''.join(named)}")
 
 
 # --- hand-over ---------------------------------------------------------------------------------------------------

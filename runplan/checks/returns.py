@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from runplan.run.dispatch import ItemResult, Return, ReturnStatus, Usage
+from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
 _OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*json[ \t]*$", re.IGNORECASE)
 _BLOCKER = "BLOCKER:"
 #: The content of the return file before the agent starts. If it is still there at the end, the agent was interrupted.
 IN_PROGRESS = '{"status": "in_progress"}\n'
 NAME = 80  #: characters of a name that are shown
+MOST_EVIDENCE = 50  #: references of an item that are read
+LONGEST_EVIDENCE = 4_000  #: characters of a reference
 
 
 class Unusable(Struct, frozen=True, kw_only=True):
     """There is no valid return, and why."""
 
     why: str
-    found: bool = False  #: there is an invalid one
 
 
 ReadReturn: TypeAlias = Return | Unusable
@@ -29,10 +30,18 @@ ReadReturn: TypeAlias = Return | Unusable
 _Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)] | None
 
 
+class _Reference(Struct):
+    kind: str | None = None
+    ref: str | None = None
+    line: int | str | None = None
+    gone: bool | None = None
+
+
 class _Item(Struct):
     item: Annotated[str, Meta(min_length=1)]
-    result: Literal["pass", "fail"]
-    evidence: str | None = None
+    result: ItemAnswer
+    evidence: str | _Reference | tuple[str | _Reference, ...] | None = None
+    demanded_by: str | None = None
 
 
 class _Usage(Struct):
@@ -50,14 +59,12 @@ class _Return(Struct):
     usage: _Usage | None = None
 
 
-def parse_return(file_text: str | Unusable | None, message: str) -> ReadReturn:
+def parse_return(file_text: str | None, message: str) -> ReadReturn:
     """The return of a dispatch: from its return file, else from the last fenced json block of its message.
 
     A file that was written counts even when it is invalid. With the message instead, an example that the agent printed
-    earlier could replace a half-written verdict. `file_text` is Unusable if the file cannot be read.
+    earlier could replace a half-written verdict.
     """
-    if isinstance(file_text, Unusable):
-        return file_text
     if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
         return _read(file_text, "the return file")
     block = last_json_block(message)
@@ -89,20 +96,39 @@ def _read(text: str, where: str) -> ReadReturn:
     try:
         found = convert(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique), _Return)
     except RecursionError:
-        return Unusable(why=f"{where} is nested too deeply", found=True)
+        return Unusable(why=f"{where} is nested too deeply")
     except ValidationError as error:
-        return Unusable(why=f"{where}: {_clean(str(error))}", found=True)
+        return Unusable(why=f"{where}: {_clean(str(error))}")
     except (ValueError, OverflowError) as error:
-        return Unusable(why=f"{where} is not JSON in UTF-8: {error}", found=True)
+        return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
     usage = found.usage or _Usage()
     return Return(
         status=found.status,
         summary=_clean(found.summary),
-        items=tuple(
-            ItemResult(item=_clean(each.item), passed=each.result == "pass", evidence=_clean(each.evidence))
-            for each in found.items or ()
-        ),
+        items=tuple(map(_item_result, found.items or ())),
         usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
+    )
+
+
+def _item_result(item: _Item) -> ItemResult:
+    given = item.evidence if isinstance(item.evidence, tuple) else (item.evidence or "",)
+    return ItemResult(
+        item=_clean(item.item),
+        answer=item.result,
+        evidence=tuple(_reference(each) for each in given[:MOST_EVIDENCE] if each),
+        demanded_by=_clean(item.demanded_by),
+    )
+
+
+def _reference(given: str | _Reference) -> Reference:
+    if isinstance(given, str):
+        return Reference(ref=_clean(given)[:LONGEST_EVIDENCE])
+    kind = (given.kind or "").casefold()
+    line = f":{given.line}" if given.line else ""
+    return Reference(
+        kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
+        ref=_clean(f"{given.ref or ''}{line}")[:LONGEST_EVIDENCE],
+        gone=bool(given.gone),
     )
 
 

@@ -418,13 +418,14 @@ def _verify(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> 
     asked = phase.questions_to_verifiers(started.changed)
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.verdicts)
     verifier = DispatchStarted(role="verify", cycle=phase.cycle, tree=candidate.tree)
+    again = "; it is asked once more, because its evidence did not resolve" if phase.unresolved else ""
     if given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
-        why = "an independent verifier judges the exact tree"
+        why = f"an independent verifier judges the exact tree{again}"
         return _set_up(started, phase, candidate.tree) or _start(verify, why)
     if phase.is_last and not any(verdict.scope for verdict in phase.verdicts):
         final = replace(verifier, agent=verifiers[0], scope="final")
-        why = "the plan ends with this phase; a verifier judges all phases together"
+        why = f"the plan ends with this phase; a verifier judges all phases together{again}"
         return _set_up(started, phase, candidate.tree) or _start(final, why)
     return _land(started, phase)
 

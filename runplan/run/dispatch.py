@@ -368,10 +368,38 @@ class ReturnStatus(StrEnum):
     FAILED = "failed"
 
 
+class ItemAnswer(StrEnum):
+    PASSED = "pass"
+    PARTIAL = "partial"
+    FAILED = "fail"
+
+
+class ReferenceKind(StrEnum):
+    """The kind of a piece of evidence."""
+
+    TEST = "test"
+    FILE = "file"
+    COMMAND = "command"
+    TEXT = "text"  #: words that may contain references; also any kind that is not known
+
+
+class Reference(Struct, frozen=True, kw_only=True):
+    """One piece of evidence."""
+
+    kind: ReferenceKind = ReferenceKind.TEXT
+    ref: str  #: a file with its line is `path:12`
+    gone: bool = False  #: the file was in the base and is not in the tree
+
+
 class ItemResult(Struct, frozen=True, kw_only=True):
     item: str
-    passed: bool
-    evidence: str
+    answer: ItemAnswer
+    evidence: tuple[Reference, ...] = ()
+    demanded_by: str = ""  #: the item that demands the broken promise of a test
+
+    @property
+    def passed(self) -> bool:
+        return self.answer is ItemAnswer.PASSED
 
 
 class Return(Struct, frozen=True, kw_only=True):

@@ -400,6 +400,13 @@ class VerdictGiven(Event, frozen=True, kw_only=True):
     why: str = ""  #: why it did not pass, in one line
 
 
+class EvidenceUnresolved(Event, frozen=True, kw_only=True):
+    """The verifier passes items without a reference that resolves; it is asked once more."""
+
+    patch: str
+    items: Rows  #: with what is missing
+
+
 class DriftFound(Event, frozen=True, kw_only=True):
     """Agents measured other numbers than the plan states."""
 
@@ -547,7 +554,7 @@ _LONG = ("output", "evidence", "note")
 
 def sanitized(event: Event) -> Event:
     """The event without terminal sequences in the words of agents and commands."""
-    names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, VerdictGiven) else ()))
+    names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (VerdictGiven, EvidenceUnresolved)) else ()))
     before = {name: value for name in names if (value := getattr(event, name, None))}
     after = {name: _sanitized(value, cut=name in _SHORT) for name, value in before.items()}
     return event if after == before else replace(event, **after)
@@ -562,7 +569,9 @@ def _sanitized(value: object, *, cut: bool) -> object:
 def may_wait(event: Event) -> bool:
     """Whether the event may be written with the next transaction: after a crash its step finds it again."""
     match event:
-        case PlanRead() | WorkTaken() | CandidateBuilt() | GateJudged() | VerdictGiven() | CleanedUp():
+        case PlanRead() | WorkTaken() | CandidateBuilt() | GateJudged() | VerdictGiven() | EvidenceUnresolved():
+            return True
+        case CleanedUp():
             return True
         case Leased():
             return not event.parked  # parked work is not found on the branch a second time

@@ -53,6 +53,7 @@ class PhaseRun(Struct, frozen=True, kw_only=True):
     gates: tuple[e.GateJudged, ...] = ()  #: on the candidate's tree
     proofs: tuple[e.ProofJudged, ...] = ()  #: on the candidate's tree
     verdicts: tuple[e.VerdictGiven, ...] = ()  #: on the candidate's patch, one of each verifier
+    unresolved: e.EvidenceUnresolved | None = None  #: what the next verifier is asked for once more
     written: str = ""  #: the newest dispatch of a writer
     drift: e.DriftFound | None = None
     is_last: bool = False  #: a run of all phases ends with it
@@ -168,7 +169,11 @@ def _judged(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.ProofJudged():
             return replace(phase, proofs=(*phase.proofs, event), ended=None)
         case e.VerdictGiven():
-            return replace(phase, verdicts=(*phase.verdicts, event), ended=None)
+            return replace(phase, verdicts=(*phase.verdicts, event), unresolved=None, ended=None)
+        case e.EvidenceUnresolved():
+            named = ", ".join(item for item, _ in event.items)
+            asked = f"the verifier was asked once more, because its evidence for {named} did not resolve"
+            return replace(phase, unresolved=event, ended=None, warnings=(*phase.warnings, asked))
         case e.DriftFound():
             refusal = (Reason.DRIFT, event.abort) if event.abort else None
             return replace(phase, drift=event, refusal=phase.refusal or refusal)
@@ -276,6 +281,7 @@ def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
         gates=tuple(gate for gate in phase.gates if gate.tree == event.tree),
         proofs=tuple(proof for proof in phase.proofs if proof.tree == event.tree),
         verdicts=tuple(one for one in phase.verdicts if one.patch == event.patch),
+        unresolved=phase.unresolved if phase.unresolved and phase.unresolved.patch == event.patch else None,
         asked="",
         approved=phase.approved if phase.approved == event.tree else "",
     )

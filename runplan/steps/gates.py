@@ -179,6 +179,18 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
         yield replace(judged, output=tail, ran=evidence)
 
 
+def tests_of_gates(phase: PhaseRun, context: RunContext) -> dict[str, bool] | None:
+    """Whether each test of the gates on the candidate passed; None where a gate does not name its tests."""
+    states: dict[str, bool] = {}
+    for name in context.settings.checks:
+        known = known_results(phase, context, name)
+        if known is not None and known.passes:
+            states |= {**dict.fromkeys(known.failures, False), **dict.fromkeys(known.passes, True)}
+        elif name == TESTS or (known is not None and known.passed):
+            return None
+    return states or None
+
+
 def _judged(
     name: str, now: results.Results, phase: PhaseRun, context: RunContext, *, tree: str, partly: bool = False
 ) -> GateJudged:
@@ -224,9 +236,9 @@ def _changed_tests(phase: PhaseRun, context: RunContext) -> list[str]:
     )
 
 
-def known_results(phase: PhaseRun, context: RunContext) -> results.Results | None:
-    """The results of the tests on the candidate, with the names of all of them; None if these are not known."""
-    key = check_key(context, TESTS, phase.built.tree)
+def known_results(phase: PhaseRun, context: RunContext, name: str = TESTS) -> results.Results | None:
+    """The results of a check on the candidate, with the names of all tests; None if these are not known."""
+    key = check_key(context, name, phase.built.tree)
     text = context.store.baseline(key) or context.store.baseline(f"{NAMED_ONLY}{key}")
     return results.from_text(text) if text else None
 

@@ -22,7 +22,7 @@ from runplan.report.sections import SHORT, failure_sections, phase_section, undo
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.steps.proof import plan_proofs, unproven
-from runplan.steps.verify import audited, before_the_end, corrected, is_complete_with
+from runplan.steps.verify import before_the_end, corrected, is_complete_with
 from runplan.text import bounded, command, inert
 from runplan.times import iso
 
@@ -128,13 +128,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
             run=context.run,
             subjects=_subjects(context, phase),
             commands={name: check.command for name, check in context.settings.checks.items()},
-            warnings=(
-                *state.warnings,
-                *phase.warnings,
-                *remarks,
-                *unproven(phase, context),
-                *audited(plan, row, onto, context),
-            ),
+            warnings=(*state.warnings, *phase.warnings, *remarks, *unproven(phase, context)),
         )
         sections.append(section)
     is_done = is_complete_with(plan, phase.read.phase)

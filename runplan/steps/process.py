@@ -206,7 +206,9 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
         proofs = () if started.scope else phase.proofs
         if started.scope:
             brief, changed = final_brief(brief, phase, context)
-        return prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs) + files
+        missing = prompts.unresolved_note(phase.unresolved.items if phase.unresolved else ())
+        text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
+        return text + files + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     note = as_utf8(files + prompts.rejections(_rejections(phase.read.phase, context)) + handover)
     kept = phase.leased.kept

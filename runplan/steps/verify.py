@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.agents.clis import agent_of
 from runplan.checks import drift, returns, verdict
+from runplan.checks.evidence import Facts
 from runplan.errors import PlanUnreadable
+from runplan.git.objects import SUBMODULE, TREE, find
 from runplan.names import requires_ref
 from runplan.plan.model import Status, parse
-from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome
+from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, ToolUsed
 from runplan.run.events import (
     DriftFound,
+    EvidenceUnresolved,
     FinalVerificationDue,
     Landed,
     LandingStarted,
@@ -23,6 +28,8 @@ from runplan.run.events import (
     WorkRefused,
 )
 from runplan.run.reasons import Reason
+from runplan.steps.gates import content, tests_of_gates
+from runplan.supervise.output import MISREAD
 from runplan.text import command
 from runplan.times import iso
 
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 
 MOST_OFF = 20  #: per cent; a phase whose own numbers differ by more is not worked on
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
+LARGEST_CITED = 64 * 1024 * 1024  #: bytes of a file in which lines are counted
 
 
 def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
@@ -60,11 +68,16 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     message, answer = reply_of(phase.ended.id, context)
     scope = phase.newest.scope if phase.newest else ""
     questions = () if scope else phase.questions_to_verifiers(state.options.changed)
-    ids = [item for item, _ in (final_items(phase, context) if scope else (*phase.read.items, *questions))]
+    ids = [item for item, _ in (final_items(phase, context) if scope else phase.read.items)]
+    asked = [item for item, _ in questions]
     is_red = any(gate.answer == "failed" for gate in phase.judged.values())
-    judged = verdict.judge(answer, message, ids, gates_red=is_red)
+    judged = verdict.judge(answer, ids, facts_of(phase, context), questions=asked, gates_red=is_red)
     if isinstance(judged, verdict.NoVerdict):
         yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
+        return
+    if judged.unresolved and phase.unresolved is None:
+        missing = tuple((item, words[:EVIDENCE]) for item, words in judged.unresolved)
+        yield EvidenceUnresolved(patch=phase.built.patch, items=missing)
         return
     is_last = sum(not one.scope for one in phase.verdicts) + 1 >= len(context.settings.agents.judges)
     if judged.passed and is_last and not scope and (found := measured(phase, context, message)) is not None:
@@ -81,6 +94,42 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         questions=questions,
         why=judged.why,
     )
+
+
+def facts_of(phase: PhaseRun, context: RunContext) -> Facts:
+    """What the verifier's evidence is looked up in."""
+    base = plan_base(phase, context) if phase.newest and phase.newest.scope else phase.built.onto
+    base_tree, tree = context.objects.commit(base).tree, phase.built.tree
+    return Facts(
+        count_lines=cache(lambda path: count_lines(tree, path, context)),
+        is_in_base=lambda path: count_lines(base_tree, path, context) is not None,
+        changed=[change.path for change in context.candidates.changes(base, phase.built.commits[-1])],
+        tests=tests_of_gates(phase, context),
+        list_commands=cache(lambda: _list_commands(phase, context)),
+        root=str(context.proof.path),
+    )
+
+
+def count_lines(tree: str, path: str, context: RunContext) -> int | None:
+    """The lines of a file of the tree; None when the tree has no such file."""
+    part, entry = find(context.objects, tree, path)
+    if part != path or entry is None or entry.mode in (TREE, SUBMODULE):
+        return None
+    stored = context.objects.object(entry.oid, most=LARGEST_CITED)
+    return len(stored.content.splitlines()) if stored is not None else None
+
+
+def _list_commands(phase: PhaseRun, context: RunContext) -> list[str] | None:
+    """The commands of the gates and those that the verifier's stream shows; None when it does not show its tools."""
+    assert phase.ended is not None
+    agent = agent_of(context.settings.agents.agent(phase.ended.agent).kind)
+    used: list[ToolUsed] = []
+    for line in content(context.dispatches.directory(phase.ended.id) / "out.log").splitlines():
+        with suppress(*MISREAD):
+            used += [event for event in agent.read(line) if isinstance(event, ToolUsed)]
+    if not used and not agent.prints_json:
+        return None
+    return [check.command for check in context.settings.checks.values()] + [tool.detail for tool in used]
 
 
 # --- the end of a plan ----------------------------------------------------------------------------------
@@ -114,16 +163,6 @@ def plan_base(phase: PhaseRun, context: RunContext) -> str:
     first = next((event.old for event in begun if event.id in landed), "")
     is_there = first and context.objects.tip(first) is not None
     return first if is_there else phase.built.onto
-
-
-def audited(plan: Plan, row: Phase, onto: str, context: RunContext) -> list[str]:
-    """What a person should read before a plan that is complete with this phase counts as done."""
-    if not is_complete_with(plan, row.id):
-        return []
-    done = replace(plan, phases=tuple(replace(one, status=Status.DONE) for one in plan.phases))
-    report = (context.objects.blob(onto, context.report) or b"").decode("utf-8", "replace")
-    found = verdict.audit(done, report, report_path=context.report)
-    return [f"completion audit: {one}" for one in found]
 
 
 # --- the verification -----------------------------------------------------------------------------------

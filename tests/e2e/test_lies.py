@@ -83,6 +83,12 @@ LIES = {
     "a verdict with empty evidence": Lie(
         HONEST, "verification-failed", SAYS_DONE.replace("1.txt:1", " ").replace("tests/test_x.py::test_one", "")
     ),
+    "a verdict with evidence that does not exist": Lie(
+        HONEST,
+        "verification-failed",
+        SAYS_DONE.replace("1.txt:1", "Done.All good").replace("::test_one", ":99"),
+        says="W2: passed, but no reference resolves: tests/test_x.py:99: has ",
+    ),
     "a verdict in a failed process": Lie(HONEST, "agent-failed", SAYS_DONE + "exit 3\n"),
 }
 

@@ -74,7 +74,7 @@ CASES = {
         shows="W1: 1.txt is not signed",
     ),
     "no verdict": Case(
-        reason="invalid-verdict", agent=work() + verify('say = "fine"'), step="verify", says="shorter than 200 bytes"
+        reason="invalid-verdict", agent=work() + verify('say = "fine"'), step="verify", says="no return"
     ),
     "red gate": Case(
         reason="tests-failed",

@@ -69,6 +69,52 @@ def test_a_fixer_gets_the_diff_so_far_and_does_not_commit_it(tmp_path: Path) -> 
     assert DIFF_FILE not in project.repo.git("ls-tree", "-r", "--name-only", "main")
 
 
+def test_unresolved_evidence_is_asked_for_once_more_without_a_fix_cycle(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    first = f'pass_all = true\nevidence = "see 2.txt:1"\nonce = "{tmp_path}/first"'
+    project.agent(steps('write = "1.txt"\ntext = "one\\n"') + verify("pass_all = true") + verify(first))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.dispatched() == ["implement", "verify", "verify"]
+    prompts = sorted(project.repo.path.glob(".git/runplan/dispatch/*/prompt.md"))
+    assert "- W1: see 2.txt:1: 2.txt:1 is not a file of the tree\n" in prompts[-1].read_text()
+    report = project.repo.git("show", "main:reports/plan-x.md")
+    assert "Warning: the verifier was asked once more, because its evidence for W1 did not resolve" in report
+    assert "| pass | 1.txt |" in report
+
+
+def test_evidence_that_does_not_resolve_twice_fails_the_item(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.settings("[run]\nmax_fix_cycles = 0\n")
+    project.agent(steps('write = "1.txt"\ntext = "one\\n"') + verify('pass_all = true\nevidence = "../1.txt"'))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed"), ran.err
+    assert project.dispatched() == ["implement", "verify", "verify"]
+
+
+@pytest.mark.parametrize(
+    ("command", "test", "remark"),
+    [
+        ("echo test_1 \\(x.T.test_1\\) ... ok; echo Ran 1 test in 1s; echo OK", "1.txt::test_1", "1.txt::test_1 |"),
+        ("true", "1.txt::test_1", "1.txt::test_1 (not seen to pass) |"),
+    ],
+    ids=["named", "unnamed"],
+)
+def test_a_test_is_looked_up_among_the_results_of_the_gates(
+    tmp_path: Path, command: str, test: str, remark: str
+) -> None:
+    project = a_project(tmp_path, "1")
+    project.settings(f"[tests]\ncommand = {json.dumps(command)}\n")
+    seen = f'[{{kind = "test", ref = "{test}"}}, {{kind = "command", ref = "make lint"}}]'
+    project.agent(
+        steps('write = "1.txt"\ntext = "one\\n"') + verify('run = "true"', f"pass_all = true\nevidence = {seen}")
+    )
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    report = project.repo.git("show", "main:reports/plan-x.md")
+    assert remark.replace(" |", "; make lint (is not among the commands that ran) |") in report
+
+
 def test_a_verifier_has_its_own_wall_limit(project: Project) -> None:
     project.settings('[limits]\nverify_wall = "1s"\n')
     project.agent(steps('write = "1.txt"\ntext = "1\\n"', "sleep = 1.2") + verify("sleep = 30"))

@@ -22,6 +22,7 @@ from tests.support.repos import isolated_env
 
 PROMPT = """# Phase 1
 - not: an item
++++ b/a b.py\t
 
 ## Items
 
@@ -214,20 +215,20 @@ def test_a_return_goes_into_its_file(theatre: Theatre) -> None:
 @pytest.mark.parametrize(
     ("step", "results", "evidence"),
     [
-        pytest.param("pass_all = true", ["pass", "pass"], "played by `script`", id="pass"),
+        pytest.param("pass_all = true", ["pass", "pass"], [{"kind": "file", "ref": "a b.py"}], id="pass"),
         pytest.param('fail = ["C1"]\nevidence = "saw it"', ["pass", "fail"], "saw it", id="fail"),
         pytest.param('pass_all = true\nevidence = ""', ["pass", "pass"], "", id="without evidence"),
     ],
 )
 def test_a_verifier_answers_for_every_item_of_the_prompt(
-    theatre: Theatre, step: str, results: list[str], evidence: str
+    theatre: Theatre, step: str, results: list[str], evidence: object
 ) -> None:
     dispatch, _ = theatre.play(step)
 
     items = theatre.returned(dispatch)["items"]
     assert [item["item"] for item in items] == ["W1", "C1"]
     assert [item["result"] for item in items] == results
-    assert {item["evidence"] for item in items} == {evidence}
+    assert [item["evidence"] for item in items] == [evidence, evidence]
 
 
 # --- time and death ---------------------------------------------------------------------------------------

@@ -251,7 +251,10 @@ class Chance:
     def _verdict(self, state: RunState) -> e.Event:
         assert state.phase is not None
         assert state.phase.candidate is not None
-        match self._choose(["pass", "pass", "fail", "invalid", "wrote"]):
+        again = ["unresolved"] if state.phase.unresolved is None else []
+        match self._choose(["pass", "pass", "fail", "invalid", "wrote", *again]):
+            case "unresolved":
+                return e.EvidenceUnresolved(patch=state.phase.candidate.patch, items=(("W1", "names nothing"),))
             case "invalid":
                 return e.WorkRefused(reason="invalid-verdict", detail="too short")
             case "wrote":

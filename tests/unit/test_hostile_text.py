@@ -9,19 +9,21 @@ from runplan import gitfacts, text as terminal
 from runplan.agents import endings, prompts
 from runplan.checks import (
     drift,
+    evidence,
     guarded,
     results,
     returns,
     secrets,
     tamper,
     toolchain,
-    verdict,
 )
 from runplan.errors import PlanUnreadable
 from runplan.plan import model as plan
 from runplan.report import text as markdown
+from runplan.run.dispatch import Reference
 
 LENGTH = 40_000
+NO_FACTS = evidence.Facts(count_lines=lambda _: None, is_in_base=lambda _: False, tests={"a > b": True})
 MOST_S = 1.5  #: of processor time; a quadratic reader needs far more
 
 #: How a text begins, and what it repeats.
@@ -75,7 +77,10 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
             *(("### Design\n", "1 + 1 "), ("### Design\n", "lines 1-"), ("", "- 1, 1\n")),
         ),
     ),
-    "admitted gaps": (verdict.admits_gap, (("", "a"), ("", "a/"), ("", "`grep "), ("", "a."), ("", "no "))),
+    "evidence": (
+        lambda text: evidence.resolve([Reference(ref=text[: returns.LONGEST_EVIDENCE])], NO_FACTS),
+        (("", "a"), ("", "a/"), ("", "`a "), ("", "a:1"), ("", "“"), ("", "a:b"), ("", "a::"), ("", " > ")),
+    ),
     "stale dependencies": (drift.stale_phrase, (("### Dependencies\n", "based on "),)),
     "secrets": (
         secrets.redacted,

@@ -419,6 +419,21 @@ def test_all_verifiers_pass_one_after_the_other_before_it_lands() -> None:
     assert starting(after(verdict("codex"), verdict("gemini", passed=False))).role == "fix"
 
 
+@pytest.mark.parametrize("more", [(), (verdict("codex"), e.FinalVerificationDue(tree="t1"))], ids=["phase", "final"])
+def test_unresolved_evidence_has_the_same_verifier_asked_again_in_the_same_cycle(more: tuple[e.Event, ...]) -> None:
+    green = [judged(name) for name in ("tests", "lint", "types")]
+    before = gated(*green, *more, verifiers=("codex",))
+    unresolved = e.EvidenceUnresolved(patch="p", items=(("W1", "names nothing"),))
+    asked = apply(before, unresolved)
+    assert starting(asked) == starting(before)
+    assert "asked once more" in decide(asked).why
+    assert asked.current.unresolved == unresolved
+    answered = apply(asked, verdict("codex", passed=False))
+    assert answered.current.unresolved is None, "the next verifier is asked once more for its own evidence"
+    other = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="other")
+    assert apply(asked, other).current.unresolved is None
+
+
 def test_the_last_phase_is_verified_together_with_all_others_before_it_lands() -> None:
     last = [*(judged(name) for name in ("tests", "lint", "types")), verdict("codex"), e.FinalVerificationDue(tree="t1")]
     action = starting(gated(*last))

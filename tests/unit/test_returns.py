@@ -6,14 +6,25 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.checks.returns import Unusable, blockers, parse_return
-from runplan.run.dispatch import ItemResult, Return, ReturnStatus, Usage
+from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
 WHOLE = {
     "status": "done",
     "summary": "one paragraph",
     "items": [
-        {"item": "W1", "result": "pass", "evidence": "tests/test_x.py::test_y"},
+        {
+            "item": "W1",
+            "result": "pass",
+            "evidence": [
+                {"kind": "test", "ref": "tests/test_x.py::test_y"},
+                {"kind": "file", "ref": "src/x.py", "line": 12},
+                {"kind": "file", "ref": "src/y.py", "gone": True},
+                {"kind": "witness", "ref": "seen"},
+            ],
+        },
         {"item": "C1", "result": "fail", "evidence": "…"},
+        {"item": "C2", "result": "partial"},
+        {"item": "T1", "result": "pass", "evidence": "…", "demanded_by": "W1"},
     ],
     "usage": {"input_tokens": 1, "output_tokens": 2, "usd": 0.5},
 }
@@ -38,8 +49,19 @@ def test_a_whole_return_is_read_field_by_field() -> None:
         status=ReturnStatus.DONE,
         summary="one paragraph",
         items=(
-            ItemResult(item="W1", passed=True, evidence="tests/test_x.py::test_y"),
-            ItemResult(item="C1", passed=False, evidence="…"),
+            ItemResult(
+                item="W1",
+                answer=ItemAnswer.PASSED,
+                evidence=(
+                    Reference(kind=ReferenceKind.TEST, ref="tests/test_x.py::test_y"),
+                    Reference(kind=ReferenceKind.FILE, ref="src/x.py:12"),
+                    Reference(kind=ReferenceKind.FILE, ref="src/y.py", gone=True),
+                    Reference(ref="seen"),
+                ),
+            ),
+            ItemResult(item="C1", answer=ItemAnswer.FAILED, evidence=(Reference(ref="…"),)),
+            ItemResult(item="C2", answer=ItemAnswer.PARTIAL),
+            ItemResult(item="T1", answer=ItemAnswer.PASSED, evidence=(Reference(ref="…"),), demanded_by="W1"),
         ),
         usage=Usage(input_tokens=1, output_tokens=2, usd=0.5),
     )
@@ -87,7 +109,7 @@ def test_where_the_return_is_found(file_text: str | None, message: str, expected
         ('{"status": "done", "items": [{"item": "W1"}]}', "missing required field `result`"),
         ('{"status": "done", "items": [{"item": "W1", "result": true}]}', "at `$.items[0].result`"),
         ('{"status": "done", "items": [{"item": "W1", "result": "mostly"}]}', "Invalid enum value 'mostly'"),
-        ('{"status": "done", "items": [{"item": "W1", "result": "pass", "evidence": []}]}', "at `$.items[0].evidence`"),
+        ('{"status": "done", "items": [{"item": "W1", "result": "pass", "evidence": 1}]}', "at `$.items[0].evidence`"),
         ('{"status": "done", "usage": 3}', "at `$.usage`"),
         ('{"status": "done", "usage": {"input_tokens": true}}', "usage.input_tokens"),
         ('{"status": "done", "usage": {"output_tokens": -1}}', "usage.output_tokens"),
@@ -111,7 +133,6 @@ def test_a_return_of_the_wrong_shape_is_unusable_and_says_why(text: str, why: st
     ret = parse_return(text, "")
     assert isinstance(ret, Unusable)
     assert why in ret.why
-    assert ret.found
 
 
 def test_a_broken_file_is_not_replaced_by_a_block_of_the_message() -> None:
@@ -119,14 +140,7 @@ def test_a_broken_file_is_not_replaced_by_a_block_of_the_message() -> None:
 
 
 def test_no_return_at_all_is_unusable() -> None:
-    parsed = parse_return(None, "All tests pass. Everything is done.")
-    assert isinstance(parsed, Unusable)
-    assert not parsed.found
-
-
-def test_a_file_that_cannot_be_read_is_not_replaced_by_a_block_of_the_message() -> None:
-    odd = Unusable(why="a pipe", found=True)
-    assert parse_return(odd, fenced(WHOLE)) == odd
+    assert isinstance(parse_return(None, "All tests pass. Everything is done."), Unusable)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import posixpath
+import re
 import tomllib
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,8 +37,9 @@ LOOK_S = 0.02  #: how often it looks
 PATHS = ("write", "append", "delete", "wait_for", "once")
 
 #: Keys that a step may have besides the one that names it.
-MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "once"))
+MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "demanded_by", "once"))
 
+_CHANGED = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
 _TOOL, _TELL = b"runplan:tool ", b"runplan:tell "
 
 
@@ -112,12 +114,16 @@ def _commit(message: str, step: Step) -> str:
 
 
 def _verdict(failed: list[str], step: Step, task: Task) -> str:
-    """Answer for every line `- W1: text` under the heading `## Items` of the prompt."""
-    section = ("\n" + (read_text(task.prompt) or "")).partition("\n## Items")[2].partition("\n## ")[0]
+    """Answer for every line `- W1: text` under the heading `## Items` of the prompt; the evidence is its diff."""
+    prompt = "\n" + (read_text(task.prompt) or "")
+    section = prompt.partition("\n## Items")[2].partition("\n## ")[0]
     entries = [line[2:].partition(":") for line in section.splitlines() if line.startswith("- ")]
-    names = [item.strip() for item, colon, _ in entries if colon]
-    evidence = step.get("evidence", "played by `script`")
-    items = [{"item": name, "result": "fail" if name in failed else "pass", "evidence": evidence} for name in names]
+    seen = [{"kind": "file", "ref": path.strip()} for path in _CHANGED.findall(prompt) or task.guarded]
+    items = []
+    for name in (item.strip() for item, colon, _ in entries if colon):
+        result, evidence = ("fail", "played by `script`") if name in failed else ("pass", seen)
+        answer = {"item": name, "result": result, "evidence": step.get("evidence", evidence)}
+        items.append(answer | {key: step[key] for key in ("demanded_by",) if key in step})
     summary = step.get("summary", "Looked at every item.")
     return _return({"status": "done", "summary": summary, "items": items})
 

@@ -52,7 +52,7 @@ def _make(repository: Path, env: Mapping[str, str]) -> None:
     # Installed, the project is inside the package; in a checkout, next to it.
     project = next(found for base in (package, package.parent) if (found := base / "config/demo").is_dir())
     shutil.copytree(project, repository)
-    check = f"exec {shlex.quote(sys.executable)} -m unittest discover -s tests\n"
+    check = f"exec {shlex.quote(sys.executable)} -m unittest discover -v -s tests\n"
     (repository / "check").write_text(check, encoding="utf-8")
     (repository / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
     _git(repository, env, "-c", "init.defaultBranch=main", "init", "-q", "--template=")

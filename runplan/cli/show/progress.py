@@ -207,6 +207,9 @@ def _outcome(event: e.Event) -> str:
             good = sum(1 for _, ok, _ in items if ok)
             head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {counted(len(items), 'item')} proven"
             return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
+        case e.EvidenceUnresolved(items=items):
+            head = "  verdict    asked once more: no reference resolves"
+            return "\n".join([head, *(f"             {item}: {missing}" for item, missing in items)])
         case e.GuardFound(lines=lines):
             return "\n".join(f"  guard      {line}" for line in lines)
         case e.CandidateConflicted(paths=paths):

@@ -1,0 +1,76 @@
+"""Evidence counts by what it resolves to: files and lines of the tree, tests that the gates ran."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runplan.checks.evidence import Facts, resolve
+from runplan.checks.returns import parse_return
+from runplan.run.dispatch import Reference, ReferenceKind, Return
+
+SAMPLES = tomllib.loads(Path(__file__).with_name("evidence.toml").read_text(encoding="utf-8"))
+REAL = [(entry["project"], entry["evidence"], entry.get("says", ""), entry["agent"]) for entry in SAMPLES["real"]]
+EMPTY = [
+    (entry["project"], evidence)
+    for entry in SAMPLES["empty"]
+    for evidence in (*entry.get("evidence", ()), *entry.get("references", ()))
+]
+
+
+def facts_of(project: dict[str, Any], **more: Any) -> Facts:
+    files, gone = project["files"], project.get("gone", [])
+    names = dict.fromkeys(project.get("passed", ()), True) | dict.fromkeys(project.get("failed", ()), False)
+    return Facts(
+        count_lines=files.get,
+        is_in_base=lambda path: path in files or path in gone,
+        changed=project["changed"],
+        tests=names or None,
+        root="/work/tree",
+        **more,
+    )
+
+
+def read(evidence: object) -> tuple[Reference, ...]:
+    """The evidence as a verifier returns it."""
+    items = [{"item": "W1", "result": "pass", "evidence": evidence}]
+    ret = parse_return(json.dumps({"status": "done", "items": items}), "")
+    assert isinstance(ret, Return)
+    return ret.items[0].evidence
+
+
+@pytest.mark.parametrize(("project", "evidence", "says", "agent"), REAL)
+def test_evidence_as_agents_write_it_resolves(project: str, evidence: object, says: str, agent: str) -> None:
+    resolved = resolve(read(evidence), facts_of(SAMPLES["project"][project]))
+    assert resolved.is_proven, f"{agent}: {resolved.unresolved}"
+    assert says in resolved.words
+    assert bool(says) == ("not seen" in resolved.words)
+
+
+@pytest.mark.parametrize(("project", "evidence"), EMPTY)
+def test_evidence_that_names_nothing_does_not_resolve(project: str, evidence: object) -> None:
+    resolved = resolve(read(evidence), facts_of(SAMPLES["project"][project]))
+    assert not resolved.is_proven, resolved.words
+
+
+def test_there_are_sixty_of_each_and_every_agent_is_among_them() -> None:
+    assert len(REAL) >= 60
+    assert len(EMPTY) >= 60
+    assert len({agent for *_, agent in REAL}) == 7
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (None, "make  lint; src/auth.js"),
+        (["cd x && make lint 2>&1"], "make  lint; src/auth.js"),
+        (["make test"], "make  lint (is not among the commands that ran); src/auth.js"),
+    ],
+)
+def test_a_command_counts_beside_a_file_when_the_stream_shows_it(shown: list[str] | None, words: str) -> None:
+    command = Reference(kind=ReferenceKind.COMMAND, ref="make  lint")
+    file = Reference(kind=ReferenceKind.FILE, ref="src/auth.js")
+    resolved = resolve([command, file], facts_of(SAMPLES["project"]["jest"], list_commands=lambda: shown))
+    assert (resolved.is_proven, resolved.words) == (True, words)
