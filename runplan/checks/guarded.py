@@ -46,6 +46,7 @@ _RUNNER_FILES = (
     *("**/pytest.ini", "**/.pytest.ini", "**/.coveragerc", "**/.mocharc*", "**/.nycrc*", "**/.c8rc*", "**/.taprc"),
     *("**/jest.config.*", "**/vitest.config.*", "**/vitest.workspace.*", "**/ava.config.*", "**/karma.conf.*"),
 )
+_SETTINGS = ("package.json", "pyproject.toml", "setup.cfg", "tox.ini")
 #: Sections of settings that test runners read.
 _SECTIONS = frozenset({"pytest", "coverage", "jest", "vitest", "mocha", "c8", "nyc", "ava", "tap", "jasmine"})
 LARGEST_PARSED = 1_000_000  #: characters of a settings file that is parsed; a larger one is compared as a whole
@@ -121,11 +122,22 @@ def _difference(path: str, named: _Named, before: Read, after: Read) -> str:
             return f"a check runs {program}, which reads it, and it {how}" if is_read else ""
     if covers(_RUNNER_FILES, path) or (name == "conftest.py" and was is None):
         return f"test runners read it, and it {how}"
-    if name not in ("package.json", "pyproject.toml", "setup.cfg", "tox.ini"):
+    if not is_project_settings(path):
         return ""
     old, new = (_sections(name, text or "", named.words) for text in (was, now))
     differing = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key) and not _is_free(key, old)]
     return f"its sections {', '.join(differing)} decide how checks run, and changed" if differing else ""
+
+
+def is_project_settings(path: str) -> bool:
+    """Whether the file has settings of many tools, those of test runners among them."""
+    return posixpath.basename(path) in _SETTINGS
+
+
+def sets_runner(path: str, was: str, now: str) -> bool:
+    """Whether two versions of such a file differ in what test runners read."""
+    name = posixpath.basename(path)
+    return _sections(name, was, set()) != _sections(name, now, set())
 
 
 def _is_free(key: str, old: Mapping[str, object]) -> bool:

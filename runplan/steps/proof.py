@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.checks import results
+from runplan.checks.guarded import is_project_settings, sets_runner
 from runplan.checks.promises import (
     SUITE,
     count_cases,
@@ -51,7 +52,7 @@ def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
     if not tests.command or tests.prove == "off":
         return built
     changes = context.candidates.changes(built.onto, built.commits[-1])
-    ours = {change.path: change for change in changes if is_on_test_side(change.path)}
+    ours = {change.path: change for change in changes if _is_of_tests(change.path, built, context)}
     versions = _find_versions(built, context)
     before = {path: Entry(one.old_mode, one.old) if one.kind != "A" else None for path, one in ours.items()}
     after = {path: Entry(one.new_mode, one.new) if one.kind != "D" else None for path, one in ours.items()}
@@ -66,6 +67,14 @@ def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
         overlays.append((ProofKind.NEW_TESTS, built.onto_tree, after))
     runs = (_plan_run(kind, tree, files, built, context) for kind, tree, files in overlays)
     return replace(built, proofs=tuple(run for run in runs if run), versions=tuple(versions.items()))
+
+
+def _is_of_tests(path: str, built: CandidateBuilt, context: RunContext) -> bool:
+    """Whether a changed file is on the test side, or has settings of a test runner that changed."""
+    if is_on_test_side(path) or not is_project_settings(path):
+        return is_on_test_side(path)
+    old, new = (context.objects.blob(commit, path) or b"" for commit in (built.onto, built.commits[-1]))
+    return sets_runner(path, old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
 
 
 def _plan_run(

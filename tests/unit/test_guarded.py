@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.checks.guarded import find_changes
+from runplan.checks.guarded import find_changes, is_project_settings, sets_runner
 
 PACKAGE = """\
 {
@@ -184,3 +184,22 @@ def test_no_text_raises_and_an_unchanged_tree_is_fine(command: str, before: str,
     was, now = dict.fromkeys(PATHS, before), dict.fromkeys(PATHS, after)
     find_changes([command], PATHS, before=was.get, after=now.get)
     assert find_changes([command], PATHS, before=was.get, after=was.get) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "was", "now", "differs"),
+    [
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\naddopts = ''\n",
+            "[tool.pytest.ini_options]\naddopts = '-x'\n",
+            True,
+        ),
+        ("a/pyproject.toml", "[project]\nversion = '1'\n", "[project]\nversion = '2'\n", False),
+        ("setup.cfg", "[tool:pytest]\naddopts = -x\n", "", True),
+        ("package.json", '{"version": "1", "jest": {}}', '{"version": "2", "jest": {}}', False),
+    ],
+)
+def test_settings_of_a_test_runner_are_told_from_others(path: str, was: str, now: str, differs: bool) -> None:
+    assert is_project_settings(path)
+    assert sets_runner(path, was, now) is differs
