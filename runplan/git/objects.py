@@ -113,18 +113,19 @@ def _kind(old: str, new: str) -> str:
     return "M" if old[:3] == new[:3] else "T"
 
 
-def _differences(
-    read: Reader, old: Oid | None, new: Oid | None, prefix: str = ""
-) -> Iterator[tuple[str, Entry | None, Entry | None]]:
-    """Each path that differs between two trees, with both entries; directories as well."""
-    before, after = (read_tree(_require(read, tree)) if tree else {} for tree in (old, new))
-    for name in before.keys() | after.keys():
-        was, now = before.get(name), after.get(name)
-        if was != now:
-            yield f"{prefix}{name}", was, now
-            old_tree, new_tree = (one.oid if one and one.mode == TREE else None for one in (was, now))
-            if old_tree or new_tree:
-                yield from _differences(read, old_tree, new_tree, f"{prefix}{name}/")
+def _differences(read: Reader, old: Oid, new: Oid) -> Iterator[tuple[str, Entry | None, Entry | None]]:
+    """Each path that differs between two trees, with both entries; directories as well, however deep."""
+    waiting: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
+    while waiting:
+        prefix, *trees = waiting.pop()
+        before, after = (read_tree(_require(read, tree)) if tree else {} for tree in trees)
+        for name in before.keys() | after.keys():
+            was, now = before.get(name), after.get(name)
+            if was != now:
+                yield f"{prefix}{name}", was, now
+                old_tree, new_tree = (entry.oid if entry and entry.mode == TREE else None for entry in (was, now))
+                if old_tree or new_tree:
+                    waiting.append((f"{prefix}{name}/", old_tree, new_tree))
 
 
 def _require(read: Reader, oid: Oid) -> Stored:
