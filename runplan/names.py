@@ -145,7 +145,7 @@ def worktree_name(root: str, slug: str, lane: str = "") -> str:
 
 def is_worktree_name(name: str, root: str) -> bool:
     """Whether a run of the checkout at `root` has made a worktree of this name for an agent."""
-    return re.search(rf"-{_hash(root)}(_[^_]+)?$", name) is not None
+    return re.search(rf"-{_hash(root)}(_[^_]+)*$", name) is not None
 
 
 def mark(run: str, lane: str) -> str:

@@ -12,6 +12,7 @@ import resource
 import subprocess
 import time
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -37,6 +38,7 @@ NO_REFS = 4  #: exit code of the script when the agent has damaged or deleted it
 HEADER = 16  #: bytes of the first line of a stream
 INDEX_BYTES = 1 << 30  #: address space of index-pack: a small pack may expand to gigabytes
 CHUNK = 1 << 20
+DEEPEST = 200  #: folders above a file; Python's own functions recurse into them
 LARGEST_POINTER = 1024  #: bytes
 #: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
 _POINTER = re.compile(
@@ -147,9 +149,20 @@ class AgentZone(Place):
         self._workspace.user.update_refs(f"update {base_ref(pin)} {onto or base}")
         with self._workspace.lock():
             if self.may_hold_work or (is_directory(self.path) and not is_directory(self._repository)):
-                self.rescue(under=branch, base=base)
+                try:
+                    self.rescue(under=branch, base=base)
+                except RefusedEarly:
+                    self._move_aside()
             remove_directory(self._repository)
         self._tool.update_refs(f"update {branch} {base}")
+
+    def _move_aside(self) -> None:
+        """Keep work that git refuses in a zone of its own, which `gc` lists."""
+        places = (AgentZone(self._zones, f"{self.name}_kept{number}").writable for number in count(1))
+        free = next(pair for pair in places if not any(map(os.path.lexists, pair)))
+        for old, new in zip(self.writable, free, strict=True):
+            if is_directory(old):
+                old.rename(new)
 
     def lend(
         self, *, branch: str, clean: str = "ignored", extra: Extra = NOTHING, keeps_repository: bool = False
@@ -360,7 +373,9 @@ class AgentZone(Place):
             trees = [self._tool.commit(commit).tree for commit in (before, tip, head)]
             left = trees[2] if left == CLEAN else left
             for old, new in ((trees[0], trees[1]), (trees[2], left or trees[2])):
-                changes(self._tool, old, new, most=self._zones.bounds.entries)
+                for change in changes(self._tool, old, new, most=self._zones.bounds.entries):
+                    if change.path.count("/") > DEEPEST:
+                        raise HandOverRefused(f"{change.path[:40]}… lies in more than {DEEPEST} folders")
         except GitFailed as error:
             for file in reversed(pack):
                 file.unlink(missing_ok=True)

@@ -10,12 +10,12 @@ import pytest
 
 from runplan.errors import GitFailed, HandOverRefused, RefusedEarly, SettingsError
 from runplan.git.handover import AgentZone
-from runplan.git.removal import Removed
+from runplan.git.removal import Kept, Removed
 from runplan.git.repository import is_users_own
 from runplan.git.workspace import MOST_LANDED, MOST_PACKS
 from runplan.git.zones import Bounds, Extra
 from tests.support.dispatching import gone, until
-from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, init_repo
+from tests.support.repos import BASE, BRANCH, PARKED, Place, Repo, a_place, init_repo
 
 
 @pytest.fixture
@@ -484,6 +484,17 @@ def test_uncommitted_work_is_parked_before_a_worktree_is_leased_again(place: Pla
     tree.write("new.txt", "new")
     place.lease()
     assert place.repo.git("diff", "--name-only", place.base, PARKED).split() == ["a.txt", "new.txt"]
+
+
+def test_work_that_git_refuses_moves_aside_and_gc_lists_it(place: Place) -> None:
+    tree = place.lease()
+    tree.write(".gitmodules", '[submodule "../x"]\n\tpath = s\n\turl = u\n')
+    assert place.lease().status() == ""
+    kept = tree.path.with_name("run_kept1")
+    (listed,) = place.removal.gc(dry_run=False, prefix="runplan/", active=("run", BASE, BRANCH))
+    assert isinstance(listed, Kept)
+    assert (listed.what, "disallowed submodule name" in listed.why) == (str(kept), True)
+    assert (kept / ".gitmodules").exists()
 
 
 def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> None:
