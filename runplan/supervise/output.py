@@ -228,8 +228,9 @@ class DispatchFiles:
         return _read(self._shim, ShimRecord) or ShimRecord()
 
     def error(self) -> str:
-        """The end of standard error, from its finished log."""
-        with contextlib.suppress(OSError), self.err.open("rb") as file:
+        """The end of standard error, from its finished log; "" when an agent has left a pipe or a link there."""
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+        with contextlib.suppress(OSError), open(os.open(self.err, flags), "rb") as file:
             file.seek(-min(ERROR_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
             return file.read().decode(errors="replace")
         return ""
