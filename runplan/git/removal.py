@@ -131,7 +131,7 @@ class Removal:
         """
         found: list[Removed | Kept] = []
         for name in sorted(self._lanes() - set(active)):
-            with _readable(str(self._workspace.root / name), found):
+            with _readable(str(AgentZone(self._zones, name).path), found):
                 found.append(self.worktree(name, dry_run=dry_run))
         refs = {ref for place in (self._workspace.common_dir, self._workspace.path) for ref in refs_snapshot(place)}
         # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.

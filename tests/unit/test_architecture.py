@@ -117,6 +117,16 @@ def test_only_one_place_runs_git() -> None:
     }
 
 
+def test_only_the_zones_make_a_path_from_an_agents_directory() -> None:
+    """Others get it for the directory and the mounts of a process, and for messages."""
+    owners = {"runplan.git.zones", "runplan.git.handover"}
+    code = {module: ast.unparse(parsed(path)) for module, path in MODULES.items() if module not in owners}
+    made = r"\b(zone|AgentZone\(.*?\))\.path( /|\.)|workspace\.(lanes|root) /"
+    assert {module for module, text in code.items() if re.search(made, text)} == set()
+    given = {module for module, text in code.items() if re.search(r"\b(zone|AgentZone\(.*?\))\.path\b", text)}
+    assert given == {"runplan.steps.process", "runplan.git.removal"}
+
+
 def test_the_environment_is_read_in_one_place() -> None:
     readers = {
         module for module, path in MODULES.items() if re.search(r"os\.environ\b", path.read_text(encoding="utf-8"))
