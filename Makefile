@@ -75,8 +75,11 @@ chaos: $(READY)  ## kill runplan at every point of the matrix and at random mome
 install-optional:  ## install the programs without which some tests are skipped (apt)
 	@tests/support/install-optional.sh
 
-zoo: $(READY)  ## play every attack of an agent on its own directories, with bubblewrap and without
-	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto --zoo tests/e2e/test_zones.py
+ZOO := $(BIN)/python -m pytest -q -n auto -p no:cacheprovider --zoo tests/e2e/test_zones.py
+
+zoo: $(READY)  ## play every attack of an agent, with bubblewrap and without; root plays them as an ordinary user, too
+	@$(SCRATCH) $(ZOO)
+	@$(SCRATCH) tests/support/as-ordinary-user.sh $(ZOO)
 
 install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)

@@ -7,28 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Project, a_plan, copied, end_processes_of, processes_of, until, with_remote
-from tests.support.repos import init_repo
+from tests.support.cli import Project, copied, end_processes_of, processes_of, until, with_remote
+from tests.support.hostile import a_hostile_project, differences, landed_since, play, standing
 
 WORK = "echo 1 >1.txt; git add 1.txt; git commit -qm 'Write 1'\n"
-SETTINGS = """\
-[agents]
-implementer = "shell"
-verifier = "shell"
-[agents.shell]
-kind = "command"
-argv = ["sh", "agent.sh"]
-[tests]
-command = "true"
-"""
-VERIFY = r"""
-if test "$RUNPLAN_ROLE" = verify; then
-    passed='{"item": "\1", "result": "pass", "evidence": "1.txt:1"}'
-    items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$passed/p" "$RUNPLAN_PROMPT" | paste -sd,)
-    echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
-    exit 0
-fi
-"""
 TOKEN = "ghp_" + 36 * "a"
 TERMINAL_CODES = ("\033", "\007", "\0")
 
@@ -40,7 +22,7 @@ class Agent:
     script: str
     reason: str = ""  #: "" when the phase lands
     says: str = ""  #: part of the messages or the report
-    changes: tuple[str, ...] = ()  #: what differs in the user's repository afterwards; nothing is repaired
+    changes: tuple[str, ...] = ()  #: files of the user's repository that differ afterwards; nothing is repaired
     parks_nothing: bool = False  #: whether the worktree stays because git cannot keep its content
 
 
@@ -82,7 +64,7 @@ AGENTS = {
         'git -C "$user" tag v3; git -C "$user" config core.editor vi\n'
         'printf "#!/bin/sh\\nexit 1\\n" >"$user/.git/hooks/pre-commit"\n' + WORK,
         says="refs/tags/v3 changed while",
-        changes=("refs/tags/v3", "config", "hooks"),
+        changes=("refs/tags/v3", "config", "hooks/pre-commit"),
     ),
     # --- processes and output ---
     "leaves processes behind": Agent(
@@ -128,20 +110,14 @@ AGENTS = {
 def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """One phase; the user has a tag, a branch, a stash, a filter and a remote with a foreign commit."""
     place = tmp_path_factory.mktemp("model")
-    (place / "home").mkdir()
-    repo = init_repo(place / "repo")
-    repo.write("README.md", "hello\n")
-    repo.commit("Before")
-    for name, text in (("runplan.toml", SETTINGS), ("plans/X.md", a_plan("1")), (".gitignore", "*.log\n")):
-        repo.write(name, text)
-    repo.commit("Begin")
+    made = a_hostile_project(place, '[tests]\ncommand = "true"\n', **{".gitignore": "*.log\n"})
+    repo = made.repo
     repo.git("tag", "v1")
     repo.git("branch", "topic")
     repo.write("README.md", "edited\n")
     repo.git("stash")
     for key, value in (("required", "true"), ("clean", "sh -c '! grep bad'"), ("smudge", "cat")):
         repo.git("config", f"filter.f.{key}", value)
-    made = Project(repo=repo, home=place / "home")
     with_remote(made, place / "origin.git")
     theirs = repo.git("commit-tree", "-p", "main", "-m", "Theirs", "main^{tree}")
     repo.git("push", "-q", "origin", f"{theirs}:refs/heads/main")
@@ -155,32 +131,13 @@ def project(model: Project, tmp_path: Path) -> Iterator[Project]:
     end_processes_of(made.home)
 
 
-def play(project: Project, script: str) -> None:
-    project.repo.write("agent.sh", f"user={project.path}\n{VERIFY}\n{script}")
-    project.repo.git("add", "agent.sh")
-    project.repo.git("commit", "-qm", "Set the agent")
-
-
-def standing(project: Project) -> dict[str, str]:
-    """The parts of the user's repository that no agent may change."""
-    git = project.path / ".git"
-    hooks = sorted(path for path in (git / "hooks").iterdir() if not path.name.endswith(".sample"))
-    refs = {name: oid for name, oid in project.repo.refs().items() if "runplan" not in name}
-    return refs | {
-        "HEAD": (git / "HEAD").read_text(),
-        "config": (git / "config").read_text(),
-        "hooks": str([(path.name, path.read_text()) for path in hooks]),
-        "stash": project.repo.git("stash", "list"),
-    }
-
-
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_misbehaving_agent_has_a_named_outcome_and_the_repository_stays_as_it_was(
     project: Project, name: str
 ) -> None:
     agent = AGENTS[name]
     play(project, agent.script)
-    before = standing(project)
+    before, tip = standing(project), project.repo.head("main")
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, f"runplan: failed: {agent.reason}") if agent.reason else ran.code == 0, ran.err
     assert ("1.txt" in project.repo.git("ls-tree", "--name-only", "main").split()) is (not agent.reason)
@@ -192,9 +149,8 @@ def test_a_misbehaving_agent_has_a_named_outcome_and_the_repository_stays_as_it_
         shown += project.runplan("logs", "X").out + project.runplan("explain", "X").out
     assert not any(code in shown for code in TERMINAL_CODES)
     until(lambda: processes_of(project.home) == [])
-    after = standing(project)
-    changed = {what for what in before.keys() | after.keys() if before.get(what) != after.get(what)}
-    assert changed == {*agent.changes, *(() if agent.reason else ("refs/heads/main",))}, shown
+    foreign = {f".git/{name}" for name in agent.changes}
+    assert differences(before, standing(project)) == landed_since(project, tip) | foreign, shown
     kept = ("refs/heads/runplan/", "refs/runplan/parked/")
     assert bool([one for one in project.leftovers() if not one.startswith(kept)]) is agent.parks_nothing
     project.repo.git("fsck", "--strict")

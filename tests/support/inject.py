@@ -27,7 +27,8 @@ KILL = "TEST_KILL"  #: where to kill the process: `after Landed`, `before Landed
 NOW = "TEST_NOW"  #: the time at the start of the process; sleeping takes no time
 TRACE = "TEST_TRACE"  #: the directory of a trace: `log`, `unsynced`, `at` and `go` are files in it
 HOLD = "TEST_HOLD"  #: the point to hold at, as JSON: {"point": …, "count": …}, or {"number": …}
-VARIABLES = (KILL, NOW, TRACE)
+OPENED = "TEST_OPENED"  #: a file; it gets a line for each path that the process opens, lists, makes, moves or deletes
+VARIABLES = (KILL, NOW, TRACE, OPENED)
 
 ROOT = Path(__file__).parents[2]
 RUN = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.support.inject import run; run()"
@@ -57,6 +58,25 @@ def inject(env: Mapping[str, str]) -> None:
         _Points(_Killer(at)).watch()
     if place := env.get(TRACE):
         _Points(_Tracer(Path(place), json.loads(env.get(HOLD, "{}")))).watch()
+    if log := env.get(OPENED):
+        _log_paths(log)
+
+
+#: Audit events of Python whose first argument is a path; `os.stat` has none.
+_ON_PATHS = frozenset(
+    f"os.{name}"
+    for name in ("chmod", "link", "listdir", "mkdir", "remove", "rename", "rmdir", "scandir", "symlink", "truncate")
+) | {"open"}
+
+
+def _log_paths(log: str) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(event: str, args: tuple[Any, ...]) -> None:
+        if event in _ON_PATHS and isinstance(args[0], str | bytes | os.PathLike):
+            os.write(descriptor, os.fsencode(args[0]) + b"\n")
+
+    sys.addaudithook(note)
 
 
 def _start_clock_at(text: str) -> None:
