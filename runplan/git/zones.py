@@ -71,15 +71,46 @@ is_empty() {
     for name in * .[!.]* ..?*; do [ ! -e "$name" ] && [ ! -L "$name" ] || return 1; done
 }
 """
+#: A function of the fill script: checks out the submodules that the user has, without a network. Arguments: git
+#: directory, worktree, commit, the user's modules. An agent's files in a submodule stay.
+_FILL_MODULES = r"""
+fill_modules() {
+    git --git-dir="$1" config --blob "$3:.gitmodules" --name-only --get-regexp '^submodule\..*\.path$' 2>/dev/null |
+    while IFS= read -r key; do
+        name=${key#submodule.} name=${name%.path}
+        path=$(git --git-dir="$1" config --blob "$3:.gitmodules" "$key")
+        own=$1/modules/$name index=$seen/modules/$name theirs=$4/$name
+        oid=$(git --git-dir="$1" rev-parse -q --verify "$3:$path") && [ -d "$theirs" ] &&
+            git --git-dir="$theirs" cat-file -e "$oid^{commit}" 2>/dev/null || continue
+        [ ! -L "$2/$path" ] || rm "$2/$path" || exit 1
+        mkdir -p "$2/$path" "$own/objects/info" "$own/refs" "$index" && cd "$2/$path" || exit 1
+        [ "$(pwd -P)" = "$(cd "$2" && pwd -P)/$path" ] || exit 1 # a parent is a link
+        rm -rf .git || exit 1
+        update=-u
+        [ "$how" = proof ] || is_empty || update=
+        format=0; [ ${#oid} = 40 ] || format="1
+[extensions]
+objectformat = sha256"
+        printf '[core]\nbare = false\nrepositoryformatversion = %s\n' "$format" >"$own/config" &&
+            printf '%s\n' "$theirs/objects" >"$own/objects/info/alternates" &&
+            printf '%s\n' "$oid" >"$own/HEAD" && printf 'gitdir: %s\n' "$own" >.git || exit 1
+        (
+            export GIT_DIR="$own" GIT_WORK_TREE="$2/$path" GIT_INDEX_FILE="$index/index"
+            git read-tree --reset $update "$oid" && cp -p "$index/index" "$own/index" || exit 1
+            [ "$how" != proof ] || git clean -ffdqx
+        ) && fill_modules "$own" "$2/$path" "$oid" "$theirs/modules" || exit 1
+    done
+}
+"""
 #: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, onto,
-#: diff, root of the checkout, then the names of run.copy. `seen` keeps what only scripts open: the index and its
-#: commit, and of a proof worktree the commit that run.setup ran on (`made`) and its products. With `list` and `compare`
-#: the products stay, if they were made on the same commit or on one that `onto` has.
-_FILL = f"""{IS_EMPTY}
+#: diff, root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only scripts open: the
+#: index and its commit, and of a proof worktree the commit that run.setup ran on (`made`) and its products. With `list`
+#: and `compare` the products stay, if they were made on the same commit or on one that `onto` has.
+_FILL = f"""{IS_EMPTY}{_FILL_MODULES}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
 dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 onto=$8 diff=$9; shift 9
-root=$1; shift
+root=$1 modules=$2; shift 2
 export GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
 cd "$tree" || exit 1
 is_empty && clean=none
@@ -102,6 +133,7 @@ git read-tree --reset -u "$files" || {{ rm -f "$seen/index"; git read-tree --res
 if [ "$clean" != none ]; then
     git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
 fi
+case $how in proof | agent) [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1 ;; esac
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
 cp -p "$seen/index" "$dir/index" && printf '%s\\n' "$tip" >"$seen/commit" || exit 1 # -p: git looks for racy entries
 [ -z "$diff" ] || {{ rm -rf "./{DIFF_FILE}" && cp "$diff" "./{DIFF_FILE}"; }} || exit 1
@@ -294,7 +326,8 @@ class Place:
     def _fill(self, git_dir: Path, *words: str, extra: Extra) -> None:
         """Run the script that fills the files; once more in an empty worktree when it fails."""
         places = (str(git_dir), str(self.path), str(self._seen))
-        arguments = (*places, *words, str(extra.diff or ""), str(extra.root), *extra.copies)
+        more = (str(extra.diff or ""), str(extra.root), str(self._workspace.common_dir / "modules"))
+        arguments = (*places, *words, *more, *extra.copies)
         error = ""
         for _ in range(2):
             self._make_directories()

@@ -1,6 +1,7 @@
 """Every way a run can fail: named, nothing landed, the work kept, and the command to continue."""
 
 import shlex
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,8 @@ def test_a_red_base_names_the_fault_of_the_worktree(
         make_repo(tmp_path / "other", o="o")
         project.repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(tmp_path / "other"), "sub")
         project.repo.commit("Add a submodule")
+        project.repo.git("submodule", "deinit", "-q", "-f", "sub")
+        shutil.rmtree(project.path / ".git/modules")  # the user does not have it
     set_up(project, settings=f'[run]\nworktrees = "../{place}"\n[tests]\ncommand = "{command}"\n')
     printed = project.start("1", "auto").err
     assert says in printed

@@ -15,7 +15,7 @@ from runplan.git.repository import is_users_own
 from runplan.git.workspace import MOST_LANDED, MOST_PACKS
 from runplan.git.zones import Bounds, Extra
 from tests.support.dispatching import gone, until
-from tests.support.repos import BASE, BRANCH, PARKED, Place, Repo, a_place, init_repo
+from tests.support.repos import BASE, BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
 
 
 @pytest.fixture
@@ -449,6 +449,40 @@ def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> 
     assert sorted(entry.name for entry in path.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt"]
     assert {name.name: name.read_text() for name in path.glob("*.txt")} == {"a.txt": "a\n", "b.txt": "b\n"}
     assert place.proof.changed() == []
+
+
+def test_submodules_that_the_user_has_are_checked_out_without_a_network(tmp_path: Path) -> None:
+    added = ("-c", "protocol.file.allow=always", "submodule", "add", "-q")
+    inner = make_repo(tmp_path / "inner", i="i\n")
+    module = make_repo(tmp_path / "module", o="o\n")
+    module.git(*added, str(inner.path), "deep/in ner")
+    module.commit("Add the inner one")
+    repo = make_repo(tmp_path / "repo", a="a\n")
+    repo.git(*added, str(module.path), "lib/sub")
+    repo.git("-c", "protocol.file.allow=always", "submodule", "update", "-q", "--init", "--recursive")
+    repo.commit("Add a submodule")
+    shutil.rmtree(module.path)
+    shutil.rmtree(inner.path)
+    with a_place(tmp_path, repo) as place:
+        proof = Repo(path=place.proof.show(place.base, clean="ignored"), env=repo.env)
+        agents = place.lease()
+        for tree in (proof, agents):
+            assert (tree.path / "lib/sub/o").read_text() == "o\n"
+            assert (tree.path / "lib/sub/deep/in ner/i").read_text() == "i\n"
+            assert tree.git("submodule", "update", "--init", "--recursive") == ""
+            assert tree.status() == ""
+            (tree.path / "lib/sub/o").write_text("x\n")
+            (tree.path / "lib/sub/new").touch()
+        shutil.rmtree(proof.path / "lib/sub/deep")
+        (proof.path / "lib/sub/deep").symlink_to(repo.path / "lib")
+        place.proof.show(place.base, clean="ignored")
+        assert sorted(path.name for path in (proof.path / "lib/sub").iterdir()) == [".git", ".gitmodules", "deep", "o"]
+        assert (proof.path / "lib/sub/o").read_text() == "o\n"
+        assert (proof.path / "lib/sub/deep/in ner/i").read_text() == "i\n"
+        assert repo.status() == ""
+        place.take()
+        again = place.zone.lend(branch=BRANCH)
+        assert (again / "lib/sub/o").read_text() == "x\n", "an agent's files in a submodule are not deleted"
 
 
 def test_an_edit_of_the_same_second_and_size_is_seen(place: Place) -> None:
