@@ -15,7 +15,7 @@ from runplan.git.command import ANY, Git, one_line, remedy_for
 from runplan.git.objects import small_pack
 from runplan.git.repository import Checkouts, refs_snapshot
 from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
-from runplan.store.files import file_lock, first_line, make_below, publish, read_file
+from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_removed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,6 +92,8 @@ class Workspace:
         with self.lock():
             self.make_bare(self.path)
         self.merge_packs()
+        for place in (self.root, self.path, *(self.state / name for name in ("lanes", "proof", "seen", "handover"))):
+            sweep_removed(place)
 
     @property
     def is_whole(self) -> bool:

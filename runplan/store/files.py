@@ -61,6 +61,8 @@ def _number(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+REMOVED_S = 3600.0  #: within which a directory is removed, or the process that removes it was killed
+_GONE = ".gone-"
 LARGEST = 8 * 1024 * 1024  #: bytes of the largest file written by an agent that is read
 
 
@@ -187,10 +189,18 @@ def remove_directory(path: Path) -> None:
         return
     if is_directory(path):
         path.chmod(0o700)
-    gone = path.with_name(f".gone-{path.name}-{time.monotonic_ns()}")
+    gone = path.with_name(f"{_GONE}{path.name}-{time.monotonic_ns()}")
     gone.mkdir()
     path.rename(gone / "0")
     empty_directory(gone)
+
+
+def sweep_removed(parent: Path) -> None:
+    """Delete what removals that were killed have left in this directory; running ones are younger."""
+    for gone in parent.glob(f"{_GONE}*"):
+        with suppress(OSError):  # another process sweeps it
+            if gone.lstat().st_mtime < time.time() - REMOVED_S:
+                empty_directory(gone)
 
 
 def empty_directory(top: Path) -> None:

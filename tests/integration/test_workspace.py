@@ -550,6 +550,17 @@ def test_files_left_by_gates_are_not_parked(place: Place) -> None:
     assert place.refs() == {"refs/heads/main": place.base}
 
 
+def test_the_rest_of_a_removal_that_was_killed_is_swept(place: Place) -> None:
+    for old, parent in ((True, place.zone.path.parent), (True, place.workspace.lanes), (False, place.workspace.path)):
+        gone = parent / ".gone-run-1"
+        (gone / "0/deep").mkdir(parents=True)
+        (gone / "0/deep/file").touch()
+        if old:
+            os.utime(gone, (1, 1))
+        place.workspace.prepare()
+        assert gone.exists() != old
+
+
 def test_a_removed_worktree_leaves_nothing_and_may_be_removed_twice(place: Place) -> None:
     tree = place.lease()
     for _ in range(2):
