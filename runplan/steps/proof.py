@@ -218,9 +218,8 @@ def _judged(
     expected = _expected(run, phase, context, base)
     if first is not None:
         judged = replace(judged, time=first.time + 1)
-        broken = {promise.test for promise in first.promises}
-        if SUITE not in broken:
-            expected = type(expected)({f: n for f, n in expected.items() if f in broken or file_of(f) in broken})
+        if files := _files_of(first.promises):
+            expected = type(expected)({f: n for f, n in expected.items() if file_of(f) in files})
     if base is None or not base.passes:
         promises = find_broken_suite(base, found)
         notes.append("results have no names, so the exit code and the counts decide")

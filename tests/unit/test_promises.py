@@ -43,9 +43,25 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
             {A},
             {"tests/test_x.py": "ImportError: no double; of its 2 tests 1 pass in their new version"},
         ),
+        (
+            {"m/sum.TestA": 1, "m/sum.TestB": 1, "m/other.TestC": 1},
+            ran("m/other.TestC", failures=("m/sum",)),
+            {"m/sum.TestA"},
+            {"m/sum": "it cannot be loaded; of its 2 tests 1 pass in their new version"},
+        ),
         ({A: 1}, ran(), {A}, {SUITE: "no test was named on the new code: 0 passed, 0 failed"}),
     ],
-    ids=["kept", "renamed", "other parameters", "fewer cases", "gone", "fails", "not loaded", "no names"],
+    ids=[
+        "kept",
+        "renamed",
+        "other parameters",
+        "fewer cases",
+        "gone",
+        "fails",
+        "not loaded",
+        "a package is not built",
+        "no names",
+    ],
 )
 def test_a_promise_is_broken_when_its_old_version_does_not_pass(
     expected: dict[str, int], old: Results, new: set[str], broken: dict[str, str]
