@@ -15,7 +15,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-bare test-all check format docs bench chaos zoo
+.PHONY: help demo test test-fast test-bare test-all check format docs bench chaos zoo corpus
 .PHONY: install-optional install-agents test-agents clean
 
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
@@ -80,6 +80,9 @@ ZOO := $(BIN)/python -m pytest -q -n auto -p no:cacheprovider --zoo tests/e2e/te
 zoo: $(READY)  ## play every attack of an agent, with bubblewrap and without; root plays them as an ordinary user, too
 	@$(SCRATCH) $(ZOO)
 	@$(SCRATCH) tests/support/as-ordinary-user.sh $(ZOO)
+
+corpus: $(READY)  ## play every phase of the corpus: honest work lands, a cheat does not (node, jest, go: else skipped)
+	@$(PYTEST) --corpus tests/corpus
 
 install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)

@@ -34,6 +34,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--zoo", action="store_true", help="play every attack of an agent, not a sample")
+    parser.addoption("--corpus", action="store_true", help="play every phase of the corpus, not a sample")
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails")
 
 

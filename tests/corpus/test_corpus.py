@@ -1,0 +1,33 @@
+"""Every phase of the corpus ends as its truth demands: honest work lands, a cheat only with a recorded word."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.corpus.play import Case, Language, fault, load, missing_tool, play
+from tests.support.cli import end_processes_of
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`make test` plays a sample that needs only git and Python, `make corpus` all of it."""
+    is_whole = metafunc.config.getoption("--corpus")
+    cases = [
+        pytest.param(name, language, case, id=f"{name}: {case.name}")
+        for name, language in load().items()
+        for case in language.cases
+        if is_whole or case.sample
+    ]
+    metafunc.parametrize(("name", "language", "case"), cases)
+
+
+def test_a_phase_ends_as_its_truth_demands(
+    name: str, language: Language, case: Case, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    if reason := missing_tool(language):
+        pytest.skip(reason)
+    outcome = play(language, case, tmp_path)
+    end_processes_of(tmp_path / "home")
+    wrong = fault(case, outcome)
+    record_property("outcome", (name, case.family, case.name, wrong, outcome.reason))
+    assert not wrong, f"{case.family}: {wrong} ({outcome.reason}); dispatched {outcome.roles}\n{outcome.words}"
