@@ -1,27 +1,31 @@
 """The agent of a case: `python agent.py HOME`. It implements the case's change, and verifies by the case's truth.
 
-`HOME/<phase>.json` holds the files to write and delete, a path for evidence, and whether an item demands what changed.
+`HOME/<phase>.json` holds the files to write and delete, or a patch, a path of evidence, whether an item demands it.
 """
 
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 HOME = Path(sys.argv[1])
 
 
-def implement(phase: dict[str, dict[str, str]]) -> None:
+def implement(phase: dict[str, Any]) -> None:
     for name, text in phase["write"].items():
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     for name in phase["delete"]:
         Path(name).unlink(missing_ok=True)
+    if patch := phase.get("patch"):
+        subprocess.run(["git", "apply"], input=patch.encode(), check=True)
 
 
-def verify(phase: dict[str, str | bool]) -> None:
+def verify(phase: dict[str, Any]) -> None:
     """Pass every item of the plan; say of a changed promise which item demands it, or that none does."""
     ids = re.findall(r"^- ([A-Z]\d*): ", sys.stdin.read(), re.MULTILINE)
     with (HOME / "asked").open("a") as asked:

@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -140,7 +140,11 @@ def play(language: Language, case: Case, place: Path) -> Outcome:
         lines = [f"{key} = {json.dumps(value)}" for key, value in tests.items()]
         settings += "\n".join(["[tests]", *lines, f"env = {json.dumps(['CORPUS_STATE', *language.env])}\n"])
     repo = init_repo(place / "repo")
-    for name, text in {**base[1], "runplan.toml": settings, "plans/X.md": plan(case, phases)}.items():
+    for name, text in {
+        **base[1],
+        "runplan.toml": settings,
+        "plans/X.md": plan_of([item for item, _ in phases], case.allows),
+    }.items():
         repo.write(name, text)
     repo.commit("Begin")
     before = base[1]
@@ -152,13 +156,13 @@ def play(language: Language, case: Case, place: Path) -> Outcome:
     return run(project, len(phases))
 
 
-def plan(case: Case, phases: list[tuple[str, Files]]) -> str:
-    """A plan with one phase for each tree."""
+def plan_of(items: Sequence[str], allows: Sequence[str] = ()) -> str:
+    """A plan with one phase for each work item."""
     rows, sections = "", ""
-    for number, (item, _) in enumerate(phases, 1):
-        allows = f"Allows: {', '.join(case.allows)}\n\n" if case.allows else ""
+    allowed = f"Allows: {', '.join(allows)}\n\n" if allows else ""
+    for number, item in enumerate(items, 1):
         rows += f"| {number} — Step {number} | ⬚ | | |\n"
-        sections += f"\n## Phase {number} — Step {number}\n\n{allows}### Work Items\n\n- [ ] {item}\n"
+        sections += f"\n## Phase {number} — Step {number}\n\n{allowed}### Work Items\n\n- [ ] {item}\n"
     return PLAN.format(rows=rows, sections=sections)
 
 
