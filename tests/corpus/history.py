@@ -60,7 +60,7 @@ def main() -> int:
         played += [result] if result.can_run else []
         if len(played) == asked.count:
             break
-    print(summarize(asked.repository.resolve().parent.name, played))  # noqa: T201
+    print(summarize(asked.repository.resolve().name, played))  # noqa: T201
     return 0
 
 

@@ -76,6 +76,7 @@ class Case(Change, kw_only=True, forbid_unknown_fields=True):
     expect: Expected = Expected.LANDS
     reason: str = "verification-failed"  #: of a refusal; "any" for every reason
     report: str = ""  #: words that the report of the plan contains
+    proofs: int | None = None  #: runs of tests beside the one of the candidate
     sample: bool = False  #: `make test` plays it
     then: Change | None = None  #: the next phase
 
@@ -209,6 +210,8 @@ def fault(case: Case, outcome: Outcome) -> str:
         return "asked in vain"
     if case.expect is Expected.ASKED and not (outcome.asked and "T1" in outcome.report):
         return "not asked"
+    if case.proofs not in (None, outcome.roles.count("prove")):
+        return "other cost"
     return "" if case.report in outcome.report else "not told"
 
 
