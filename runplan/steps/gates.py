@@ -18,7 +18,7 @@ from runplan.git.command import ANY
 from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
 from runplan.run.dispatch import LOGS, OWN
-from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, WorkRefused
+from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, ProofKind, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.settings.places import is_hidden
 from runplan.store.files import read_bounded
@@ -204,7 +204,7 @@ def _judged(
         now,
         allow_red_baseline=tests.allow_red_baseline,
         allows=phase.read.allows,
-        changed=_changed_tests(phase, context),
+        changed=_changed_tests(phase),
     )
     answer, line = _described(judged, now)
     if before is not None and answer == "passed":
@@ -228,12 +228,11 @@ def _judged(
     )
 
 
-def _changed_tests(phase: PhaseRun, context: RunContext) -> list[str]:
+def _changed_tests(phase: PhaseRun) -> list[str]:
     """The test files of the phase that may lose tests: the base's versions of them run on the new code, or Allows:."""
     files = [path for path in (phase.work.files if phase.work else ()) if is_on_test_side(path)]
-    return (
-        files if context.settings.tests.prove != "off" else [file for file in files if covers(phase.read.allows, file)]
-    )
+    runs_base = any(run.kind is not ProofKind.NEW_TESTS for run in phase.built.proofs)
+    return files if runs_base else [file for file in files if covers(phase.read.allows, file)]
 
 
 def known_results(phase: PhaseRun, context: RunContext, name: str = TESTS) -> results.Results | None:
