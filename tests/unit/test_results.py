@@ -55,6 +55,7 @@ READ: tuple[tuple[str, tuple[int | None, int, int], set[str], str], ...] = (
     ("cargo/empty.0", (0, 0, 0), set(), ""),
     ("jest/passing.0", (6, 0, 2), set(), ""),
     ("jest/verbose.0", (6, 0, 2), set(), ALL),
+    ("jest/skipped-file.0", (1, 0, 1), set(), ALL),
     ("jest/failing.1", (6, 3, 2), JEST, ""),
     ("jest/failing-verbose.1", (6, 3, 2), JEST, ALL),
     ("jest/coloured.1", (6, 3, 2), JEST, ALL),
