@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         DispatchEnded,
         GateJudged,
         Paused,
+        ProofRun,
         RulesBroken,
         RunStarted,
         WorkTaken,
@@ -351,7 +352,12 @@ def _prove(started: RunStarted, phase: PhaseRun, work: WorkTaken) -> Decision:
     if phase.candidate.tree == phase.failed_tree:
         return _fail(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.complaint}")
     # When the target moved, its own failures have to be known.
-    return _prepare(started, phase, phase.candidate.onto_tree) or _gate(started, phase, phase.candidate)
+    if baseline := _prepare(started, phase, phase.candidate.onto_tree):
+        return baseline
+    if started.setup and phase.prepared == phase.candidate.onto_tree:  # else it would be prepared again later
+        early = tuple(run for run in phase.candidate.proofs if run.kind is ProofKind.NEW_TESTS)
+        return _run_proofs(started, phase, phase.candidate, early) or _gate(started, phase, phase.candidate)
+    return _gate(started, phase, phase.candidate)
 
 
 def _gate(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
@@ -380,14 +386,8 @@ def _gate(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> De
 
 def _prove_tests(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
     """Where tests changed: the base's tests on the new code, and the new tests on the base's code."""
-    for run in candidate.proofs:
-        judged = phase.proven.get(run.kind)
-        if judged is None or (judged.promises and judged.time < GATE_RUNS):
-            again = f"the first run failed: {judged.line}" if judged else ""
-            proof = DispatchStarted(
-                role="prove", gates=(TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
-            )
-            return _set_up(started, phase, run.tree) or _start(proof, PROOFS[run.kind])
+    if due := _run_proofs(started, phase, candidate, candidate.proofs):
+        return due
     if phase.questions and started.changed == "refuse":
         detail = "; ".join(f"{test}" for _, test in phase.questions)
         return _fix(started, phase, candidate, Reason.TESTS_FAILED, detail)
@@ -395,6 +395,23 @@ def _prove_tests(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt
     if hollow is not None and started.prove == "require":
         return _fix(started, phase, candidate, Reason.TESTS_FAILED, f'{hollow.line} (tests.prove = "require")')
     return _verify(started, phase, candidate)
+
+
+def _run_proofs(
+    started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt, runs: Sequence[ProofRun]
+) -> Decision | None:
+    """The first of these runs that is due; a broken promise is looked at twice."""
+    for run in runs:
+        judged = phase.proven.get(run.kind)
+        if judged is None or (judged.promises and judged.time < GATE_RUNS):
+            again = f"the first run failed: {judged.line}" if judged else ""
+            proof = DispatchStarted(
+                role="prove", gates=(TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
+            )
+            # Only tests differ, so the products of run.setup are those of the code that they run on.
+            tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
+            return _set_up(started, phase, tree) or _start(proof, PROOFS[run.kind])
+    return None
 
 
 def _run(names: Sequence[str]) -> str:

@@ -131,6 +131,8 @@ def _prepare_files(started: e.DispatchStarted, phase: PhaseRun, context: RunCont
         context.proof.show(commit, clean="ignored" if run.setup else run.clean, extra=extra)
         return True
     onto = built.onto if built is not None and run.clean == "untracked" else ""
+    if built is not None and started.role == Role.PROVE:  # only tests differ from the commit with these products
+        onto = built.onto if started.scope == e.ProofKind.NEW_TESTS else built.commits[-1]
     is_read = started.role == Role.VERIFY  # a new file would count as the verifier's
     return context.proof.reuse(commit, is_new=is_set_up, onto=onto, clean=is_read, extra=extra)
 

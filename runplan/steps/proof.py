@@ -210,9 +210,9 @@ def _judged(
     new = frozenset(count_cases(gate.passes)) if gate else frozenset[str]()
     judged = ProofJudged(tree=phase.built.tree, kind=run.kind, line=found.line, seconds=seconds, ran=ran)
     if run.kind is ProofKind.NEW_TESTS:
-        is_named = base is not None and base.passes and new
-        added = new - count_cases(base.ran).keys() if base is not None and is_named else None
-        said = judge_new_tests(added, found)
+        ran_here = new | count_cases(found.ran).keys()
+        is_named = base is not None and base.passes and ran_here
+        said = judge_new_tests(ran_here - count_cases(base.ran).keys() if base and is_named else None, found)
         return replace(judged, line=said.note, is_hollow=said.is_hollow)
     first, notes = phase.proven.get(run.kind), list[str]()
     expected = _expected(run, phase, context, base)

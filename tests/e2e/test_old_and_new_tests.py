@@ -120,6 +120,17 @@ def test_a_test_that_a_person_edited_since_counts_as_it_is(scripts: Project) -> 
     assert ran.code == 0, ran.err
 
 
+def test_no_further_set_up_is_needed_for_tests_alone(scripts: Project) -> None:
+    scripts.repo.commit("Ignore", **{".gitignore": "made\n"})
+    play(scripts, ("tests/more.sh", "test -e made && test -e 1.txt\n"), WEAKER, command=SCRIPTS)
+    settings = scripts.show("main:runplan.toml").replace("[run]", '[run]\nsetup = "touch made"')
+    scripts.commit_file("runplan.toml", settings)
+    ran = scripts.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert {proof["kind"] for proof in proofs(scripts)} == {"old-tests", "new-tests"}
+    assert ran.err.count("setup      runs") == 3  # the base, the agent's worktree, the candidate
+
+
 def test_a_person_may_be_asked_about_changed_tests(scripts: Project) -> None:
     play(scripts, WEAKER, WRONG, settings='changed = "ask"\n', verdict=FAILS_T1, command=SCRIPTS)
     ran = scripts.start("1", "auto")

@@ -319,6 +319,26 @@ def test_setup_runs_before_the_baseline_once_for_agents_and_once_on_each_tree() 
     assert due(proven_by(*failed, *ran("gate", "t1"), passed)) == ("verify", "t1")
 
 
+KINDS = (e.ProofKind.OLD_TESTS, e.ProofKind.NEW_TESTS)
+
+
+def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None:
+    runs = tuple(e.ProofRun(kind=kind, commit=f"c-{kind}", tree=f"t-{kind}") for kind in KINDS)
+    built = replace(IMPLEMENTED[-1], proofs=runs)
+    new, old = (e.ProofJudged(tree="t1", kind=kind, line="x") for kind in reversed(KINDS))
+    events = [*IMPLEMENTED[:-1], built]
+    assert due(proven_by(*events)) == ("prove", "t-new-tests")  # the base is still set up
+    events += [*ran("prove", "t-new-tests"), new]
+    assert due(proven_by(*events)) == ("setup", "t1")
+    events += [
+        *ran("setup", "t1"),
+        *ran("gate", "t1"),
+        e.GateJudged(tree="t1", answer="passed", code=0, line="x", time=1),
+    ]
+    assert due(proven_by(*events)) == ("prove", "t-old-tests")
+    assert due(proven_by(*events, *ran("prove", "t-old-tests"), old)) == ("verify", "t1")
+
+
 @pytest.mark.parametrize("role", ["gate", "verify"])
 def test_setup_runs_again_where_its_products_have_changed(role: str) -> None:
     passed = [e.GateJudged(tree="t1", answer="passed", code=0, line="x", time=1)] if role == "verify" else []
