@@ -19,7 +19,7 @@ from runplan.engine.worker import RepositoryWorker
 from runplan.errors import CallEnded, Crashed, Fenced, RunplanError, Unreachable, refused_by_system
 from runplan.git.command import CALLS
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
-from runplan.run.decide import Decision, decide, pause_reason
+from runplan.run.decide import decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
 from runplan.run.requests import Answer, refused
 from runplan.run.rows import Command, ScheduleRow, WaitRow
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.daemon.process import DaemonProcess
+    from runplan.run.actions import Decision
     from runplan.store.journal import Journal
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, SettingsError
 from runplan.run import actions as a
-from runplan.run.decide import Decision, decide, ends, without_beginnings
+from runplan.run.decide import decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
 from runplan.run.reasons import Reason
@@ -19,6 +19,7 @@ from runplan.steps import conclude, gates, land, process, proof, read_plan, veri
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from runplan.run.actions import Decision
     from runplan.steps.context import RunContext
     from runplan.store.journal import Journal, LaneJournal
 

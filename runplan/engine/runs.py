@@ -12,7 +12,8 @@ from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, Wor
 from runplan.git.command import ANY
 from runplan.names import HEADS, base_ref
 from runplan.run import actions as a, events as e
-from runplan.run.decide import ANSWERED, decide, pending_answer
+from runplan.run.decide import decide, pending_answer
+from runplan.run.delivery import ANSWERED
 from runplan.run.dispatch import GRACE_S
 from runplan.run.reasons import Reason, step_of
 from runplan.run.state import RunState, apply, failed_lane, fold, open_lanes, open_states, running

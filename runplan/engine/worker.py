@@ -16,7 +16,7 @@ from runplan.engine import runs
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
-from runplan.run.decide import Decision, decide, pending_answer
+from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Acquired, Command, HeldByOther, RunRow, wait_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from runplan.engine.commands import Executor
     from runplan.engine.repository import OpenRepository
+    from runplan.run.actions import Decision
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -16,7 +16,7 @@ from runplan.text import command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.decide import Decision
+    from runplan.run.actions import Decision
 
 
 class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):

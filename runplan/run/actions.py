@@ -1,4 +1,4 @@
-"""The actions that decide.py asks for and the steps carry out. A step finds the rest in the state of the run."""
+"""Decisions, and their actions, which steps carry out. A step finds the rest in the state of the run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from runplan.run.reasons import describe_pause
+
 if TYPE_CHECKING:
-    from runplan.run.events import DispatchStarted
+    from runplan.run.events import DispatchStarted, Paused
+    from runplan.run.reasons import Reason
 
 
 class Action(Struct, frozen=True, kw_only=True):
@@ -70,3 +73,35 @@ class Finish(Action, frozen=True, kw_only=True):
     outcome: str
     reason: str = ""
     detail: str = ""
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What to do, and why; without actions the run has ended or waits."""
+
+    actions: tuple[Action, ...] = ()
+    why: str
+    waiting: str = ""  #: approval, sign-off, checkout, paused, key: for a person; slot, limit, …: for a time
+    about: str = ""  #: the cause of the wait
+    wake: str = ""  #: when the wait ends, UTC ISO-8601; "" when only a person can end it
+
+
+def perform_action(action: Action, why: str) -> Decision:
+    return Decision(actions=(action,), why=why)
+
+
+def start_dispatch(dispatch: DispatchStarted, why: str) -> Decision:
+    return perform_action(Start(dispatch=dispatch), why)
+
+
+def fail_phase(reason: Reason, step: str, detail: str) -> Decision:
+    return perform_action(Fail(reason=reason, at=step, detail=detail), f"{reason}: {detail}")
+
+
+def wait_until(pause: Paused) -> Decision:
+    return Decision(
+        actions=(SLEEP,),
+        why=f"waiting until {pause.until} ({describe_pause(pause)})",
+        waiting=pause.kind,
+        about=describe_pause(pause),
+        wake=pause.until,
+    )

@@ -5,7 +5,8 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
-from runplan.run.decide import MAX_MOVES, decide
+from runplan.run.decide import decide
+from runplan.run.delivery import MAX_MOVES
 from runplan.run.events import from_json
 from runplan.run.reasons import Reason
 from runplan.run.state import RunState, apply, fold

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from runplan.errors import SettingsError
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_waiting
 from runplan.run import events as e
-from runplan.run.decide import Decision
+from runplan.run.actions import Decision
 from runplan.run.state import PhaseRun, RunState
 from runplan.settings.load import Layer
 from tests.support.builders import settle

@@ -22,7 +22,8 @@ from runplan.engine.runs import end_recorded_agents, state_of
 from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
-from runplan.run.decide import ANSWERED, decide
+from runplan.run.decide import decide
+from runplan.run.delivery import ANSWERED
 from runplan.run.events import Answered, PhaseFailed
 from runplan.run.reasons import describe_proof
 from runplan.run.requests import Answer, RunRequest

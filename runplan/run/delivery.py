@@ -1,0 +1,47 @@
+"""The rules of a delivery: a candidate is approved where a person has to, and lands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.globs import matches
+from runplan.run import actions as a
+from runplan.run.actions import Decision, perform_action
+
+if TYPE_CHECKING:
+    from runplan.run.events import RunStarted
+    from runplan.run.state import PhaseRun
+
+ANSWERED = ("approval", "sign-off")  #: waits that `approve` and `reject` end
+MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
+
+
+def land_candidate(started: RunStarted, phase: PhaseRun) -> Decision:
+    tree = phase.candidate.tree if phase.candidate else ""
+    if phase.held:
+        return Decision(why=f"the landing waits: {phase.held}", waiting="checkout", about=phase.held)
+    signed = needs_sign_off(started, phase)
+    is_free = started.auto or started.concludes  # a pull request is approved as a whole
+    if (is_free and not signed) or not tree or phase.approved == tree:
+        proof = "an undo needs no checks" if phase.read.choice == "undo" else "all checks passed"
+        return perform_action(a.LAND, f"{proof}; code, tracker and report land together")
+    if phase.asked != tree:
+        asks = "a person signs the phase off" if signed else "without `auto` a person approves each landing"
+        return perform_action(a.ASK, asks)
+    proven = f"phase {phase.read.phase} passed all checks and needs your"
+    if signed:
+        asked = (*phase.read.sign_off, *(text for _, text in phase.questions if started.changed == "ask"))
+        what = f": {'; '.join(asked)}" if asked else ""
+        return Decision(why=f"{proven} sign-off{what}", waiting="sign-off")
+    return Decision(why=f"{proven} approval", waiting="approval")
+
+
+def needs_sign_off(started: RunStarted, phase: PhaseRun) -> bool:
+    """Whether a person has to see the result, also with `auto`.
+
+    The plan says so, files of the interface changed, or tests of the base fail and `tests.changed` is "ask".
+    """
+    changed = phase.work.files if phase.work else ()
+    if started.changed == "ask" and phase.questions:
+        return True
+    return bool(phase.read.sign_off) or any(matches(pattern, path) for pattern in started.sign_off for path in changed)
