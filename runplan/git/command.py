@@ -76,6 +76,11 @@ def configured(*settings: str) -> dict[str, str]:
     return env
 
 
+#: For commands that copy objects: git holds neither a large file nor a large pack in memory.
+STREAMING = ("core.bigFileThreshold=8m", "core.packedGitWindowSize=8m", "core.packedGitLimit=32m")
+STREAMED = configured(*STREAMING)
+
+
 @functools.cache
 def git_program(path: str | None) -> str:
     """Looked up once: the system would try every directory of PATH for every command."""
@@ -203,15 +208,15 @@ class Git:
     def run(
         self,
         *args: str,
-        stdin: bytes = b"",
+        stdin: bytes | IO[bytes] = b"",
         env: Mapping[str, str] | None = None,
         ok: Collection[int] = (0,),
         timeout_s: float = TIMEOUT_S,
         fds: Collection[int] = (),
         among: LongCalls | None = None,
     ) -> Ran:
-        """Run one command; an exit code outside `ok` is `GitFailed`. The command inherits `fds`."""
-        with _scratch(stdin) as given, _scratch() as out, _scratch() as err:
+        """Run one command; an exit code outside `ok` is `GitFailed`. The command inherits `fds`; `stdin` is closed."""
+        with _scratch(stdin) if isinstance(stdin, bytes) else stdin as given, _scratch() as out, _scratch() as err:
             process = self.start(*args, env=env, fds=fds, stdin=given, output=(out, err), session=among is not None)
             try:
                 with (among or LongCalls()).bounded(process):
@@ -262,7 +267,7 @@ class Git:
     def prepare(self) -> subprocess.Popen[bytes]:
         """Start the process that reads objects, so that a later read need not wait for it."""
         if self._reader is None or self._reader.poll() is not None:
-            self._reader = self.start("cat-file", "--batch")
+            self._reader = self.start("cat-file", "--batch", env=STREAMED)
         return self._reader
 
     def object(self, name: str, *, most: int = sys.maxsize) -> Stored | None:
@@ -293,13 +298,13 @@ class Git:
             raise GitFailed(f"git cat-file ended unexpectedly, or did not answer for {ANSWER_S:.0f} s, in {self.cwd}")
         return Stored(oid=words[0].decode(), kind=words[1].decode(), content=content, size=length)
 
-    def known(self, name: str) -> Stored | None:
+    def known(self, name: str, *, most: int = sys.maxsize) -> Stored | None:
         """The object with a full id, or at a path in the commit with that id. It cannot change, so it is cached."""
         if (kept := self._kept.get(name)) is not None:
             return kept
-        found = self.object(name)
+        found = self.object(name, most=most)
         oid = name.partition(":")[0]
-        if found is not None and len(found.content) <= LARGEST_KEPT and len(oid) in (40, 64) and oid.isalnum():
+        if found is not None and found.size <= min(LARGEST_KEPT, most) and len(oid) in (40, 64) and oid.isalnum():
             if len(self._kept) == MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[name] = found

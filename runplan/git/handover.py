@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import GitFailed, HandOverRefused, ObjectsRefused, RefusedEarly
-from runplan.git.command import CALLS, one_line, remedy_for
+from runplan.git.command import CALLS, STREAMED, one_line, remedy_for
 from runplan.git.objects import KEEPER, Candidates, changes
 from runplan.git.zones import IS_EMPTY, NOTHING, SCRIPT_KIB, Place, ProofWorktree
 from runplan.names import HEADS, base_ref
@@ -328,7 +328,7 @@ class AgentZone(Place):
         remove_directory(quarantine)
         (quarantine / "pack").mkdir(parents=True)
         places = (self._workspace.path / "objects", self._workspace.common_dir / "objects")
-        env = {
+        env = STREAMED | {
             "GIT_OBJECT_DIRECTORY": str(quarantine),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(f'"{place}"' for place in places),
         }

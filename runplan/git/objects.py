@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from itertools import islice
@@ -14,7 +15,6 @@ from msgspec import Struct
 
 from runplan.checks.lineage import NAMED, is_own
 from runplan.errors import GitFailed, HandOverRefused, RefusedEarly, Unreachable
-from runplan.git.command import Stored
 from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from runplan.git.command import Git
+    from runplan.git.command import Git, Stored
 
-Reader: TypeAlias = Callable[[str], Stored | None]  #: the object with this id
 Writer: TypeAlias = Callable[[str, bytes, Oid], Oid]  #: of kind and content; an id of the repository shows its hash
 
 TREE = "040000"
@@ -63,7 +62,7 @@ def identity_env(by: Signature) -> dict[str, str]:
 
 def entries(git: Git, tree: Oid) -> dict[str, Entry]:
     """The names of one tree object, not of the trees below it."""
-    return read_tree(_require(git.known, tree))
+    return read_tree(_require(git, tree))
 
 
 def read_tree(stored: Stored) -> dict[str, Entry]:
@@ -96,7 +95,7 @@ def changes(git: Git, old: Oid, new: Oid, *, most: int = MOST_CHANGED) -> tuple[
     """The differences between two trees, sorted by path, without renames; `ObjectsRefused` for more than `most`."""
     nothing = Entry(NO_MODE, "0" * len(old))
     found = []
-    for count, (path, *both) in enumerate(_differences(git.known, old, new)):
+    for count, (path, *both) in enumerate(_differences(git, old, new)):
         if count >= most:
             raise HandOverRefused(f"more than {most} files and directories differ (limits.handover_entries)")
         was, now = (nothing if one is None or one.mode == TREE else one for one in both)
@@ -113,12 +112,12 @@ def _kind(old: str, new: str) -> str:
     return "M" if old[:3] == new[:3] else "T"
 
 
-def _differences(read: Reader, old: Oid, new: Oid) -> Iterator[tuple[str, Entry | None, Entry | None]]:
+def _differences(git: Git, old: Oid, new: Oid) -> Iterator[tuple[str, Entry | None, Entry | None]]:
     """Each path that differs between two trees, with both entries; directories as well, however deep."""
     waiting: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
     while waiting:
         prefix, *trees = waiting.pop()
-        before, after = (read_tree(_require(read, tree)) if tree else {} for tree in trees)
+        before, after = (entries(git, tree) if tree else {} for tree in trees)
         for name in before.keys() | after.keys():
             was, now = before.get(name), after.get(name)
             if was != now:
@@ -128,10 +127,10 @@ def _differences(read: Reader, old: Oid, new: Oid) -> Iterator[tuple[str, Entry 
                     waiting.append((f"{prefix}{name}/", old_tree, new_tree))
 
 
-def _require(read: Reader, oid: Oid) -> Stored:
-    if (found := read(oid)) is None:
+def _require(git: Git, oid: Oid, *, most: int = sys.maxsize) -> Stored:
+    if (stored := git.known(oid, most=most)) is None:
         raise GitFailed(f"the object {oid} is missing")
-    return found
+    return stored
 
 
 # --- packs ----------------------------------------------------------------------------------------------
@@ -141,16 +140,16 @@ LARGEST_PACKED = 256 * 1024  #: bytes of an object
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
 
 
-def small_pack(read: Reader, tip: Oid, *, without: Collection[Oid]) -> bytes | None:
+def small_pack(git: Git, tip: Oid, *, without: Collection[Oid]) -> bytes | None:
     """The objects that `tip` adds to `without`, as a pack; None when they are many or large, or a merge is among them.
 
     `git pack-objects` does the same for all, and takes as long as ten of these.
     """
     found: dict[Oid, Stored] = {}
     try:
-        for oid in _added(read, tip, without):
-            found[oid] = one = _require(read, oid)
-            if len(found) > MOST_PACKED or len(one.content) > LARGEST_PACKED:
+        for oid in _added(git, tip, without):
+            found[oid] = _require(git, oid, most=LARGEST_PACKED)
+            if len(found) > MOST_PACKED or found[oid].size > LARGEST_PACKED:
                 return None
     except (GitFailed, ValueError):  # an object is missing or malformed, or a commit has no parent or several
         return None
@@ -158,15 +157,15 @@ def small_pack(read: Reader, tip: Oid, *, without: Collection[Oid]) -> bytes | N
     return pack + digest_like(tip, pack).digest()
 
 
-def _added(read: Reader, tip: Oid, without: Collection[Oid]) -> Iterator[Oid]:
+def _added(git: Git, tip: Oid, without: Collection[Oid]) -> Iterator[Oid]:
     while tip not in without:
         yield tip
-        commit = Commit.parse(tip, _require(read, tip).content)
+        commit = git.commit(tip)
         (parent,) = commit.parents
-        before = Commit.parse(parent, _require(read, parent).content).tree
+        before = git.commit(parent).tree
         if before != commit.tree:
             yield commit.tree
-        yield from (one.oid for _, _, one in _differences(read, before, commit.tree) if one and one.mode != SUBMODULE)
+        yield from (one.oid for _, _, one in _differences(git, before, commit.tree) if one and one.mode != SUBMODULE)
         tip = parent
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
-from runplan.git.command import ANY, Git, one_line, remedy_for
+from runplan.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
 from runplan.git.objects import small_pack
 from runplan.git.repository import Checkouts, refs_snapshot
 from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from filelock import FileLock
 
-    from runplan.git.command import Ran
     from runplan.gitfacts import Oid
 
 MOST_PACKS = 25  #: in `tool.git`; each pack makes every git command a little slower
@@ -328,13 +327,23 @@ def transfer(
 
     A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
     """
-    pack = small_pack(source.known, tip, without=without)
-    if pack is None:
-        wanted = "".join([f"{tip}\n", *(f"^{oid}\n" for oid in without)]).encode()
-        how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if keep else []))
-        pack = _checked(source.run("pack-objects", *how, stdin=wanted, ok=ANY), tip, goal).out
-    check = ("--stdin", "--fix-thin", "--strict", *([f"--keep={keep}"] if keep else []))
-    return _checked(goal.run("index-pack", *check, stdin=pack, ok=ANY), tip, goal).text.split()[-1]
+    check = ("index-pack", "--stdin", "--fix-thin", "--strict", *([f"--keep={keep}"] if keep else []))
+    if (pack := small_pack(source, tip, without=without)) is not None:
+        return _checked(goal.run(*check, stdin=pack, ok=ANY), tip, goal).text.split()[-1]
+    wanted = "".join([f"{tip}\n", *(f"^{oid}\n" for oid in without)]).encode()
+    how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if keep else []))
+    packer = source.start("pack-objects", *how, env=STREAMED)
+    assert packer.stdin is not None
+    assert packer.stdout is not None
+    assert packer.stderr is not None
+    with packer:
+        packer.stdin.write(wanted)
+        packer.stdin.close()
+        ran = goal.run(*check, stdin=packer.stdout, env=STREAMED, ok=ANY)
+        said = packer.stderr.read()
+    if packer.returncode > 0:  # else index-pack knows the reason
+        ran = Ran(code=packer.returncode, out=b"", err=os.fsdecode(said))
+    return _checked(ran, tip, goal).text.split()[-1]
 
 
 def _checked(ran: Ran, tip: Oid, goal: Git) -> Ran:

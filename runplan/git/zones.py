@@ -30,6 +30,7 @@ from runplan.git.command import (
     CALLS,
     CONFIGURING,
     SETTINGS,
+    STREAMING,
     Git,
     borrowing,
     git_program,
@@ -60,7 +61,7 @@ SAID = 2000  #: bytes kept of what a script prints as an error
 LARGEST_STATUS = 64 * 1024
 SCRIPT_KIB = 2 * 1024 * 1024  #: address space of a script's processes
 #: An edit that keeps the size and the time of a file is seen by its ctime.
-_SETTINGS = ("core.trustctime=true", "core.checkStat=default", "core.bigFileThreshold=8m", "pack.threads=1")
+_SETTINGS = ("core.trustctime=true", "core.checkStat=default", "pack.threads=1", *STREAMING)
 #: The program that lists and compares products; -I and -S: with no module of the user's or the project's.
 _PRODUCTS = f"{quote(sys.executable)} -I -S {quote(str(Path(products.__file__)))}"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")

@@ -27,7 +27,7 @@ from msgspec import Struct, convert, to_builtins
 
 from runplan.clock import until
 from runplan.errors import GitFailed
-from runplan.git.command import ANY, CALLS, close_process, converse, one_line
+from runplan.git.command import ANY, CALLS, STREAMED, close_process, converse, one_line
 from runplan.git.objects import SUBMODULE
 from runplan.git.repository import TargetCheckout, remove_stale_lock
 from runplan.landing.lander import Landing, find
@@ -364,7 +364,7 @@ class Swap:
 
     def _on_staged(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
         """Run git on the staged index; it never locks the user's."""
-        own = {"GIT_INDEX_FILE": str(self._box.index), **(env or {})}
+        own = {**STREAMED, "GIT_INDEX_FILE": str(self._box.index), **(env or {})}
         return self._converting.run(*args, stdin=stdin, env=own, ok=ANY, fds=(self._box.fd,), among=CALLS)
 
     def _require(self, ran: Ran) -> Ran:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -166,6 +167,18 @@ def test_packs_of_landings_are_merged_and_those_of_the_user_are_not(place: Place
     assert len(list(packs.iterdir())) == 4
     (place.workspace.path / "objects/pack").rename(packs / "of-tool")
     assert [place.repo.git("cat-file", "-t", tip) for tip in tips] == ["commit"] * len(tips)
+
+
+def test_a_large_file_is_handed_over_and_delivered_without_being_held_in_memory(place: Place) -> None:
+    size = 24_000_000
+    tree = place.lease()
+    (tree.path / "large.bin").write_bytes(os.urandom(1_000_000) * (size // 1_000_000))
+    tree.commit("large")
+    tracemalloc.start()
+    place.workspace.deliver(place.take(), without=[place.base])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < size / 6
 
 
 # --- taking ---------------------------------------------------------------------------------------------
