@@ -53,7 +53,6 @@ class Attack:
     script: str
     lands: bool = True  #: whether the phase may land
     needs_sandbox: bool = False  #: without it the attack has an effect
-    open: str = ""  #: why it has an effect in the sandbox, too
     settings: dict[str, str] = field(default_factory=dict)  #: variables of the environment
 
 
@@ -370,8 +369,6 @@ REFUSED = frozenset(
 NEEDS_SANDBOX = frozenset(
     (*DIRECT, "edits the script of a filter", "reads tokens from processes", "reads the files of credentials")
 )
-#: Attacks that succeed in the sandbox today, and why.
-OPEN = {"edits the script of a filter": "a landing runs the filters of the checkout outside the sandbox"}
 #: Further settings of the project.
 SETTINGS = {"rewrites the runner of the tests": SET_UP}
 ATTACKS = {
@@ -380,7 +377,6 @@ ATTACKS = {
         script=f"{PREAMBLE}{script}\ntrue\n",
         lands=name not in REFUSED,
         needs_sandbox=name in NEEDS_SANDBOX,
-        open=OPEN.get(name, ""),
         settings=SETTINGS.get(name, {}),
     )
     for kind, scripts in _SCRIPTS.items()

@@ -12,7 +12,7 @@ from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environme
 from runplan.errors import Exit
 from runplan.run.dispatch import Role
 from runplan.run.reasons import Reason
-from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, OPEN, REFUSED, Kind
+from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, REFUSED, Kind
 from tests.support import documents
 from tests.support.documents import prose, read, rows
 
@@ -24,17 +24,9 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
 
 def test_the_threat_model_counts_the_attacks_of_the_zoo() -> None:
     """Each kind with its attacks: how many there are, and how many have no effect with the sandbox and without it."""
-    assert ATTACKS.keys() >= REFUSED | NEEDS_SANDBOX | OPEN.keys()
-    kinds = {kind: [attack for attack in ATTACKS.values() if attack.kind == kind] for kind in Kind}
-    counted = [
-        [
-            kind,
-            len(attacks),
-            sum(not attack.open for attack in attacks),
-            sum(not attack.needs_sandbox for attack in attacks),
-        ]
-        for kind, attacks in kinds.items()
-    ]
+    assert ATTACKS.keys() >= REFUSED | NEEDS_SANDBOX
+    kinds = {kind: [attack.needs_sandbox for attack in ATTACKS.values() if attack.kind == kind] for kind in Kind}
+    counted = [(kind, len(needs), len(needs), needs.count(False)) for kind, needs in kinds.items()]
     listed = rows(read("docs/threat-model.md"), "## Attacks")
     assert listed == [[str(cell) for cell in row] for row in counted]
     assert len(ATTACKS) >= 60
