@@ -27,7 +27,7 @@ KILL = "TEST_KILL"  #: where to kill the process: `after Landed`, `before Landed
 NOW = "TEST_NOW"  #: the time at the start of the process; sleeping takes no time
 TRACE = "TEST_TRACE"  #: the directory of a trace: `log`, `unsynced`, `at` and `go` are files in it
 HOLD = "TEST_HOLD"  #: the point to hold at, as JSON: {"point": …, "count": …}, or {"number": …}
-OPENED = "TEST_OPENED"  #: a file; it gets a line for each path that the process opens, lists, makes, moves or deletes
+OPENED = "TEST_OPENED"  #: a file; it gets a line with each path that the process opens, lists, makes, moves or deletes
 VARIABLES = (KILL, NOW, TRACE, OPENED)
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def _log_paths(log: str) -> None:
 
     def note(event: str, args: tuple[Any, ...]) -> None:
         if event in _ON_PATHS and isinstance(args[0], str | bytes | os.PathLike):
-            os.write(descriptor, os.fsencode(args[0]) + b"\n")
+            os.write(descriptor, f"{event} ".encode() + os.fsencode(args[0]) + b"\n")
 
     sys.addaudithook(note)
 
