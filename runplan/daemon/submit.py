@@ -130,7 +130,3 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
     if None in answers:  # a daemon has come up meanwhile, and owns the run
         wake(at.env)
     return answers
-
-
-def newest_event(at: RepositoryContext) -> int:
-    return int(at.store().query("SELECT coalesce(max(seq), 0) FROM events")[0][0])

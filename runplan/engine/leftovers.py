@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from runplan import names
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 
     from runplan.engine.context import RepositoryContext
     from runplan.store.sqlite import Store
-
-_DISPATCHES = (
-    "SELECT seq, run, plan, type, coalesce(json_extract(body, '$.lane'), ''), json_extract(body, '$.phase'),"
-    " json_extract(body, '$.id') FROM events WHERE type IN ('PlanRead', 'DispatchStarted', 'Landed')"
-    " AND plan IN (SELECT plan FROM runs JOIN json_each(?) ON runs.id=value) ORDER BY seq"
-)
 
 
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
@@ -70,19 +63,18 @@ def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator
 def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The directory of each dispatch, the run that still needs it, and whether its phase has landed since."""
     unfinished = {row.id for row in store.unfinished()}
-    landed: dict[tuple[str, str], int] = {}  # by plan and phase
-    phases: dict[tuple[str, str], str] = {}  # by run and lane
-    dispatches: list[tuple[str, str, tuple[str, str], int]] = []
-    for seq, run, plan, kind, lane, phase, id_ in store.query(_DISPATCHES, json.dumps(sorted(runs))):
-        if kind == "Landed":
-            landed[plan, phase] = seq
-        elif kind == "PlanRead":
-            phases[run, lane] = phase
-        else:
-            dispatches.append((id_, run, (plan, phases.get((run, lane), "")), seq))
-    for id_, run, phase, seq in dispatches:
-        used_by = f"the run {run}" if run in unfinished else ""
-        yield id_, (used_by, landed.get(phase, 0) > seq)
+    for plan in {row.plan for run in runs if (row := store.row(run)) is not None}:
+        landed = {record.event.phase: record.seq for record in store.facts(e.Landed, plan=plan)}
+        phases: dict[tuple[str, str], str] = {}  # by run and lane
+        records: list[e.Recorded[e.PlanRead] | e.Recorded[e.DispatchStarted]] = [*store.facts(e.PlanRead, plan=plan)]
+        records += store.facts(e.DispatchStarted, plan=plan)
+        for record in sorted(records, key=lambda record: record.seq):
+            lane = (record.run, record.event.lane)
+            if isinstance(record.event, e.PlanRead):
+                phases[lane] = record.event.phase
+            else:
+                used_by = f"the run {record.run}" if record.run in unfinished else ""
+                yield record.event.id, (used_by, landed.get(phases.get(lane, ""), 0) > record.seq)
 
 
 def _in_use(store: Store, root: str, state: Path) -> Iterator[str]:

@@ -17,51 +17,15 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-#: Metrics of a journal: name, help, labels, and a query for the labels and the value; `?` is the time.
-_QUERIES = (
-    ("runs", "Runs by state", ("plan", "state"), "SELECT plan, state, count(*) FROM runs GROUP BY 1, 2"),
-    # The landing of a completed plan has no phase, and an undo lands as well: both are no landed phases.
-    (
-        "phases_landed_total",
-        "Landed phases",
-        ("plan",),
-        """SELECT plan, count(*) FROM events WHERE type = 'Landed' AND json_extract(body, '$.phase') <> ''
-           AND run NOT IN (SELECT run FROM events WHERE type = 'RunStarted' AND json_extract(body, '$.mode') = 'undo')
-           GROUP BY 1""",
-    ),
-    (
-        "phases_failed_total",
-        "Failed attempts at phases",
-        ("plan", "reason"),
-        "SELECT plan, json_extract(body, '$.reason'), count(*) FROM events WHERE type = 'PhaseFailed' GROUP BY 1, 2",
-    ),
-    (
-        "waiting_seconds",
-        "Waiting time of waiting runs",
-        ("plan", "for"),
-        """SELECT plan, waiting_for, max(0, max(? - strftime('%s', since))) FROM runs
-           WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL GROUP BY 1, 2""",
-    ),
-    (
-        "schedules",
-        "Schedules by state",
-        ("plan", "state"),
-        "SELECT plan, CASE WHEN paused IS NULL THEN 'active' ELSE 'paused' END, 1 FROM schedules",
-    ),
-    (
-        "schedule_slots_total",
-        "Slots of schedules by answer",
-        ("plan", "answer"),
-        "SELECT plan, answer, count(*) FROM firings GROUP BY 1, 2",
-    ),
-)
-_DISPATCHES = """
-SELECT json_extract(body, '$.role'), coalesce(json_extract(body, '$.agent'), ''), json_extract(body, '$.ending'),
-       count(*), total(json_extract(body, '$.seconds')), total(json_extract(body, '$.usd')),
-       total(json_extract(body, '$.input_tokens')), total(json_extract(body, '$.output_tokens')),
-       total(json_extract(body, '$.cached_tokens'))
-FROM events WHERE type = 'DispatchEnded' GROUP BY 1, 2, 3
-"""
+#: Metrics of a journal by their figure: name, help and labels.
+_METRICS = {
+    "runs": ("runs", "Runs by state", ("plan", "state")),
+    "landed": ("phases_landed_total", "Landed phases", ("plan",)),
+    "failed": ("phases_failed_total", "Failed attempts at phases", ("plan", "reason")),
+    "waiting_s": ("waiting_seconds", "Waiting time of waiting runs", ("plan", "for")),
+    "schedules": ("schedules", "Schedules by state", ("plan", "state")),
+    "slots": ("schedule_slots_total", "Slots of schedules by answer", ("plan", "answer")),
+}
 
 
 class Sample(Struct, frozen=True):
@@ -76,16 +40,18 @@ class Sample(Struct, frozen=True):
 def samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]:
     """The metrics of one repository."""
     where = ("repository", repository)
-    for name, help_, labels, sql in _QUERIES:
-        for *values, value in store.query(sql, *((now.timestamp(),) if "?" in sql else ())):
+    figures = store.compute_figures(now.timestamp())
+    for figure, (name, help_, labels) in _METRICS.items():
+        for values, value in getattr(figures, figure).items():
             yield Sample(f"runplan_{name}", help_, (where, *zip(labels, values, strict=True)), value)
-    for role, agent, ending, count, seconds, usd, *tokens in store.query(_DISPATCHES):
-        who = (where, ("role", role), ("agent", agent), ("ending", ending))
-        yield Sample("runplan_dispatches_total", "Ended agents and commands", who, count)
-        yield Sample("runplan_dispatch_seconds_total", "Total run time", who, seconds)
-        if agent:
-            yield Sample("runplan_usd_total", "Cost that agents report", who, usd)
-            for kind, value in zip(("input", "output", "cached"), tokens, strict=True):
+    for total in figures.dispatches:
+        who = (where, ("role", total.role), ("agent", total.agent), ("ending", total.ending))
+        yield Sample("runplan_dispatches_total", "Ended agents and commands", who, total.count)
+        yield Sample("runplan_dispatch_seconds_total", "Total run time", who, total.seconds)
+        if total.agent:
+            yield Sample("runplan_usd_total", "Cost that agents report", who, total.usd)
+            tokens = {"input": total.input_tokens, "output": total.output_tokens, "cached": total.cached_tokens}
+            for kind, value in tokens.items():
                 help_ = "Tokens that agents report; cached ones are part of the input"
                 yield Sample("runplan_tokens_total", help_, (*who, ("kind", kind)), value)
 

@@ -307,10 +307,9 @@ def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
 
 
 def _repository(root: str, state: Path, since: str) -> RepositoryNews:
-    query = "SELECT DISTINCT plan FROM events WHERE type IN ('Landed', 'PhaseFailed', 'DispatchEnded') AND at >= ?"
     try:
         with contextlib.closing(Store(state, writable=False)) as store:
-            touched = {*(plan for (plan,) in store.query(query, since)), *(row.plan for row in store.unfinished())}
+            touched = {*store.plans_since(since), *(row.plan for row in store.unfinished())}
             plans = tuple(one for plan in sorted(touched) if (one := _plan(store, plan, since)).phases)
             paused = tuple((row.plan, row.paused) for row in store.schedules.all() if row.paused)
             return RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
@@ -332,8 +331,7 @@ def _plan(store: Store, plan: str, since: str) -> PlanSummary:
     found = attempted(recorded(store, plan), since=since)
     if newest is not None and newest.is_active and newest.phase:
         found.setdefault(newest.phase, PhaseSummary(id=newest.phase))
-    read = "SELECT json_extract(body, '$.phase'), json_extract(body, '$.title') FROM events WHERE plan=? AND type=?"
-    titles = dict(store.query(f"{read} ORDER BY seq", plan, "PlanRead"))
+    titles = {record.event.phase: record.event.title for record in store.facts(e.PlanRead, plan=plan)}
     whole = summary_of(plan, None, newest, found, owned=bool(store.living_owner(plan)))
     title = newest.title if newest is not None and newest.title else plan
     is_open = (PhaseState.WAITING, PhaseState.RUNNING)

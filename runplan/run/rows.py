@@ -189,6 +189,32 @@ class PlanFacts(Struct, frozen=True, kw_only=True):
     outline: tuple[str, str] = ("", "")  #: JSON of the parsed plan, after the version and blob it is valid for
 
 
+class DispatchTotal(Struct, frozen=True):
+    """Sums over the ended dispatches with the same role, agent and ending."""
+
+    role: str
+    agent: str  #: "" for a command of the project
+    ending: str
+    count: int
+    seconds: float
+    usd: float
+    input_tokens: float
+    output_tokens: float
+    cached_tokens: float
+
+
+class Figures(Struct, frozen=True, kw_only=True):
+    """Figures of a journal, by plan and a further key."""
+
+    runs: Mapping[tuple[str, ...], float]  #: by state
+    landed: Mapping[tuple[str, ...], float]  #: phases, without undone ones and completed plans
+    failed: Mapping[tuple[str, ...], float]  #: attempts, by reason
+    waiting_s: Mapping[tuple[str, ...], float]  #: the longest wait, by its kind
+    schedules: Mapping[tuple[str, ...], float]  #: active or paused
+    slots: Mapping[tuple[str, ...], float]  #: of schedules, by answer
+    dispatches: tuple[DispatchTotal, ...]
+
+
 class Acquired(Struct, frozen=True, kw_only=True):
     """This process owns it now; `took_over` names the dead owner, if there was one."""
 

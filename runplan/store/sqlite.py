@@ -15,7 +15,7 @@ from msgspec import Struct, convert, to_builtins
 from msgspec.structs import astuple
 
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, RunplanError, Unreachable
-from runplan.run.rows import UNFINISHED, EventRow, FailureRow, PlanFacts, RunRow
+from runplan.run.rows import UNFINISHED, DispatchTotal, EventRow, FailureRow, Figures, PlanFacts, RunRow
 from runplan.store.files import Anchor, make_below
 from runplan.store.tables import Commands, Schedules, Waits
 
@@ -95,6 +95,27 @@ _FAILURES = (
     " WHERE plan=? AND type='PhaseFailed' ORDER BY seq DESC LIMIT 100) AS failed"
     " WHERE NOT EXISTS (SELECT 1 FROM events AS later WHERE later.plan=failed.plan AND later.type='Landed'"
     " AND later.seq>failed.seq AND json_extract(later.body, '$.phase')=failed.phase) ORDER BY seq DESC"
+)
+
+_PHASE = "json_extract(body, '$.phase')"
+#: By plan and a further key.
+_FIGURES = {
+    "runs": "SELECT plan, state, count(*) FROM runs GROUP BY 1, 2",
+    # The landing of a completed plan has no phase, and an undo lands as well: both are no landed phases.
+    "landed": f"SELECT plan, count(*) FROM events WHERE type='Landed' AND {_PHASE}<>'' AND run NOT IN (SELECT run FROM"
+    " events WHERE type='RunStarted' AND json_extract(body, '$.mode')='undo') GROUP BY 1",
+    "failed": "SELECT plan, json_extract(body, '$.reason'), count(*) FROM events WHERE type='PhaseFailed'"
+    " GROUP BY 1, 2",
+    "waiting_s": "SELECT plan, waiting_for, max(0, max(?1 - strftime('%s', since))) FROM runs"
+    " WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL GROUP BY 1, 2",
+    "schedules": "SELECT plan, CASE WHEN paused IS NULL THEN 'active' ELSE 'paused' END, 1 FROM schedules",
+    "slots": "SELECT plan, answer, count(*) FROM firings GROUP BY 1, 2",
+}
+_DISPATCH_TOTALS = (
+    "SELECT json_extract(body, '$.role'), coalesce(json_extract(body, '$.agent'), ''), json_extract(body, '$.ending'),"
+    " count(*), total(json_extract(body, '$.seconds')), total(json_extract(body, '$.usd')),"
+    " total(json_extract(body, '$.input_tokens')), total(json_extract(body, '$.output_tokens')),"
+    " total(json_extract(body, '$.cached_tokens')) FROM events WHERE type='DispatchEnded' GROUP BY 1, 2, 3"
 )
 
 
@@ -356,6 +377,22 @@ class Store:
         """The run that a command began; "" for none."""
         query = "SELECT run FROM events WHERE type='RunStarted' AND json_extract(body, '$.command')=? LIMIT 1"
         return next((str(run) for (run,) in self.query(query, command)), "")
+
+    def newest_event(self) -> int:
+        """The number of the newest event; 0 for none."""
+        return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
+
+    def plans_since(self, moment: str) -> list[str]:
+        """The plans in which a phase landed, an attempt failed or a process ended since then."""
+        query = "SELECT DISTINCT plan FROM events WHERE type IN ('Landed', 'PhaseFailed', 'DispatchEnded') AND at>=?"
+        return [plan for (plan,) in self.query(query, moment)]
+
+    def compute_figures(self, now: float) -> Figures:
+        figures = {
+            name: {tuple(key): value for *key, value in self.query(sql, *([now] if "?1" in sql else []))}
+            for name, sql in _FIGURES.items()
+        }
+        return Figures(**figures, dispatches=tuple(DispatchTotal(*row) for row in self.query(_DISPATCH_TOTALS)))
 
     def is_daemons(self, plan: str) -> bool:
         """Whether the daemon works on the newest run of the plan."""

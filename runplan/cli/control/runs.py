@@ -205,7 +205,7 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     plan, pushes, forge = started.plan, modes.uses_remote(started.landing), started.concludes
     sent = for_a_run(at.env, agents, forge=forge, checks=checks)
     needs = needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
-    seen, left = queue.newest_event(at), at.store().interrupted(plan)
+    seen, left = at.store().newest_event(), at.store().interrupted(plan)
     orphan = left.id if left is not None and not at.store().living_owner(plan) else ""
     submitted = replace(request, started=replace(started, daemon=True, needs=needs), timing=timing)
     answer = submit(at, plan, "start", to_builtins(submitted))
@@ -224,7 +224,7 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
 
 def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
-    after = queue.newest_event(at) if after is None else after
+    after = at.store().newest_event() if after is None else after
     try:
         with progress.live(), closing(at.store()) as store:
             for rows, _ in journal.follow(store, plan, run, after=after):
