@@ -145,11 +145,12 @@ def idle(place: Path, *, schedules: int, seconds: int) -> None:
     with daemon(home):
         runplan(root, home, "start", "P0", "auto", "every", "4h")
     with closing(Store(root / ".git/runplan")) as store:
-        kept = store.schedules
-        first = kept.all()[0]
+        first = store.list_schedules()[0]
         for number in range(1, schedules):
             name = f"plans/P{number}.md"
-            kept.put(replace(first, plan=name, request=json.dumps(json.loads(first.request) | {"plan": name})))
+            store.put_schedule(
+                replace(first, plan=name, request=json.dumps(json.loads(first.request) | {"plan": name}))
+            )
     with daemon(home) as process:
         waited(process.pid, seconds, f"{schedules} schedules waiting")
         silent = f"P{schedules}"

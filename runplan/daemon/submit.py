@@ -84,7 +84,7 @@ def _await_answers(
     with closing(Store(at.state, writable=False)) as store:
 
         def answers() -> list[Answer | None]:
-            return [store.commands.answer(one.seq) for one in commands]
+            return [store.get_answer(one.seq) for one in commands]
 
         def is_answered() -> bool:
             is_alive = holder(state_directory(at.env)) is not None
@@ -115,10 +115,8 @@ def _with_environment(client: Client, at: RepositoryContext, repository: Known, 
 def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
     with closing(Store(at.state)) as store:
-        add = store.commands.add
-        return [
-            replace(one, seq=add(one.plan, one.verb, one.arguments, by=one.by, at=one.at or now)) for one in commands
-        ]
+        dated = [replace(command, at=command.at or now) for command in commands]
+        return [replace(command, seq=store.add_command(command)) for command in dated]
 
 
 def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:

@@ -152,7 +152,7 @@ class DaemonWorker(RepositoryWorker):
 
     def _is_stop_queued(self) -> bool:
         with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
-            return any(command.verb == "stop" for command in store.commands.queued())
+            return any(command.verb == "stop" for command in store.list_queued_commands())
         return False
 
     @property
@@ -202,28 +202,29 @@ class DaemonWorker(RepositoryWorker):
             self.open(repository)
             self._executor = Executor(self, self.environments)
             plans = [row.plan for row in repository.store.unfinished()]
-            for plan in dict.fromkeys([*plans, *(row.plan for row in repository.store.waits.all())]):
+            for plan in dict.fromkeys([*plans, *(row.plan for row in repository.store.list_waits())]):
                 self._adopt(plan)
             return self._earliest(self.work())
 
     def _adopt(self, plan: str) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
-        row, waits = self.repository.store.interrupted(plan), self.repository.store.waits
-        started = state_of(self.repository.store, row).options if row is not None else None
+        store = self.repository.store
+        row = store.interrupted(plan)
+        started = state_of(store, row).options if row is not None else None
         declined = self.adopt(plan) if started is not None and started.daemon else None
         if row is None or declined is None:
-            waits.drop(plan)
+            store.drop_wait(plan)
             if started is not None and started.daemon:
                 self._executor.halt_without_keys(started)
             if plan in self.runs and running(self.runs[plan].state):  # before others take their turn
                 self._daemon.limit.count((self.root, plan))
             return
         now = self._now()
-        before = next((one for one in waits.all() if one.plan == plan), None)
+        before = next((one for one in store.list_waits() if one.plan == plan), None)
         times, since = (before.times + 1, before.since) if before else (1, iso(now))
         again = iso(now + timedelta(seconds=look_s(times)))
         about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
-        waits.put(WaitRow(kind="claim", plan=plan, about=about, since=since, wake=again, times=times))
+        store.put_wait(WaitRow(kind="claim", plan=plan, about=about, since=since, wake=again, times=times))
         if is_announced(times):
             self._log.warning("declined", plan=plan, owner=declined.owner, again=again)
         if processes.is_suspended(declined.owner):
@@ -238,13 +239,13 @@ class DaemonWorker(RepositoryWorker):
         if self._ending:
             self._ending = False
             self.end_agents()
-        for row in self.repository.store.waits.all():
+        for row in self.repository.store.list_waits():
             if parse_iso(row.wake or row.since) <= self._now():
                 self._adopt(row.plan)
         for command, answer in self._executor.execute_queued(begins=self.may_begin()):
             self._log_answer(command, answer)
         if self.may_begin():  # else slots stay due
-            for schedule in self.repository.store.schedules.all():
+            for schedule in self.repository.store.list_schedules():
                 self._fire(schedule)
 
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
@@ -262,8 +263,8 @@ class DaemonWorker(RepositoryWorker):
 
     def _earliest(self, wake: datetime | None) -> datetime | None:
         store = self.repository.store
-        moments = [parse_iso(row.wake) for row in store.waits.all() if row.wake]
-        for row in store.schedules.all() if self.may_begin() else ():
+        moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake]
+        for row in store.list_schedules() if self.may_begin() else ():
             if row.plan in self._retries:
                 moments.append(self._retries[row.plan][1])
             elif row.next is not None:
@@ -289,9 +290,9 @@ class DaemonWorker(RepositoryWorker):
         if not Store.exists(self.state):  # the repository is gone; do not create it
             return
         with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
-            for command in store.commands.queued():
+            for command in store.list_queued_commands():
                 if command.verb in BEGINNING:
-                    store.commands.finish(command.seq, refused(trouble))
+                    store.answer_command(command.seq, refused(trouble))
                     self.environments.forget(command)
                     self._log_answer(command, refused(trouble))
 
@@ -301,7 +302,7 @@ class DaemonWorker(RepositoryWorker):
 
     def _fire(self, row: ScheduleRow) -> None:
         """Fire the due slot of a schedule and record the next one; an error is tried again, with growing delays."""
-        table, now = self.repository.store.schedules, self._now()
+        store, now = self.repository.store, self._now()
         failures, again = self._retries.get(row.plan, (0, now))
         if now < again:
             return
@@ -316,14 +317,14 @@ class DaemonWorker(RepositoryWorker):
             self._log.warning("trouble", plan=row.plan, error=str(error), again=iso(again))
             return
         self._retries.pop(row.plan, None)
-        before, row = row, table.get(row.plan) or row
+        before, row = row, store.get_schedule(row.plan) or row
         if row.paused and not before.paused:
             self._log.info("schedule-paused", plan=row.plan, why=row.paused)
             missing = self.repository.missing(schedules.request_of(row).started)
             self._daemon.notifier.send(of_lost_keys(missing, repository=self.root, plan=row.plan, run=""))
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
-            table.arm(row.plan, following)
+            store.arm_schedule(row.plan, following)
 
     # --- runs -----------------------------------------------------------------------------------------
 
@@ -413,12 +414,12 @@ class DaemonWorker(RepositoryWorker):
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""
         self._reported = {key: wait for key, wait in self._reported.items() if key[0] != run}
-        table = self.repository.store.schedules
-        row = table.get(plan)
+        store = self.repository.store
+        row = store.get_schedule(plan)
         if row is not None and (why := pause_reason(state)):  # recorded with the end of the run
             row = None
             self._log.info("schedule-paused", plan=plan, why=why)
-        elif row is not None and self.repository.is_complete(plan) and table.drop(plan):
+        elif row is not None and self.repository.is_complete(plan) and store.drop_schedule(plan):
             row = None
             self._log.info("schedule-ended", plan=plan)
         fires = row.next if row is not None else None

@@ -65,7 +65,7 @@ class Executor:
     def __init__(self, worker: RepositoryWorker, environments: Environments) -> None:
         self._worker = worker
         self._repository = worker.repository
-        self._schedules = worker.repository.store.schedules
+        self._store = worker.repository.store
         self._environments = environments
         self._begins = True  #: False for a process that begins no run
 
@@ -75,7 +75,7 @@ class Executor:
         Unless `begins`, commands that begin something stay queued for the next worker, as does a command that has to
         wait for the end of a run. So do later commands of the same plan except a stop.
         """
-        if not self._repository.store.commands.queued():
+        if not self._store.list_queued_commands():
             return
         try:
             lock = self._repository.claims.command_lock().acquire(timeout=LOCK_S)
@@ -87,7 +87,7 @@ class Executor:
         self._begins = begins
         deferred: dict[str, list[Command]] = {}  # by plan
         with lock:
-            for command in self._repository.store.commands.queued():
+            for command in self._store.list_queued_commands():
                 plan, is_stop = command.plan, command.verb == "stop"
                 starts = [one for one in deferred.get(plan, ()) if one.verb in BEGINNING] if is_stop else []
                 for one in starts:
@@ -104,7 +104,7 @@ class Executor:
                 yield self._finish(command, answer)
 
     def _finish(self, command: Command, answer: Answer) -> tuple[Command, Answer]:
-        self._repository.store.commands.finish(command.seq, answer)
+        self._store.answer_command(command.seq, answer)
         self._environments.forget(command)
         return command, answer
 
@@ -143,7 +143,7 @@ class Executor:
     def _begin(self, request: RunRequest, command: Command) -> Answer | None:
         """Begin or resume the run with the environment of the caller; a running one keeps its own."""
         plan = request.started.plan
-        if run := self._repository.store.run_of(command.seq):
+        if run := self._store.run_of(command.seq):
             return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
         if (declined := self._worker.decline(request)) is not None:
             return declined
@@ -161,17 +161,17 @@ class Executor:
         else:
             self._revoke_pause(plan, command)
         if request.answer is None:
-            self._schedules.pause(plan, None)
+            self._store.pause_schedule(plan, None)
         return begun
 
     def _stop(self, command: Command) -> Answer | None:
         """Cancel the schedule, unless it is to be kept, and end the run."""
         plan, lines = command.plan, []
-        row = self._schedules.get(plan)
+        row = self._store.get_schedule(plan)
         keeps = bool(command.arguments.get(KEEP_SCHEDULE))
         if row is not None and not keeps:
-            schedules.give_up(row, self._schedules, self._repository.clock.now(), "the schedule was cancelled")
-            self._schedules.drop(plan)
+            schedules.give_up(row, self._store, self._repository.clock.now(), "the schedule was cancelled")
+            self._store.drop_schedule(plan)
             lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
         if self._worker.adopt(plan) is not None and not self._begins:
             return None  # a daemon has come up meanwhile: it executes the command
@@ -183,7 +183,7 @@ class Executor:
     def _pause(self, command: Command) -> Answer | None:
         """Begin nothing new for the plan; the current step finishes."""
         plan = command.plan
-        rests = self._schedules.pause(plan, f"paused by {command.by}")
+        rests = self._store.pause_schedule(plan, f"paused by {command.by}")
         if self._worker.adopt(plan) is not None and not self._begins:
             return None
         halts = self._worker.record(plan, e.Halted(by=command.by))
@@ -194,7 +194,7 @@ class Executor:
         plan = command.plan
         self._environments.use(plan, command, anew=False)
         self._require_keys(plan)
-        scheduled = self._schedules.pause(plan, None)
+        scheduled = self._store.pause_schedule(plan, None)
         for one, active in self._worker.runs.items() if plan.startswith(WATCH) else ():
             state = active.state
             if state.missing and state.started is not None and state.started.watch == plan:
@@ -209,9 +209,9 @@ class Executor:
         plan, now = request.started.plan, self._repository.clock.now()
         if plan not in self._worker.runs:
             self._environments.use(plan, command, anew=True)
-        before = self._schedules.get(plan)
+        before = self._store.get_schedule(plan)
         if before is not None:
-            schedules.give_up(before, self._schedules, now, "the schedule was changed")
+            schedules.give_up(before, self._store, now, "the schedule was changed")
         row = ScheduleRow(
             plan=plan,
             spec=timing.every,
@@ -222,8 +222,8 @@ class Executor:
             made=iso(now),
         )
         first = iso(what_is_due(row, now).next.at)
-        self._schedules.put(row)
-        self._schedules.arm(plan, first)
+        self._store.put_schedule(row)
+        self._store.arm_schedule(plan, first)
         instead = before.spec if before is not None and before.spec != row.spec else ""
         return Answer(scheduled=first, instead=instead)
 
@@ -241,7 +241,7 @@ class Executor:
     def _now(self, command: Command) -> Answer | None:
         """Run a scheduled plan now; the schedule stays."""
         plan = command.plan
-        row = self._schedules.get(plan)
+        row = self._store.get_schedule(plan)
         if row is None:
             raise NotFound(f"{plan} has no schedule; see: runplan next")
         self._environments.use(plan, command, anew=False)
@@ -268,7 +268,7 @@ class Executor:
 
     def _require_keys(self, plan: str) -> None:
         """Refuse to resume a run or a watch whose keys are lost."""
-        row = self._schedules.get(plan) if plan.startswith(WATCH) else None
+        row = self._store.get_schedule(plan) if plan.startswith(WATCH) else None
         started = schedules.request_of(row).started if row is not None else self._worker.newest(plan).started
         if started is not None and (names := self._repository.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))

@@ -287,13 +287,13 @@ def spec_plans(root: Path) -> list[str]:
 
 def scheduled(at: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
-    return [row.plan for row in at.store().schedules.all()]
+    return [row.plan for row in at.store().list_schedules()]
 
 
 def uses_forge(at: RepositoryContext, plan: str) -> bool:
     """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
     store = at.store()
-    newest, row = store.newest(plan), store.schedules.get(plan)
+    newest, row = store.newest(plan), store.get_schedule(plan)
     return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
 
 

@@ -191,7 +191,7 @@ def begin_next(
             return Answer(declined=True, why=f"the run of {row.plan} has not ended; see: {see}")
     if missing := repository.missing(asked):
         why = describe_missing(missing, plan=watch)
-        repository.store.schedules.pause(watch, why)
+        repository.store.pause_schedule(watch, why)
         return Answer(declined=True, why=why)
     at = repository.context_for(asked)
     modes.require_ready(at.repository, at.settings, at.env)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from runplan.engine.commands import Environments
     from runplan.engine.worker import RepositoryWorker
-    from runplan.store.tables import Schedules
+    from runplan.store.sqlite import Store
 
 IN_FLIGHT = "the plan is in flight"
 
@@ -44,45 +44,43 @@ def fire(row: ScheduleRow, worker: RepositoryWorker, environments: Environments,
                 raise
             return "skipped", str(error)  # the forge, the remote or the settings; tried again at the next slot
 
-    return _settle(row, worker.repository.store.schedules, now, newest)
+    return _settle(row, worker.repository.store, now, newest)
 
 
 def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
     """Fire on request, and count intervals from now; this also answers a due slot."""
-    schedules = worker.repository.store.schedules
+    store = worker.repository.store
     if row.paused and (phase := rejected_phase(worker.newest(row.plan))):
         answer: Answer | None = Answer(declined=True, why=describe_rejection(phase, row.plan))
     else:
         answer = _begin(row, worker, environments, now)
     if answer is None:
         return None
-    _settle(row, schedules, now, lambda: _firing_answer(answer))
+    _settle(row, store, now, lambda: _firing_answer(answer))
     if not answer.declined:
-        row = schedules.get(row.plan) or row
-        schedules.put(replace(row, anchor=iso(now)) if parse(row.spec).seconds else row)
+        row = store.get_schedule(row.plan) or row
+        store.put_schedule(replace(row, anchor=iso(now)) if parse(row.spec).seconds else row)
     return answer
 
 
-def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:
+def give_up(row: ScheduleRow, store: Store, now: datetime, why: str) -> None:
     """Record the slots that are due, before the schedule is changed or cancelled."""
-    _settle(row, schedules, now, lambda: ("skipped", why))
+    _settle(row, store, now, lambda: ("skipped", why))
 
 
-def _settle(
-    row: ScheduleRow, schedules: Schedules, now: datetime, newest: Callable[[], tuple[str, str]]
-) -> list[FiringRow]:
+def _settle(row: ScheduleRow, store: Store, now: datetime, newest: Callable[[], tuple[str, str]]) -> list[FiringRow]:
     """Record the answers to all due slots; `newest` gives the answer to the newest."""
     found = what_is_due(row, now)
     recorded: list[FiringRow] = []
 
     def answer(slot: Slot, what: str, why: str) -> None:
         firing = FiringRow(plan=row.plan, slot=_key(slot), at=iso(now), answer=what, why=why)
-        if schedules.answer(firing):
+        if store.answer_slot(firing):
             recorded.append(firing)
 
     if found.missed is not None:
         answer(found.missed, "missed", "it was not fired in time, nor those before it")
-    if found.fire is not None and not schedules.is_answered(row.plan, _key(found.fire), before=iso(now)):
+    if found.fire is not None and not store.is_slot_answered(row.plan, _key(found.fire), before=iso(now)):
         answer(found.fire, *newest())
     return recorded
 

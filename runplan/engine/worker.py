@@ -437,4 +437,4 @@ class LocalWorker(RepositoryWorker):
             self.disown(plan)  # the next worker continues it
         self.work()
         # Another process may have executed it first.
-        return [answers.get(command.seq) or self.repository.store.commands.answer(command.seq) for command in commands]
+        return [answers.get(command.seq) or self.repository.store.get_answer(command.seq) for command in commands]

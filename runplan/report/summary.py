@@ -311,7 +311,7 @@ def _repository(root: str, state: Path, since: str) -> RepositoryNews:
         with contextlib.closing(Store(state, writable=False)) as store:
             touched = {*store.plans_since(since), *(row.plan for row in store.unfinished())}
             plans = tuple(one for plan in sorted(touched) if (one := _plan(store, plan, since)).phases)
-            paused = tuple((row.plan, row.paused) for row in store.schedules.all() if row.paused)
+            paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
             return RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
     except (RunplanError, OSError) as error:
         return RepositoryNews(repository=root, error=str(error))

@@ -12,12 +12,23 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, RunplanError, Unreachable
-from runplan.run.rows import UNFINISHED, DispatchTotal, EventRow, FailureRow, Figures, PlanFacts, RunRow
+from runplan.run.rows import (
+    Command,
+    DispatchTotal,
+    EventRow,
+    FailureRow,
+    Figures,
+    FiringRow,
+    PlanFacts,
+    RunRow,
+    ScheduleRow,
+    WaitRow,
+)
+from runplan.store import tables
 from runplan.store.files import Anchor, make_below
-from runplan.store.tables import Commands, Schedules, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,98 +36,17 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from runplan.run.events import E, Recorded
+    from runplan.run.requests import Answer
 
     R = TypeVar("R", bound=Struct)
 
-SCHEMA_VERSION = 12
-SCHEMA = """
-CREATE TABLE runs (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, row TEXT NOT NULL,
-    plan TEXT AS (json_extract(row, '$.plan')) STORED, state TEXT AS (json_extract(row, '$.state')) STORED,
-    phase TEXT AS (json_extract(row, '$.phase')), waiting_for TEXT AS (json_extract(row, '$.waiting_for')),
-    since TEXT AS (json_extract(row, '$.since'))
-);
-CREATE INDEX runs_by_plan ON runs (plan, number);
-CREATE INDEX runs_by_state ON runs (state);
-CREATE TABLE events (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, plan TEXT NOT NULL, at TEXT NOT NULL,
-    type TEXT NOT NULL, body TEXT NOT NULL
-);
-CREATE INDEX events_by_run ON events (run, seq);
-CREATE INDEX events_by_plan ON events (plan, type, seq);
-CREATE INDEX events_by_time ON events (type, at);
-CREATE INDEX leases_by_branch ON events (plan, json_extract(body, '$.branch')) WHERE type='Leased';
-CREATE TABLE claims (
-    kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
-    fence INTEGER NOT NULL, PRIMARY KEY (kind, key)
-);
-CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
-CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL);
-CREATE TABLE commands (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, plan TEXT NOT NULL, verb TEXT NOT NULL, arguments TEXT NOT NULL,
-    by TEXT NOT NULL, at TEXT NOT NULL, answer TEXT
-);
-CREATE INDEX commands_queued ON commands (seq) WHERE answer IS NULL;
-CREATE TABLE schedules (
-    plan TEXT PRIMARY KEY, spec TEXT NOT NULL, zone TEXT NOT NULL, misfire TEXT NOT NULL, request TEXT NOT NULL,
-    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, next TEXT
-);
-CREATE TABLE firings (
-    plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL, answer TEXT NOT NULL, why TEXT NOT NULL,
-    PRIMARY KEY (plan, slot)
-);
-CREATE TABLE notices (run TEXT NOT NULL, about TEXT NOT NULL, PRIMARY KEY (run, about));
-CREATE TABLE waits (
-    kind TEXT NOT NULL, plan TEXT PRIMARY KEY, about TEXT NOT NULL, since TEXT NOT NULL, wake TEXT,
-    times INTEGER NOT NULL
-);
-CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
-"""
 #: SQLite errors that mean the file is not a valid journal.
 _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
 _REMEDIES = (
     (("SQLITE_FULL", "SQLITE_IOERR"), "; free space on the disk, then try again"),
     (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "; make its directory writable, then try again"),
 )
-
-_IS_ACTIVE = f"state IN {UNFINISHED}"
-_NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
-_OUTLINES = "SELECT plan, stamp, value FROM outlines WHERE ?1 IN ('', plan)"
-_QUEUED = "SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq"
-_REFUSED = (
-    "SELECT plan, at, verb, json_extract(answer, '$.error') FROM commands WHERE seq IN"
-    " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') AND ?1 IN ('', plan) GROUP BY plan)"
-)
-#: A scheduled plan can have failed very often.
-_FAILURES = (
-    "SELECT phase, json_extract(body, '$.reason'), json_extract(body, '$.detail'),"
-    " coalesce(json_extract(body, '$.output'), '') FROM"
-    " (SELECT seq, plan, body, json_extract(body, '$.phase') AS phase FROM events"
-    " WHERE plan=? AND type='PhaseFailed' ORDER BY seq DESC LIMIT 100) AS failed"
-    " WHERE NOT EXISTS (SELECT 1 FROM events AS later WHERE later.plan=failed.plan AND later.type='Landed'"
-    " AND later.seq>failed.seq AND json_extract(later.body, '$.phase')=failed.phase) ORDER BY seq DESC"
-)
-
-_PHASE = "json_extract(body, '$.phase')"
-#: By plan and a further key.
-_FIGURES = {
-    "runs": "SELECT plan, state, count(*) FROM runs GROUP BY 1, 2",
-    # The landing of a completed plan has no phase, and an undo lands as well: both are no landed phases.
-    "landed": f"SELECT plan, count(*) FROM events WHERE type='Landed' AND {_PHASE}<>'' AND run NOT IN (SELECT run FROM"
-    " events WHERE type='RunStarted' AND json_extract(body, '$.mode')='undo') GROUP BY 1",
-    "failed": "SELECT plan, json_extract(body, '$.reason'), count(*) FROM events WHERE type='PhaseFailed'"
-    " GROUP BY 1, 2",
-    "waiting_s": "SELECT plan, waiting_for, max(0, max(?1 - strftime('%s', since))) FROM runs"
-    " WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL GROUP BY 1, 2",
-    "schedules": "SELECT plan, CASE WHEN paused IS NULL THEN 'active' ELSE 'paused' END, 1 FROM schedules",
-    "slots": "SELECT plan, answer, count(*) FROM firings GROUP BY 1, 2",
-}
-_DISPATCH_TOTALS = (
-    "SELECT json_extract(body, '$.role'), coalesce(json_extract(body, '$.agent'), ''), json_extract(body, '$.ending'),"
-    " count(*), total(json_extract(body, '$.seconds')), total(json_extract(body, '$.usd')),"
-    " total(json_extract(body, '$.input_tokens')), total(json_extract(body, '$.output_tokens')),"
-    " total(json_extract(body, '$.cached_tokens')) FROM events WHERE type='DispatchEnded' GROUP BY 1, 2, 3"
-)
+KEPT = 200  #: answered commands that are kept for callers that ask late
 
 
 class _Append(Struct, frozen=True):
@@ -138,7 +68,7 @@ class Store:
         with self._translated_errors():
             if missing_ok and not self.exists(directory):
                 self._db = sqlite3.connect(":memory:")
-                self._db.executescript(SCHEMA)
+                self._db.executescript(tables.SCHEMA)
                 return
             if writable and not self.exists(directory):
                 make_below(directory.parent, directory)
@@ -148,22 +78,10 @@ class Store:
             uri = f"file:{name}?mode={'rw' if writable else 'ro'}"
             self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA synchronous=FULL")
-            if self._db.execute("PRAGMA user_version").fetchone() != (SCHEMA_VERSION,):
+            if self._db.execute("PRAGMA user_version").fetchone() != (tables.SCHEMA_VERSION,):
                 raise RefusedEarly(
                     f"{self.path} was written by another version of runplan; use that version, or {self._move_away()}"
                 )
-
-    @property
-    def commands(self) -> Commands:
-        return Commands(self)
-
-    @property
-    def schedules(self) -> Schedules:
-        return Schedules(self)
-
-    @property
-    def waits(self) -> Waits:
-        return Waits(self)
 
     @classmethod
     def exists(cls, directory: Path) -> bool:
@@ -181,7 +99,7 @@ class Store:
             draft.touch(0o600)
             with contextlib.closing(sqlite3.connect(draft)) as db:
                 db.execute("PRAGMA journal_mode=WAL")
-                db.executescript(f"{SCHEMA}PRAGMA user_version={SCHEMA_VERSION}")
+                db.executescript(f"{tables.SCHEMA}PRAGMA user_version={tables.SCHEMA_VERSION}")
             draft.replace(self.path)
 
     @contextlib.contextmanager
@@ -260,6 +178,11 @@ class Store:
     def require_there(self) -> None:
         """Fail while the journal is not where it was opened, as when the repository is unplugged."""
         self._anchor.require()
+
+    def _change(self, query: str, *values: object) -> bool:
+        """Execute one statement; whether it changed a row."""
+        with self.transaction():
+            return self.run(query, *values) > 0
 
     def close(self) -> None:
         self._db.close()
@@ -345,7 +268,7 @@ class Store:
 
     def active_plans(self, *, queued: bool = False) -> list[str]:
         """The plans with an unfinished run, a schedule or (`queued`) a queued command."""
-        query = f"SELECT plan FROM runs WHERE {_IS_ACTIVE} UNION SELECT plan FROM schedules"
+        query = f"SELECT plan FROM runs WHERE {tables.IS_ACTIVE} UNION SELECT plan FROM schedules"
         query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
         return [plan for (plan,) in self.query(query)]
 
@@ -355,7 +278,7 @@ class Store:
         return row if row is not None and row.is_active else None
 
     def unfinished(self) -> list[RunRow]:
-        return self._runs(f"{_IS_ACTIVE} ORDER BY number")
+        return self._runs(f"{tables.IS_ACTIVE} ORDER BY number")
 
     def sign_offs(self) -> list[tuple[str, str]]:
         """(plan, phase) of the runs that wait for a person's approval or sign-off."""
@@ -364,7 +287,7 @@ class Store:
 
     def failures(self, plan: str) -> tuple[FailureRow, ...]:
         """The newest failure of each phase that has not landed since, unless a person ended the attempt."""
-        newest = {phase: why for phase, *why in reversed(self.query(_FAILURES, plan))}
+        newest = {phase: why for phase, *why in reversed(self.query(tables.FAILURES, plan))}
         return tuple(FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != "stopped")
 
     def leases(self, plan: str, branch: str) -> int:
@@ -390,9 +313,9 @@ class Store:
     def compute_figures(self, now: float) -> Figures:
         figures = {
             name: {tuple(key): value for *key, value in self.query(sql, *([now] if "?1" in sql else []))}
-            for name, sql in _FIGURES.items()
+            for name, sql in tables.FIGURES.items()
         }
-        return Figures(**figures, dispatches=tuple(DispatchTotal(*row) for row in self.query(_DISPATCH_TOTALS)))
+        return Figures(**figures, dispatches=tuple(DispatchTotal(*row) for row in self.query(tables.DISPATCH_TOTALS)))
 
     def is_daemons(self, plan: str) -> bool:
         """Whether the daemon works on the newest run of the plan."""
@@ -402,13 +325,15 @@ class Store:
     def plan_facts(self, plan: str = "") -> dict[str, PlanFacts]:
         """The facts about one plan, or about all, by plan; one query per kind of fact, however many plans there are."""
         sources: dict[str, Iterable[tuple[str, object]]] = {
-            "run": ((row.plan, row) for row in self._runs(f"number IN ({_NEWEST})", plan)),
+            "run": ((row.plan, row) for row in self._runs(f"number IN ({tables.NEWEST})", plan)),
             "owner": self.owners().items(),
-            "schedule": ((row.plan, row) for row in self.schedules.all()),
-            "queued": self.query(_QUEUED),
-            "refused": ((plan, (at, verb, error)) for plan, at, verb, error in self.query(_REFUSED, plan) if error),
-            "wait": ((row.plan, row) for row in self.waits.all()),
-            "outline": ((plan, (stamp, value)) for plan, stamp, value in self.query(_OUTLINES, plan)),
+            "schedule": ((row.plan, row) for row in self.list_schedules()),
+            "queued": self.query(tables.QUEUED),
+            "refused": (
+                (plan, (at, verb, error)) for plan, at, verb, error in self.query(tables.REFUSED, plan) if error
+            ),
+            "wait": ((row.plan, row) for row in self.list_waits()),
+            "outline": ((plan, (stamp, value)) for plan, stamp, value in self.query(tables.OUTLINES, plan)),
         }
         found: dict[str, dict[str, Any]] = {}
         for name, values in sources.items():
@@ -450,6 +375,84 @@ class Store:
         """Record that a person is notified; False when that was recorded before."""
         with self.transaction():
             return self.run("INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)", run, about) > 0
+
+    # --- commands --------------------------------------------------------------------------------------
+
+    def add_command(self, command: Command) -> int:
+        """Queue a command; its number."""
+        values = (command.plan, command.verb, json.dumps(command.arguments), command.by, command.at)
+        with self.transaction():
+            self.run("INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?)", *values)
+            ((number,),) = self.query("SELECT last_insert_rowid()")
+            self.run("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
+        return int(number)
+
+    def list_queued_commands(self) -> list[Command]:
+        """The commands without an answer, oldest first."""
+        query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
+        return [
+            Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=at)
+            for seq, plan, verb, arguments, by, at in self.query(query)
+        ]
+
+    def answer_command(self, seq: int, answer: Answer) -> None:
+        """Record the answer once."""
+        text = json.dumps(to_builtins(answer))
+        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
+
+    def get_answer(self, seq: int) -> Answer | None:
+        """None while the command is queued."""
+        from runplan.run.requests import Answer  # slow to import
+
+        answers = self.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
+        return convert(json.loads(answers[0][0]), Answer) if answers else None
+
+    # --- schedules and waits ---------------------------------------------------------------------------
+
+    def list_schedules(self) -> list[ScheduleRow]:
+        return self.rows(ScheduleRow, "schedules ORDER BY plan")
+
+    def get_schedule(self, plan: str) -> ScheduleRow | None:
+        return next(iter(self.rows(ScheduleRow, "schedules WHERE plan=?", plan)), None)
+
+    def put_schedule(self, row: ScheduleRow) -> None:
+        """Make or replace the schedule of a plan; its next slot is recorded by `arm_schedule`."""
+        self.put("schedules", replace(row, next=None))
+
+    def arm_schedule(self, plan: str, following: str) -> None:
+        """Record the next slot of a schedule, for `status` and `next`."""
+        self._change("UPDATE schedules SET next=? WHERE plan=?", following, plan)
+
+    def drop_schedule(self, plan: str) -> bool:
+        return self._change("DELETE FROM schedules WHERE plan=?", plan)
+
+    def pause_schedule(self, plan: str, why: str | None) -> bool:
+        """Pause the schedule with a reason, or resume it (None); False when there is none."""
+        return self._change("UPDATE schedules SET paused=? WHERE plan=?", why, plan)
+
+    def answer_slot(self, firing: FiringRow) -> bool:
+        """Record the answer to a slot once; False if it has one. An answer from the future is replaced."""
+        with self.transaction():
+            fresh = self.run(tables.ANSWER_SLOT, *astuple(firing))
+            self.run("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
+        return fresh > 0
+
+    def is_slot_answered(self, plan: str, slot: str, *, before: str) -> bool:
+        """Whether the slot has an answer; one from the future, by a wrong clock, does not count."""
+        return bool(self.query("SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?", plan, slot, before))
+
+    def list_firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
+        """The newest first."""
+        return self.rows(FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
+
+    def list_waits(self) -> list[WaitRow]:
+        return self.rows(WaitRow, "waits ORDER BY plan")
+
+    def put_wait(self, row: WaitRow) -> None:
+        self.put("waits", row)
+
+    def drop_wait(self, plan: str) -> None:
+        self._change("DELETE FROM waits WHERE plan=?", plan)
 
     # --- baselines -------------------------------------------------------------------------------------
 

@@ -1,122 +1,93 @@
-"""The tables of commands, schedules and waits. Cheap to import."""
+"""The tables of the journal, and its longer queries."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from runplan.run.rows import UNFINISHED
 
-from msgspec import convert, to_builtins
-from msgspec.structs import astuple, replace
+SCHEMA_VERSION = 12
+SCHEMA = """
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, row TEXT NOT NULL,
+    plan TEXT AS (json_extract(row, '$.plan')) STORED, state TEXT AS (json_extract(row, '$.state')) STORED,
+    phase TEXT AS (json_extract(row, '$.phase')), waiting_for TEXT AS (json_extract(row, '$.waiting_for')),
+    since TEXT AS (json_extract(row, '$.since'))
+);
+CREATE INDEX runs_by_plan ON runs (plan, number);
+CREATE INDEX runs_by_state ON runs (state);
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, plan TEXT NOT NULL, at TEXT NOT NULL,
+    type TEXT NOT NULL, body TEXT NOT NULL
+);
+CREATE INDEX events_by_run ON events (run, seq);
+CREATE INDEX events_by_plan ON events (plan, type, seq);
+CREATE INDEX events_by_time ON events (type, at);
+CREATE INDEX leases_by_branch ON events (plan, json_extract(body, '$.branch')) WHERE type='Leased';
+CREATE TABLE claims (
+    kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
+    fence INTEGER NOT NULL, PRIMARY KEY (kind, key)
+);
+CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
+CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL);
+CREATE TABLE commands (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, plan TEXT NOT NULL, verb TEXT NOT NULL, arguments TEXT NOT NULL,
+    by TEXT NOT NULL, at TEXT NOT NULL, answer TEXT
+);
+CREATE INDEX commands_queued ON commands (seq) WHERE answer IS NULL;
+CREATE TABLE schedules (
+    plan TEXT PRIMARY KEY, spec TEXT NOT NULL, zone TEXT NOT NULL, misfire TEXT NOT NULL, request TEXT NOT NULL,
+    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, next TEXT
+);
+CREATE TABLE firings (
+    plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL, answer TEXT NOT NULL, why TEXT NOT NULL,
+    PRIMARY KEY (plan, slot)
+);
+CREATE TABLE notices (run TEXT NOT NULL, about TEXT NOT NULL, PRIMARY KEY (run, about));
+CREATE TABLE waits (
+    kind TEXT NOT NULL, plan TEXT PRIMARY KEY, about TEXT NOT NULL, since TEXT NOT NULL, wake TEXT,
+    times INTEGER NOT NULL
+);
+CREATE TABLE outlines (plan TEXT PRIMARY KEY, stamp TEXT NOT NULL, value TEXT NOT NULL);
+"""
+IS_ACTIVE = f"state IN {UNFINISHED}"
+NEWEST = "SELECT max(number) FROM runs WHERE ?1 IN ('', plan) GROUP BY plan"
+OUTLINES = "SELECT plan, stamp, value FROM outlines WHERE ?1 IN ('', plan)"
+QUEUED = "SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq"
+REFUSED = (
+    "SELECT plan, at, verb, json_extract(answer, '$.error') FROM commands WHERE seq IN"
+    " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') AND ?1 IN ('', plan) GROUP BY plan)"
+)
+#: A scheduled plan can have failed very often.
+FAILURES = (
+    "SELECT phase, json_extract(body, '$.reason'), json_extract(body, '$.detail'),"
+    " coalesce(json_extract(body, '$.output'), '') FROM"
+    " (SELECT seq, plan, body, json_extract(body, '$.phase') AS phase FROM events"
+    " WHERE plan=? AND type='PhaseFailed' ORDER BY seq DESC LIMIT 100) AS failed"
+    " WHERE NOT EXISTS (SELECT 1 FROM events AS later WHERE later.plan=failed.plan AND later.type='Landed'"
+    " AND later.seq>failed.seq AND json_extract(later.body, '$.phase')=failed.phase) ORDER BY seq DESC"
+)
 
-from runplan.run.rows import Command, FiringRow, ScheduleRow, WaitRow
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from runplan.run.requests import Answer
-    from runplan.store.sqlite import Store
-
-KEPT = 200  #: answered commands that are kept for callers that ask late
-
-
-class _Table:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def _change(self, query: str, *values: object) -> bool:
-        """Execute one statement; whether it changed a row."""
-        with self._store.transaction():
-            return self._store.run(query, *values) > 0
-
-
-class Commands(_Table):
-    """The commands of one repository."""
-
-    def add(self, plan: str, verb: str, arguments: Mapping[str, Any], *, by: str, at: str) -> int:
-        """Queue a command; its number."""
-        values = (plan, verb, json.dumps(arguments), by, at)
-        with self._store.transaction():
-            self._store.run("INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?)", *values)
-            ((number,),) = self._store.query("SELECT last_insert_rowid()")
-            self._store.run("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
-        return int(number)
-
-    def queued(self) -> list[Command]:
-        """The commands without an answer, oldest first."""
-        query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
-        return [
-            Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=at)
-            for seq, plan, verb, arguments, by, at in self._store.query(query)
-        ]
-
-    def finish(self, seq: int, answer: Answer) -> None:
-        """Record the answer once."""
-        text = json.dumps(to_builtins(answer))
-        self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
-
-    def answer(self, seq: int) -> Answer | None:
-        """None while the command is queued."""
-        from runplan.run.requests import Answer  # slow to import
-
-        found = self._store.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
-        return convert(json.loads(found[0][0]), Answer) if found else None
-
-
-class Schedules(_Table):
-    """The schedules of one repository."""
-
-    def all(self) -> list[ScheduleRow]:
-        return self._store.rows(ScheduleRow, "schedules ORDER BY plan")
-
-    def get(self, plan: str) -> ScheduleRow | None:
-        return next(iter(self._store.rows(ScheduleRow, "schedules WHERE plan=?", plan)), None)
-
-    def put(self, row: ScheduleRow) -> None:
-        """Make or replace the schedule of a plan; its next slot is recorded by `arm`."""
-        self._store.put("schedules", replace(row, next=None))
-
-    def arm(self, plan: str, following: str) -> None:
-        """Record the next slot of a schedule, for `status` and `next`."""
-        self._change("UPDATE schedules SET next=? WHERE plan=?", following, plan)
-
-    def drop(self, plan: str) -> bool:
-        return self._change("DELETE FROM schedules WHERE plan=?", plan)
-
-    def pause(self, plan: str, why: str | None) -> bool:
-        """Pause the schedule with a reason, or resume it (None); False when there is none."""
-        return self._change("UPDATE schedules SET paused=? WHERE plan=?", why, plan)
-
-    def answer(self, firing: FiringRow) -> bool:
-        """Record the answer to a slot once; False if it has one. An answer from the future is replaced."""
-        with self._store.transaction():
-            fresh = self._store.run(
-                f"INSERT INTO firings ({', '.join(FiringRow.__struct_fields__)}) VALUES (?,?,?,?,?)"
-                " ON CONFLICT (plan, slot)"
-                " DO UPDATE SET at=excluded.at, answer=excluded.answer, why=excluded.why WHERE excluded.at < at",
-                *astuple(firing),
-            )
-            self._store.run("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
-        return fresh > 0
-
-    def is_answered(self, plan: str, slot: str, *, before: str) -> bool:
-        """Whether the slot has an answer; one from the future, by a wrong clock, does not count."""
-        query = "SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?"
-        return bool(self._store.query(query, plan, slot, before))
-
-    def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
-        """The newest first."""
-        return self._store.rows(FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
-
-
-class Waits(_Table):
-    """The waits of the worker of one repository."""
-
-    def all(self) -> list[WaitRow]:
-        return self._store.rows(WaitRow, "waits ORDER BY plan")
-
-    def put(self, row: WaitRow) -> None:
-        self._store.put("waits", row)
-
-    def drop(self, plan: str) -> None:
-        self._change("DELETE FROM waits WHERE plan=?", plan)
+PHASE = "json_extract(body, '$.phase')"
+#: By plan and a further key.
+FIGURES = {
+    "runs": "SELECT plan, state, count(*) FROM runs GROUP BY 1, 2",
+    # The landing of a completed plan has no phase, and an undo lands as well: both are no landed phases.
+    "landed": f"SELECT plan, count(*) FROM events WHERE type='Landed' AND {PHASE}<>'' AND run NOT IN (SELECT run FROM"
+    " events WHERE type='RunStarted' AND json_extract(body, '$.mode')='undo') GROUP BY 1",
+    "failed": "SELECT plan, json_extract(body, '$.reason'), count(*) FROM events WHERE type='PhaseFailed'"
+    " GROUP BY 1, 2",
+    "waiting_s": "SELECT plan, waiting_for, max(0, max(?1 - strftime('%s', since))) FROM runs"
+    " WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL GROUP BY 1, 2",
+    "schedules": "SELECT plan, CASE WHEN paused IS NULL THEN 'active' ELSE 'paused' END, 1 FROM schedules",
+    "slots": "SELECT plan, answer, count(*) FROM firings GROUP BY 1, 2",
+}
+DISPATCH_TOTALS = (
+    "SELECT json_extract(body, '$.role'), coalesce(json_extract(body, '$.agent'), ''), json_extract(body, '$.ending'),"
+    " count(*), total(json_extract(body, '$.seconds')), total(json_extract(body, '$.usd')),"
+    " total(json_extract(body, '$.input_tokens')), total(json_extract(body, '$.output_tokens')),"
+    " total(json_extract(body, '$.cached_tokens')) FROM events WHERE type='DispatchEnded' GROUP BY 1, 2, 3"
+)
+#: An answer from the future was recorded while the clock was ahead.
+ANSWER_SLOT = (
+    "INSERT INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?) ON CONFLICT (plan, slot)"
+    " DO UPDATE SET at=excluded.at, answer=excluded.answer, why=excluded.why WHERE excluded.at < at"
+)

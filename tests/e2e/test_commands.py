@@ -15,6 +15,7 @@ import pytest
 from runplan import processes
 from runplan.daemon.client import reach
 from runplan.run.requests import Answer
+from runplan.run.rows import Command
 from runplan.settings.places import state_directory
 from runplan.store.sqlite import Store
 from tests.support.cli import RUNPLAN, Meanwhile, Project, Ran, a_plan, processes_of, until, with_remote, work
@@ -411,8 +412,10 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
 
 def test_status_names_the_verb_that_was_refused(project: Project) -> None:
     with closing(Store(project.path / ".git/runplan")) as store:
-        seq = store.commands.add("plans/X.md", "now", {}, by="a person", at="2026-01-01T00:00:00Z")
-        store.commands.finish(seq, Answer(error="origin does not answer", exit=5))
+        seq = store.add_command(
+            Command(plan="plans/X.md", verb="now", arguments={}, by="a person", at="2026-01-01T00:00:00Z")
+        )
+        store.answer_command(seq, Answer(error="origin does not answer", exit=5))
     assert "The last now was refused: origin does not answer" in project.runplan("status", "X").out
     assert project.runplan("status", "X", "--json").json["refused_verb"] == "now"
 

@@ -393,7 +393,7 @@ def journal(project: Project) -> Iterator[Store]:
 
 def plan_every(store: Store, spec: str, plan: str = "plans/X.md", *, since: datetime, **more: str) -> None:
     recorded = {"zone": "Europe/Berlin", "misfire": "skip", "request": "{}", "anchor": iso(since), "made": iso(since)}
-    store.schedules.put(ScheduleRow(plan=plan, spec=spec, **{**recorded, **more}))
+    store.put_schedule(ScheduleRow(plan=plan, spec=spec, **{**recorded, **more}))
 
 
 @pytest.fixture
@@ -482,7 +482,7 @@ def test_status_of_an_armed_schedule_does_not_import_the_scheduler(project: Proj
     words, spec = ("status",), "30 6 * * 1-5"
     with journal(project) as store:
         plan_every(store, spec, since=datetime.now(UTC))
-        store.schedules.arm("plans/X.md", iso(datetime.now(UTC) + timedelta(hours=2, seconds=30)))
+        store.arm_schedule("plans/X.md", iso(datetime.now(UTC) + timedelta(hours=2, seconds=30)))
     assert f"every {spec}, next " in project.runplan(*words).out
     assert not {name for name in imported(project, *words) if name.partition(".")[0] in ("apscheduler", "asyncio")}
 

@@ -86,13 +86,15 @@ class Bench:
 
     def __init__(self, store: Store) -> None:
         self.repository = cast("OpenRepository", Repository(store))
-        self.commands = store.commands
+        self.store = store
         self.runs = Runs(Repository(store))
         self.environments = Environments({})
         self.executor = Executor(cast("RepositoryWorker", self.runs), self.environments)
 
     def queue(self, verb: str, plan: str = A) -> int:
-        return self.commands.add(plan, verb, arguments(verb, plan), by="a person", at=NOW)
+        return self.store.add_command(
+            Command(plan=plan, verb=verb, arguments=arguments(verb, plan), by="a person", at=NOW)
+        )
 
     def execute(self, *, begins: bool = True) -> list[tuple[int, str]]:
         """Execute what is queued; the numbers and the errors of what was answered."""
@@ -100,7 +102,7 @@ class Bench:
 
     @property
     def queued(self) -> list[int]:
-        return [one.seq for one in self.commands.queued()]
+        return [one.seq for one in self.store.list_queued_commands()]
 
 
 def arguments(verb: str, plan: str, needs: tuple[str, ...] = ()) -> Mapping[str, Any]:
@@ -124,14 +126,14 @@ def test_commands_are_executed_in_order_and_leave_the_queue(bench: Bench) -> Non
     assert bench.runs.done == [f"begin {A}", f"Halted {B}", f"StopRequested {A}"]
     assert bench.queued == []
     assert bench.execute() == []
-    assert bench.commands.answer(start) == Answer(run=f"run of {A}", fresh=True)
+    assert bench.store.get_answer(start) == Answer(run=f"run of {A}", fresh=True)
 
 
 def test_a_command_that_is_refused_is_answered_and_the_next_one_is_executed(bench: Bench) -> None:
     now, pause = bench.queue("now"), bench.queue("pause")
     refused = f"{A} has no schedule; see: runplan next"
     assert bench.execute() == [(now, refused), (pause, "")]
-    assert bench.commands.answer(now) == Answer(error=refused, exit=3)
+    assert bench.store.get_answer(now) == Answer(error=refused, exit=3)
 
 
 # --- a run that has to end first ------------------------------------------------------------------------
@@ -164,7 +166,7 @@ def test_a_run_has_the_keys_that_its_command_names_and_they_are_kept_no_longer(b
         plan=A, verb="start", arguments={**arguments("start", A), ENVIRONMENT: "mine"}, by="a person", at=NOW
     )
     for _ in range(2):
-        bench.commands.add(start.plan, start.verb, start.arguments, by=start.by, at=start.at)
+        bench.store.add_command(start)
         bench.execute()
     assert bench.environments.of(A) == KEYS
     bench.environments.use(B, start, anew=True)
@@ -173,7 +175,9 @@ def test_a_run_has_the_keys_that_its_command_names_and_they_are_kept_no_longer(b
 
 def test_a_start_whose_keys_are_gone_is_begun_and_waits_for_them(bench: Bench) -> None:
     """It was queued when the last daemon ended, with the keys in its memory."""
-    bench.commands.add(A, "start", arguments("start", A, needs=("KEY",)), by="a person", at=NOW)
+    bench.store.add_command(
+        Command(plan=A, verb="start", arguments=arguments("start", A, needs=("KEY",)), by="a person", at=NOW)
+    )
     bench.execute()
     assert bench.runs.done == [f"begin {A}", f"Halted {A}"]
 
@@ -184,7 +188,7 @@ def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> 
     start = Command(
         plan=A, verb="start", arguments={**arguments("start", A), ENVIRONMENT: "mine"}, by="a person", at=NOW
     )
-    bench.commands.add(start.plan, start.verb, start.arguments, by=start.by, at=start.at)
+    bench.store.add_command(start)
     bench.queue("stop")
     bench.execute()
     bench.environments.use(B, start, anew=True)
@@ -237,8 +241,8 @@ def test_a_pause_that_cannot_be_recorded_is_refused(bench: Bench) -> None:
 def test_a_command_that_another_process_has_executed_is_returned_with_its_answer(bench: Bench) -> None:
     """Two callers without a daemon execute each other's commands."""
     numbers = [bench.queue("pause"), bench.queue("pause", B)]
-    ours = [one for one in bench.commands.queued() if one.seq in numbers]
-    bench.commands.finish(numbers[0], Answer(lines=("done by another",)))
+    ours = [one for one in bench.store.list_queued_commands() if one.seq in numbers]
+    bench.store.answer_command(numbers[0], Answer(lines=("done by another",)))
     answers = local(bench).run(ours, bench.executor)
     assert [answer.lines for answer in answers if answer] == [("done by another",), (f"Paused {B}",)]
 
@@ -246,7 +250,7 @@ def test_a_command_that_another_process_has_executed_is_returned_with_its_answer
 def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: Bench) -> None:
     start = bench.queue("start", B)
     bench.queue("pause")
-    ours = bench.commands.queued()[1:]
+    ours = bench.store.list_queued_commands()[1:]
     local(bench).run(ours, bench.executor)
     assert (bench.runs.done, bench.queued) == ([f"Halted {A}"], [start])
 

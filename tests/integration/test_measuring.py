@@ -35,9 +35,9 @@ def a_journal(place: Path) -> Store:
     waits: dict[str, Any] = {"state": "waiting", "waiting_for": "approval", "since": iso(NOW - timedelta(minutes=90))}
     record(store, "r4", "plans/y.md", ("ApprovalAsked", {"tree": "0"}), ("ClaimTaken", {"owner": "me"}), **waits)
     schedule = {"zone": "UTC", "misfire": "skip", "request": "{}", "anchor": iso(NOW), "made": iso(NOW)}
-    store.schedules.put(ScheduleRow(plan="plans/x.md", spec="4h", **schedule))
-    store.schedules.put(ScheduleRow(plan="plans/y.md", spec="4h", paused="phase 1 failed", **schedule))
-    store.schedules.answer(FiringRow(plan="plans/x.md", slot="1", at=iso(NOW), answer="skipped"))
+    store.put_schedule(ScheduleRow(plan="plans/x.md", spec="4h", **schedule))
+    store.put_schedule(ScheduleRow(plan="plans/y.md", spec="4h", paused="phase 1 failed", **schedule))
+    store.answer_slot(FiringRow(plan="plans/x.md", slot="1", at=iso(NOW), answer="skipped"))
     return store
 
 

@@ -38,7 +38,7 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
     add(second, "r3", "plans/z.md", LEASED, state="waiting", waiting_for="approval", age=timedelta(days=3))
     add(second, "r4", "plans/old.md", LEASED, LANDED, state="done", outcome="done", age=timedelta(days=2))
     fixed = {"zone": "UTC", "misfire": "run-once", "request": "{}", "anchor": TODAY, "made": TODAY}
-    Store(second).schedules.put(ScheduleRow(plan="plans/s.md", spec="4h", paused="phase 1 failed", **fixed))
+    Store(second).put_schedule(ScheduleRow(plan="plans/s.md", spec="4h", paused="phase 1 failed", **fixed))
     news = news_of({"/src/a": first, "/src/b c": second, "/src/none": tmp_path / "none"}, since=TODAY)
     assert morning_report(news, since="today") == (
         "# Report since today\n\n"

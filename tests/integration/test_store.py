@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.run.events import Admitted, Queued
 from runplan.run.rows import RunRow
-from runplan.store.sqlite import SCHEMA_VERSION, Store
+from runplan.store.sqlite import Store
+from runplan.store.tables import SCHEMA_VERSION
 
 PLAN = "plans/X.md"
 NOW = "2026-03-01T12:00:00Z"
@@ -133,7 +134,8 @@ def test_waiting_events_are_dropped_when_the_plan_was_taken_over(store: Store) -
 WRITER = """
 import sys
 from pathlib import Path
-from runplan.store.sqlite import SCHEMA_VERSION, Store
+from runplan.store.sqlite import Store
+from runplan.store.tables import SCHEMA_VERSION
 from tests.integration.test_store import facts, row
 store = Store(Path(sys.argv[1]))
 for number in range(100_000):
@@ -275,7 +277,7 @@ QUERIES: dict[str, Callable[[Store], object]] = {
     "facts": lambda store: store.facts(Queued, plan="plans/7.md"),
     "leases": lambda store: store.leases("plans/7.md", "refs/heads/x"),
     "claim": lambda store: store.claim("plan", PLAN),
-    "queued commands": lambda store: store.commands.queued(),
+    "queued commands": lambda store: store.list_queued_commands(),
     "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),
 }
 

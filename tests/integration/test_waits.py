@@ -107,7 +107,7 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
                 events = BEGUN if isinstance(happened, WaitRow) else happened
                 journal.append(started(auto=kind != "approval", test_command=""), *events)
             if isinstance(happened, WaitRow):
-                store.waits.put(happened)
+                store.put_wait(happened)
             decision = decide(journal.state)
             if decision.waiting:
                 worker.waits(PLAN, RUN, journal.state, decision)

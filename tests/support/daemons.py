@@ -125,17 +125,16 @@ def times_asked(project: Project, plan: str) -> int:
 
 def schedules(project: Project) -> list[ScheduleRow]:
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
-        return store.schedules.all()
+        return store.list_schedules()
 
 
 def change_schedule(project: Project, plan: str = "plans/X.md", **fields: str) -> None:
     """Change what is on record of a schedule, while no daemon runs."""
     until(lambda: not daemon_of(project))
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
-        kept = store.schedules
-        row = kept.get(plan)
+        row = store.get_schedule(plan)
         assert row is not None
-        kept.put(replace(row, **fields))
+        store.put_schedule(replace(row, **fields))
 
 
 def firings(project: Project, plan: str = "plans/X.md") -> list[tuple[str, str]]:

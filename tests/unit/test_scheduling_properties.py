@@ -17,7 +17,7 @@ from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import parse, slots_after
-from runplan.store.tables import Schedules
+from runplan.store.sqlite import Store
 from runplan.times import iso, parse_iso, zone
 
 PLANS = ("plans/A.md", "plans/B.md")
@@ -42,22 +42,22 @@ class Disk:
 
     # --- the store's own words ---
 
-    def get(self, plan: str) -> ScheduleRow | None:
+    def get_schedule(self, plan: str) -> ScheduleRow | None:
         return self.rows.get(plan)
 
-    def put(self, row: ScheduleRow) -> None:
+    def put_schedule(self, row: ScheduleRow) -> None:
         self.rows[row.plan] = row
 
-    def drop(self, plan: str) -> bool:
+    def drop_schedule(self, plan: str) -> bool:
         return self.rows.pop(plan, None) is not None
 
-    def pause(self, plan: str, why: str | None) -> bool:
+    def pause_schedule(self, plan: str, why: str | None) -> bool:
         if plan not in self.rows:
             return False
         self.rows[plan] = replace(self.rows[plan], paused=why)
         return True
 
-    def answer(self, firing: FiringRow) -> bool:
+    def answer_slot(self, firing: FiringRow) -> bool:
         if self.dies and firing.answer == "fired":
             raise Death
         found = self.firings.get((firing.plan, firing.slot))
@@ -68,7 +68,7 @@ class Disk:
             self.rows[firing.plan] = replace(self.rows[firing.plan], last=firing.slot)
         return fresh
 
-    def is_answered(self, plan: str, slot: str, *, before: str) -> bool:
+    def is_slot_answered(self, plan: str, slot: str, *, before: str) -> bool:
         found = self.firings.get((plan, slot))
         return found is not None and found.at <= before
 
@@ -79,7 +79,7 @@ class Runs:
     def __init__(self, disk: Disk, foreign: set[str]) -> None:
         self.disk = disk
         self.foreign = foreign  #: plans that another process works
-        self.repository = SimpleNamespace(store=SimpleNamespace(schedules=disk))
+        self.repository = SimpleNamespace(store=disk)
         self.runs = {plan: run for plan, run in disk.unfinished.items() if plan not in foreign}
 
     def begin(self, request: RunRequest) -> Answer:
@@ -117,8 +117,8 @@ class History:
         started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
                              target="main", slug="a", daemon=True)  # fmt: skip
         if (before := self._row(plan)) is not None:
-            give_up(before, cast("Schedules", self.disk), self.now, "changed")
-        self.disk.put(
+            give_up(before, cast("Store", self.disk), self.now, "changed")
+        self.disk.put_schedule(
             ScheduleRow(
                 plan=plan, spec=spec, zone=ZONE, misfire=misfire, request=to_json(started),
                 anchor=iso(self.now), made=iso(self.now),
@@ -128,13 +128,13 @@ class History:
 
     def stop(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            give_up(row, cast("Schedules", self.disk), self.now, "cancelled")
-        self.disk.drop(plan)
+            give_up(row, cast("Store", self.disk), self.now, "cancelled")
+        self.disk.drop_schedule(plan)
         self.runs.end(plan)
 
     def pause(self, plan: str) -> None:
-        row = self.disk.get(plan)
-        self.disk.pause(plan, None if row and row.paused else "a person")
+        row = self.disk.get_schedule(plan)
+        self.disk.pause_schedule(plan, None if row and row.paused else "a person")
 
     def end(self, plan: str) -> None:
         self.runs.end(plan)

@@ -54,7 +54,7 @@ def _control(word: str, verb: str, then: str) -> None:
     with open_context(warn=progress.warn if verb == "pause" else None) as at:
         plan, store = plan_or_watch(at, word), at.store()
         has_run = store.interrupted(plan) is not None and store.is_daemons(plan)
-        row = store.schedules.get(plan)
+        row = store.get_schedule(plan)
         is_kept = has_run or row is not None
         if is_kept and verb == "resume" and not plan.startswith(WATCH):
             preflight.require_active(at.landing_like(request_of(row).started) if row else at.for_plan(plan), plan)
@@ -73,7 +73,7 @@ def run_now(args: argparse.Namespace) -> Exit:
         if plan not in plans:
             make = command("runplan", "start", plan or "PLAN", "auto", "every", "4h")
             raise NotFound(f"{plan or 'this repository'} has no schedule; make one: {make}")
-        row = at.store().schedules.get(plan)
+        row = at.store().get_schedule(plan)
         if row is not None and not plan.startswith(WATCH):
             preflight.require_active(at.landing_like(request_of(row).started), plan)
         answer = runs.submit(at, plan, "now")

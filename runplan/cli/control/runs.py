@@ -77,7 +77,7 @@ def _already_running(at: RepositoryContext, word: str, asked: Options) -> str:
     row, owner = store.interrupted(plan), store.living_owner(plan)
     if row is None or row.state != "running" or not owner or row.asked:
         return ""
-    if any(one.plan == plan for one in store.commands.queued()):
+    if any(one.plan == plan for one in store.list_queued_commands()):
         return ""
     at, state = at.landing_like(row), state_of(store, row)
     phases = parse(preflight.committed_plan(at, plan, is_compared=False), path=plan).phases

@@ -187,7 +187,7 @@ class Reader:
         """A watch of issues in the form of a plan, with the answer to its last slot."""
         watch = PlanOutline(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
         facts = PlanFacts(schedule=self._facts[name].schedule)
-        last = self._store.schedules.firings(name, limit=1)
+        last = self._store.list_firings(name, limit=1)
         answered = {"at": last[0].at, "answer": last[0].answer, "why": last[0].why} if last else None
         return {**status_view(name, watch, facts, landing="pr", now=self._now), "answered": answered}
 
@@ -441,7 +441,7 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
 def run_next(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
     with open_context(warn=warn) as at:
-        rows = at.store().schedules.all()
+        rows = at.store().list_schedules()
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
         absent = _absent(at, [{"schedule": view} for view in views])
     if args.json:
