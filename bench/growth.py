@@ -135,8 +135,8 @@ def fill(root: Path, plans: Iterable[str]) -> None:
     """Add finished runs of these plans: copies of the existing run under other names."""
     state = root / ".git/runplan"
     with closing(Store(state)) as store:
-        (first,) = store.runs(limit=1)
-        rows = store.events(first.id)
+        (first,) = store.list_runs(limit=1)
+        rows = store.list_events(first.id)
         logs = sorted((state / "dispatch").glob(f"*{first.id}*"))
         for number, name in enumerate(plans):
             run = f"{first.id}x{number}"

@@ -201,7 +201,7 @@ class DaemonWorker(RepositoryWorker):
         with self._daemon.open_repository(self.root, self._wake_r, self.environments) as repository:
             self.open(repository)
             self._executor = Executor(self, self.environments)
-            plans = [row.plan for row in repository.store.unfinished()]
+            plans = [row.plan for row in repository.store.list_unfinished_runs()]
             for plan in dict.fromkeys([*plans, *(row.plan for row in repository.store.list_waits())]):
                 self._adopt(plan)
             return self._earliest(self.work())
@@ -209,7 +209,7 @@ class DaemonWorker(RepositoryWorker):
     def _adopt(self, plan: str) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
         store = self.repository.store
-        row = store.interrupted(plan)
+        row = store.get_interrupted_run(plan)
         started = state_of(store, row).options if row is not None else None
         declined = self.adopt(plan) if started is not None and started.daemon else None
         if row is None or declined is None:
@@ -447,5 +447,5 @@ class DaemonWorker(RepositoryWorker):
 
     def _notify_once(self, notice: Notice, about: str) -> None:
         """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""
-        if self.repository.store.is_first_notice(notice.run, f"{notice.reason} {about}"):
+        if self.repository.store.record_notice(notice.run, f"{notice.reason} {about}"):
             self._daemon.notifier.send(notice)

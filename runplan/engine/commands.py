@@ -143,7 +143,7 @@ class Executor:
     def _begin(self, request: RunRequest, command: Command) -> Answer | None:
         """Begin or resume the run with the environment of the caller; a running one keeps its own."""
         plan = request.started.plan
-        if run := self._store.run_of(command.seq):
+        if run := self._store.get_run_of_command(command.seq):
             return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
         if (declined := self._worker.decline(request)) is not None:
             return declined

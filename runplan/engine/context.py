@@ -140,7 +140,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def for_plan(self, plan: str) -> RepositoryContext:
         """The context with the landing of the plan's newest run, if its target still exists."""
-        newest = self.store().newest(plan)
+        newest = self.store().get_newest_run(plan)
         return self.with_landing_of(newest) if newest is not None else self
 
     def with_landing_of(self, run: RunRow) -> RepositoryContext:
@@ -201,7 +201,7 @@ def newest_run(at: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
     """The newest run of the plan, or of all plans without a word, and the journal it is in."""
     path = plan_path(at, word) if word is not None else None
     store = at.store()
-    found = store.runs(path, limit=1)
+    found = store.list_runs(path, limit=1)
     if not found:
         start = command("runplan", "start", path or "PLAN")
         raise NotFound(f"no run of {path or 'any plan'} is recorded here; start one: {start}")
@@ -225,7 +225,7 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     ran, active = list[str](), list[str]()
     with contextlib.suppress(Unreachable):  # a damaged journal does not matter for finding a plan
         store = at.store()
-        ran, active = store.plans(), store.active_plans()
+        ran, active = store.list_plans(), store.list_active_plans()
     plans = known_plans(at, active)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
@@ -293,7 +293,7 @@ def scheduled(at: RepositoryContext) -> list[str]:
 def uses_forge(at: RepositoryContext, plan: str) -> bool:
     """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
     store = at.store()
-    newest, row = store.newest(plan), store.get_schedule(plan)
+    newest, row = store.get_newest_run(plan), store.get_schedule(plan)
     return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
 
 
@@ -316,10 +316,10 @@ def plans_on_target(at: RepositoryContext) -> dict[str, str]:
 def slug_of(at: RepositoryContext, plan: str) -> str:
     """The name of the plan in branch, worktree and report, fixed by its first run."""
     store = at.store()
-    newest = store.newest(plan)
+    newest = store.get_newest_run(plan)
     if newest is not None and newest.slug:
         return newest.slug
-    return names.plan_key(plan, [*known_plans(at, store.active_plans()), *spec_plans(at.repository.root)])
+    return names.plan_key(plan, [*known_plans(at, store.list_active_plans()), *spec_plans(at.repository.root)])
 
 
 def stored_as(at: RepositoryContext, path: str, content: bytes) -> str:

@@ -122,7 +122,7 @@ def take(at: RepositoryContext, number: int, *, now: datetime, label: str = "") 
         tip = made
     if tip is None:
         return at  # the plan is on the target: the work is merged
-    has_run = store.newest(path) is not None
+    has_run = store.get_newest_run(path) is not None
     if not has_run and _taken_by(at, tip) != names.repository_id(at.repository.common_dir):
         here = command("runplan", "start", f"issue-{number}", "auto", "pr")
         return TakenElsewhere(
@@ -185,7 +185,7 @@ def begin_next(
 ) -> Answer | None:
     """Take the next issue of the watch and begin its run; declined when there is none, or one is under way."""
     repository = worker.repository
-    for row in repository.store.unfinished():
+    for row in repository.store.list_unfinished_runs():
         if state_of(repository.store, row).options.watch == watch:
             see = command("runplan", "status", row.plan)
             return Answer(declined=True, why=f"the run of {row.plan} has not ended; see: {see}")
@@ -228,7 +228,7 @@ def _free_issues(at: RepositoryContext, label: str, store: Store, now: datetime)
         path = path_of(at, issue.number)
         branch = names.pull_branch(run.branch_prefix, slug_of(at, path))
         tip = branches.get(branch)
-        if store.newest(path) is not None or git.blob(target, path) is not None:
+        if store.get_newest_run(path) is not None or git.blob(target, path) is not None:
             continue
         if tip is not None and (git.known(tip) is None or _taken_by(at, tip) != own):  # a commit of ours is known
             continue

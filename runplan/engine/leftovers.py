@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runplan import names
 from runplan.agents.invocation import Agents, Sandbox
@@ -38,7 +38,7 @@ def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kep
         agents = Agents(at.settings.agents, root=root, plan="", run="", caller=at.env, sandbox=sandbox)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=at.targets)
         active = set(_in_use(store, str(at.repository.root), at.state))
-        known = {one.event.branch for one in store.facts(e.Leased)}
+        known = {one.event.branch for one in store.list_facts(e.Leased)}
         found = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
         if not dry_run:
             removal.sweep()
@@ -62,12 +62,12 @@ def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator
 
 def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The directory of each dispatch, the run that still needs it, and whether its phase has landed since."""
-    unfinished = {row.id for row in store.unfinished()}
-    for plan in {row.plan for run in runs if (row := store.row(run)) is not None}:
-        landed = {record.event.phase: record.seq for record in store.facts(e.Landed, plan=plan)}
+    unfinished = {row.id for row in store.list_unfinished_runs()}
+    for plan in {row.plan for run in runs if (row := store.get_run(run)) is not None}:
+        landed = {record.event.phase: record.seq for record in store.list_facts(e.Landed, plan=plan)}
         phases: dict[tuple[str, str], str] = {}  # by run and lane
-        records: list[e.Recorded[e.PlanRead] | e.Recorded[e.DispatchStarted]] = [*store.facts(e.PlanRead, plan=plan)]
-        records += store.facts(e.DispatchStarted, plan=plan)
+        records: list[e.Recorded[Any]] = [*store.list_facts(e.PlanRead, plan=plan)]
+        records += store.list_facts(e.DispatchStarted, plan=plan)
         for record in sorted(records, key=lambda record: record.seq):
             lane = (record.run, record.event.lane)
             if isinstance(record.event, e.PlanRead):
@@ -81,7 +81,7 @@ def _in_use(store: Store, root: str, state: Path) -> Iterator[str]:
     """Branches and worktrees of runs that have not ended, and of a rehearsal."""
     if is_held(state / LOCK):
         yield names.worktree_name(root, SLUG)
-    for row in store.unfinished():
+    for row in store.list_unfinished_runs():
         slug = ""
         yield names.base_ref(row.id)
         for one in recorded(store, row.id):

@@ -54,7 +54,7 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
             closing.enter_context(landing_lock(at.state / "locks").acquire(timeout=PATIENCE_S))
         except TimeoutError:
             return []  # another landing runs, and completes these as well
-        known = {row.id for row in store.unfinished()}
+        known = {row.id for row in store.list_unfinished_runs()}
         lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common)
         settled = lander.settle()
     is_known = names.run_of(settled.id.rpartition(".")[0]) in known
@@ -176,7 +176,7 @@ def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases:
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = at.store()
     for branch in (branch for branch in branches if git.tip(branch) is not None):
-        known = store.leases(plan, branch) > 0
+        known = store.count_leases(plan, branch) > 0
         if refusal := refused(git, branch, tip, known=known):
             raise RefusedEarly(refusal)
 

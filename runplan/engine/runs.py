@@ -207,7 +207,7 @@ def end_recorded_agents(state: Path, plan: str) -> list[str]:
     For a worker that does not answer. The next owner of the run records their ends.
     """
     with closing(Store(state, writable=False)) as store:
-        meant = [row for row in store.unfinished() if plan in ("", row.plan)]
+        meant = [row for row in store.list_unfinished_runs() if plan in ("", row.plan)]
         found = {row.plan: ids for row in meant if (ids := running(state_of(store, row)))}
     if found:
         Dispatches(state / "dispatch").end([id_ for ids in found.values() for id_ in ids], grace_s=GRACE_S)

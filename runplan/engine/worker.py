@@ -157,7 +157,7 @@ class RepositoryWorker:
 
     def newest(self, plan: str) -> RunState:
         """The state of the plan's newest run, also of another owner; an empty one for none."""
-        row = self.repository.store.newest(plan)
+        row = self.repository.store.get_newest_run(plan)
         return state_of(self.repository.store, row) if row is not None else RunState()
 
     def resumes(self, request: RunRequest) -> bool:
@@ -215,7 +215,7 @@ class RepositoryWorker:
 
     def _acquire(self, request: RunRequest) -> Answer | None:
         """Claim the plan, then resume its unfinished run or begin one."""
-        interrupted, plan = self.repository.store.interrupted, request.started.plan
+        interrupted, plan = self.repository.store.get_interrupted_run, request.started.plan
         while (active := self._claim(row := interrupted(plan), request)) is None:
             pass  # another process was faster; look again
         if isinstance(active, Answer):
@@ -229,7 +229,7 @@ class RepositoryWorker:
 
     def adopt(self, plan: str) -> Answer | None:
         """Own the plan's unfinished run and continue it unchanged; an answer when another process owns it."""
-        if plan in self.runs or (row := self.repository.store.interrupted(plan)) is None:
+        if plan in self.runs or (row := self.repository.store.get_interrupted_run(plan)) is None:
             return None
         claimed = self._claim(row, None)
         return claimed if isinstance(claimed, Answer) else None
@@ -249,19 +249,19 @@ class RepositoryWorker:
         context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
         claim = claims.take_plan(plan, run=run)
         if isinstance(claim, HeldByOther):
-            theirs = store.interrupted(plan)
+            theirs = store.get_interrupted_run(plan)
             if theirs is not None and request is not None and not request.fired:
                 state = state_of(store, theirs)
                 if not runs.does_what_is_asked(state, request.started):
                     return _busy(plan, theirs.id, state)
             return Answer(declined=True, owner=claim.owner)
-        now = store.interrupted(plan)
+        now = store.get_interrupted_run(plan)
         if (now and now.id) != (row and row.id):
             # Before we had the claim, another process ended its run, or began one and died.
             claims.release(plan, run=run)
             return None
         if row is None and request is not None:  # a retry or an answer, whose run has ended, begins none
-            last = store.newest(plan) if request.again else None
+            last = store.get_newest_run(plan) if request.again else None
             late = runs.succeeded(plan) if last is not None and last.state == "done" else ""
             if why := runs.nothing_waits(plan) if request.answer is not None else late:
                 claims.release(plan, run=run)

@@ -76,9 +76,9 @@ def undo_section(phase: PhaseRun, *, plan: str, run: str, subjects: Mapping[str,
 
 def failure_sections(store: Store, plan: str) -> list[str]:
     """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
-    failures = store.facts(PhaseFailed, plan=plan)
-    ends = store.facts(RunEnded, plan=plan) if failures else []
-    shared = store.facts(IssueShared, plan=plan) if failures else []
+    failures = store.list_facts(PhaseFailed, plan=plan)
+    ends = store.list_facts(RunEnded, plan=plan) if failures else []
+    shared = store.list_facts(IssueShared, plan=plan) if failures else []
     parked = {(end.run, end.event.lane): end.event.parked for end in ends}
     sections = []
     for one in failures:

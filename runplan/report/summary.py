@@ -121,7 +121,7 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
 
 def recorded(store: Store, plan: str) -> list[e.Recorded[Any]]:
     """The events of the plan that a summary needs, oldest first."""
-    return sorted((one for kind in KINDS for one in store.facts(kind, plan=plan)), key=lambda one: one.seq)
+    return sorted((one for kind in KINDS for one in store.list_facts(kind, plan=plan)), key=lambda one: one.seq)
 
 
 def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
@@ -309,7 +309,7 @@ def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
 def _repository(root: str, state: Path, since: str) -> RepositoryNews:
     try:
         with contextlib.closing(Store(state, writable=False)) as store:
-            touched = {*store.plans_since(since), *(row.plan for row in store.unfinished())}
+            touched = {*store.list_plans_since(since), *(row.plan for row in store.list_unfinished_runs())}
             plans = tuple(one for plan in sorted(touched) if (one := _plan(store, plan, since)).phases)
             paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
             return RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
@@ -319,20 +319,20 @@ def _repository(root: str, state: Path, since: str) -> RepositoryNews:
 
 def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:
     """The plans whose newest run failed between phases, as when all other phases are blocked; with the reason."""
-    with_phase = {record.run for record in store.facts(e.PhaseFailed, since=since)}
-    ends = {record.run: record.event for record in store.facts(e.RunEnded, since=since) if not record.event.lane}
-    rows = [row for plan in store.plans() if (row := store.newest(plan)) and row.state == "failed"]
+    with_phase = {record.run for record in store.list_facts(e.PhaseFailed, since=since)}
+    ends = {record.run: record.event for record in store.list_facts(e.RunEnded, since=since) if not record.event.lane}
+    rows = [row for plan in store.list_plans() if (row := store.get_newest_run(plan)) and row.state == "failed"]
     rows = [row for row in rows if row.id in ends and row.id not in with_phase]
     return tuple((row.plan, f"{ends[row.id].reason}: {ends[row.id].detail}") for row in rows)
 
 
 def _plan(store: Store, plan: str, since: str) -> PlanSummary:
-    newest = store.newest(plan)
+    newest = store.get_newest_run(plan)
     found = attempted(recorded(store, plan), since=since)
     if newest is not None and newest.is_active and newest.phase:
         found.setdefault(newest.phase, PhaseSummary(id=newest.phase))
-    titles = {record.event.phase: record.event.title for record in store.facts(e.PlanRead, plan=plan)}
-    whole = summary_of(plan, None, newest, found, owned=bool(store.living_owner(plan)))
+    titles = {record.event.phase: record.event.title for record in store.list_facts(e.PlanRead, plan=plan)}
+    whole = summary_of(plan, None, newest, found, owned=bool(store.get_living_owner(plan)))
     title = newest.title if newest is not None and newest.title else plan
     is_open = (PhaseState.WAITING, PhaseState.RUNNING)
     news = [one for one in whole.phases if one.at >= since or one.state in is_open or one.spent != Spent()]

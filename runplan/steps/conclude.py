@@ -47,13 +47,13 @@ def _lander(context: RunContext) -> PullRequestLander:
 
 
 def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    now, landings = context.clock.now(), context.store.facts(e.Landed, plan=context.plan)
+    now, landings = context.clock.now(), context.store.list_facts(e.Landed, plan=context.plan)
     progress = Progress(
         may_merge=state.options.auto,
         repairs=state.repairs,
         max_repairs=state.options.max_fix_cycles,
         updates=state.updates,
-        pushed=tuple(one.event.new for one in context.store.facts(e.LandingStarted, plan=context.plan)),
+        pushed=tuple(one.event.new for one in context.store.list_facts(e.LandingStarted, plan=context.plan)),
         pushed_at=max((parse_iso(landing.at).timestamp() for landing in landings), default=0.0),
     )
     try:

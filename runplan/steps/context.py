@@ -131,10 +131,10 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
 
     def failures(self, phase: str) -> list[Recorded[PhaseFailed]]:
         """The failed attempts at the phase since it last landed; oldest first."""
-        failed = [one for one in self.store.facts(PhaseFailed, plan=self.plan) if one.event.phase == phase]
+        failed = [one for one in self.store.list_facts(PhaseFailed, plan=self.plan) if one.event.phase == phase]
         if not failed:  # usual; the landings of a long plan are many
             return []
-        landings = self.store.facts(Landed, plan=self.plan)
+        landings = self.store.list_facts(Landed, plan=self.plan)
         landed = max((one.seq for one in landings if one.event.phase == phase), default=0)
         return [one for one in failed if one.seq > landed]
 

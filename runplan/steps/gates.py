@@ -94,7 +94,7 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     known: list[Event] = []
     for name in action.dispatch.gates:
         key = check_key(context, name, tree)
-        if (text := context.store.baseline(key)) is None:
+        if (text := context.store.get_baseline(key)) is None:
             continue
         found = results.from_text(text)
         if action.dispatch.role == "gate":
@@ -118,7 +118,7 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
 def _remember(context: RunContext, key: str, found: results.Results) -> None:
     """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
     if not found.red and not found.unfinished:
-        context.store.keep_baseline(key, results.to_text(found))
+        context.store.put_baseline(key, results.to_text(found))
 
 
 def _keep_names(name: str, found: results.Results, phase: PhaseRun, context: RunContext, *, partly: bool) -> None:
@@ -128,7 +128,7 @@ def _keep_names(name: str, found: results.Results, phase: PhaseRun, context: Run
         passes = found.passes | (before.passes if before else frozenset())
         named = replace(found, passes=passes, failures=(before or found).failures - passes)
         key = check_key(context, TESTS, phase.built.tree)
-        context.store.keep_baseline(f"{NAMED_ONLY}{key}", results.to_text(named))
+        context.store.put_baseline(f"{NAMED_ONLY}{key}", results.to_text(named))
 
 
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -198,7 +198,7 @@ def _judged(
     before, known, tests = phase.judged.get(name), phase.baselines.get(name), context.settings.tests
     baseline = None
     if known is not None and known.results and not partly:  # the store has it with the names of all tests
-        baseline = results.from_text(context.store.baseline(known.key) or known.results)
+        baseline = results.from_text(context.store.get_baseline(known.key) or known.results)
     judged = results.compare(
         baseline,
         now,
@@ -238,7 +238,7 @@ def _changed_tests(phase: PhaseRun) -> list[str]:
 def known_results(phase: PhaseRun, context: RunContext, name: str = TESTS) -> results.Results | None:
     """The results of a check on the candidate, with the names of all tests; None if these are not known."""
     key = check_key(context, name, phase.built.tree)
-    text = context.store.baseline(key) or context.store.baseline(f"{NAMED_ONLY}{key}")
+    text = context.store.get_baseline(key) or context.store.get_baseline(f"{NAMED_ONLY}{key}")
     return results.from_text(text) if text else None
 
 

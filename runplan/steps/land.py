@@ -167,7 +167,7 @@ def _files(context: RunContext, onto: str, title: str, text: bytes, sections: li
     if old is None and not sections:
         return {context.plan: text}
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
-    waiting = [one for one in context.store.sign_offs() if one[0] != context.plan]
+    waiting = [one for one in context.store.list_sign_offs() if one[0] != context.plan]
     new = {
         context.report: (old, report.prepend(old, plan_title=title, sections=sections)),
         context.index: (listed, report.indexed(listed, landed, today=context.clock.now().date(), waiting=waiting)),
@@ -298,7 +298,7 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
 def _moved(context: RunContext, tip: str) -> e.LandingMoved:
     """Landings of our own are not counted as moves of the target."""
     since = iso(context.clock.now() - RECENT)
-    ours = any(one.event.tip == tip for one in context.store.facts(e.Landed, since=since))
+    ours = any(one.event.tip == tip for one in context.store.list_facts(e.Landed, since=since))
     return e.LandingMoved(tip=tip, ours=ours)
 
 

@@ -285,8 +285,8 @@ def _limits(context: RunContext) -> dict[str, e.AgentLimited]:
     """
     now, farthest = context.clock.now(), timedelta(seconds=FARTHEST_S)
     newest: dict[str, e.AgentLimited] = {}
-    resumed = [one.seq for one in context.store.facts(e.RunResumed, plan=context.plan) if one.run == context.run]
-    for one in context.store.facts(e.AgentLimited, since=iso(now - farthest)):
+    resumed = [one.seq for one in context.store.list_facts(e.RunResumed, plan=context.plan) if one.run == context.run]
+    for one in context.store.list_facts(e.AgentLimited, since=iso(now - farthest)):
         if one.seq > max(resumed, default=0):
             until = min(one.event.until, iso(parse_iso(one.at) + farthest))
             newest[one.event.agent] = replace(one.event, until=until)
@@ -305,14 +305,17 @@ def _left(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | Giv
     spent: dict[str, Cost] = {}
     given: dict[str, Cost] = {}
     if budgets["phase"] != Cost() or budgets["plan"] != Cost():
-        of_plan = store.facts(e.DispatchStarted, plan=context.plan), store.facts(e.DispatchEnded, plan=context.plan)
+        of_plan = (
+            store.list_facts(e.DispatchStarted, plan=context.plan),
+            store.list_facts(e.DispatchEnded, plan=context.plan),
+        )
         spent["plan"], given["plan"] = _usage(context, *of_plan)
         spent["phase"], given["phase"] = _usage(context, *of_plan, phase=wanted.phase)
     if budgets["day"] != Cost():
         today = context.clock.now().astimezone(zone(context.settings.run.timezone))
         midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
         since = iso(midnight - EARLIER)
-        of_day = store.facts(e.DispatchStarted, since=since), store.facts(e.DispatchEnded, since=since)
+        of_day = store.list_facts(e.DispatchStarted, since=since), store.list_facts(e.DispatchEnded, since=since)
         spent["day"], given["day"] = _usage(context, *of_day, since=iso(midnight))
     return left(budgets, spent, given)
 
@@ -443,7 +446,7 @@ def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
     phase, role = state.current, started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
-        tips = [one.event.tip for one in context.store.facts(e.Landed, since=started.at)]
+        tips = [one.event.tip for one in context.store.list_facts(e.Landed, since=started.at)]
         found = context.fingerprints.compare(before, agent=signing(started.id).email, landed=tips)
         lines = describe_differences(found, "the agent" if role in AGENT_ROLES else f"the {role} command")
         if set(lines) - set(phase.warnings):  # else recorded before a crash

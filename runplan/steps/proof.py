@@ -117,8 +117,8 @@ def _find_versions(built: CandidateBuilt, context: RunContext) -> dict[str, str]
 
 def _landings(context: RunContext) -> list[LandingStarted]:
     """The landings of the plan since it was complete; oldest first."""
-    landed = {recorded.event.id for recorded in context.store.facts(Landed, plan=context.plan)}
-    begun = [recorded.event for recorded in context.store.facts(LandingStarted, plan=context.plan)]
+    landed = {recorded.event.id for recorded in context.store.list_facts(Landed, plan=context.plan)}
+    begun = [recorded.event for recorded in context.store.list_facts(LandingStarted, plan=context.plan)]
     landings = [event for event in begun if event.id in landed and event.code]
     ends = [number for number, event in enumerate(landings, 1) if event.complete]
     return landings[ends[-1] if ends else 0 :]
@@ -128,7 +128,7 @@ def _answered(context: RunContext, landings: list[LandingStarted]) -> set[str]:
     """The tests whose change has landed with an answer: they are not asked about again."""
     known = (context.objects.tip(landing.code) for landing in landings)
     trees = {context.objects.commit(code).tree for code in known if code}
-    judged = (recorded.event for recorded in context.store.facts(ProofJudged, plan=context.plan))
+    judged = (recorded.event for recorded in context.store.list_facts(ProofJudged, plan=context.plan))
     return {promise.test for event in judged if event.tree in trees and event.time > 1 for promise in event.promises}
 
 
@@ -178,7 +178,7 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     started, phase = action.dispatch, state.current
     if started.role != Role.PROVE:
         return gates.already_known(action, state, context)
-    known = None if started.again else context.store.baseline(_key(_run_of(started, phase), context))
+    known = None if started.again else context.store.get_baseline(_key(_run_of(started, phase), context))
     return (_judged(started, phase, context, results.from_text(known)),) if known else ()
 
 
@@ -189,7 +189,7 @@ def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterato
     assert ended is not None
     for _, found, _, evidence in gates.read_checks(phase, context):
         if not found.unfinished and not started.again:
-            context.store.keep_baseline(_key(_run_of(started, phase), context), results.to_text(found))
+            context.store.put_baseline(_key(_run_of(started, phase), context), results.to_text(found))
         yield _judged(started, phase, context, found, seconds=ended.seconds, ran=evidence)
 
 
@@ -249,7 +249,7 @@ def _base_results(phase: PhaseRun, context: RunContext) -> results.Results | Non
     known = phase.baselines.get(TESTS)
     if known is None or not known.results:
         return None
-    return results.from_text(context.store.baseline(known.key) or known.results)
+    return results.from_text(context.store.get_baseline(known.key) or known.results)
 
 
 def _expected(run: ProofRun, phase: PhaseRun, context: RunContext, base: results.Results | None) -> Counter[str]:
@@ -278,5 +278,5 @@ def _expected(run: ProofRun, phase: PhaseRun, context: RunContext, base: results
 
 
 def _passes_at(commit: str, context: RunContext) -> frozenset[str]:
-    known = context.store.baseline(gates.check_key(context, TESTS, context.objects.commit(commit).tree))
+    known = context.store.get_baseline(gates.check_key(context, TESTS, context.objects.commit(commit).tree))
     return results.from_text(known).passes if known else frozenset()

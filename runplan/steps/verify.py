@@ -158,8 +158,8 @@ def is_complete_with(plan: Plan, phase: str) -> bool:
 
 def plan_base(phase: PhaseRun, context: RunContext) -> str:
     """The target before the first phase of the plan landed, as far as the journal knows."""
-    landed = {one.event.id for one in context.store.facts(Landed, plan=context.plan)}
-    begun = (one.event for one in context.store.facts(LandingStarted, plan=context.plan))
+    landed = {one.event.id for one in context.store.list_facts(Landed, plan=context.plan)}
+    begun = (one.event for one in context.store.list_facts(LandingStarted, plan=context.plan))
     first = next((event.old for event in begun if event.id in landed), "")
     is_there = first and context.objects.tip(first) is not None
     return first if is_there else phase.built.onto
@@ -216,7 +216,7 @@ def measured(phase: PhaseRun, context: RunContext, message: str) -> DriftFound |
     verified = drift.read_tokens(message)
     if not any((written.drifts, written.malformed, verified.drifts, verified.malformed)):
         return None
-    facts, plan = context.store.facts, context.plan
+    facts, plan = context.store.list_facts, context.plan
     landed = {one.event.phase for one in facts(Landed, plan=plan) if one.run == context.run}
     made = [one.event for one in facts(DriftFound, plan=plan) if one.run == context.run and one.event.of in landed]
     corrected = {(of, bullet) for event in made for of, bullet, _, _ in event.corrections}  # in this run

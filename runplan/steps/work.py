@@ -57,7 +57,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.read.drift)
         return
     branch, base = context.branch(phase.read.phase), phase.read.tip
-    earlier = context.store.leases(context.plan, branch)
+    earlier = context.store.count_leases(context.plan, branch)
     refusal = refused(context.workspace.user, branch, base, known=bool(earlier))
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
@@ -99,7 +99,7 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
         kept.pop()
     last = kept[-1]
     failure, ref = last.event, f"{HEADS}{last.event.branch}" if last.event.branch else branch
-    leases = {lease.event.worktree: lease.event for lease in context.store.facts(e.Leased, plan=context.plan)}
+    leases = {lease.event.worktree: lease.event for lease in context.store.list_facts(e.Leased, plan=context.plan)}
     # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
     lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.read.phase]
     for lane in lanes if failures[-1].event.reason == Reason.CRASHED else ():
@@ -138,7 +138,7 @@ def _merge_base(context: RunContext, target: str, head: str) -> str:
 
 def _is_reworded(read: e.PlanRead, context: RunContext, *, before: int) -> bool:
     """Whether the phase's text has changed since it was read last before that place in the journal."""
-    readings = context.store.facts(e.PlanRead, plan=context.plan)
+    readings = context.store.list_facts(e.PlanRead, plan=context.plan)
     earlier = [one.event.text for one in readings if one.seq < before and one.event.phase == read.phase]
     return bool(earlier) and earlier[-1] != read.text
 

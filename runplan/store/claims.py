@@ -38,14 +38,14 @@ class Claims:
 
     def take_plan(self, plan: str, *, run: str) -> ClaimResult:
         """Claim the plan for this process; re-entry keeps the fence."""
-        mine = self._store.claim("plan", plan)
+        mine = self._store.get_claim("plan", plan)
         if plan in self._held and mine is not None and mine[1] == self.me:
             return Reentered(fence=mine[2])
         lock = _lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            holder = self._store.claim("plan", plan)
+            holder = self._store.get_claim("plan", plan)
             return HeldByOther(owner=holder[1] if holder else "a process that is just starting")
         with contextlib.ExitStack() as stack:
             stack.callback(lock.release)  # unless the row is ours
@@ -57,7 +57,7 @@ class Claims:
 
     def _take_row(self, plan: str, *, run: str) -> ClaimResult:
         with self._store.transaction():
-            found = self._store.claim("plan", plan)
+            found = self._store.get_claim("plan", plan)
             if found is not None:
                 _, owner, fence = found
                 if owner == self.me:
@@ -70,10 +70,10 @@ class Claims:
     def take_issue(self, number: int, *, run: str) -> RunRow | None:
         """Claim an issue for the run; another unfinished run that has it."""
         with self._store.transaction():
-            found = self._store.claim("issue", str(number))
+            found = self._store.get_claim("issue", str(number))
             if found is not None and found[0] == run:
                 return None
-            other = self._store.row(found[0]) if found is not None else None
+            other = self._store.get_run(found[0]) if found is not None else None
             if other is not None and other.state in UNFINISHED:
                 return other
             self._store.set_claim("issue", str(number), run=run, owner=self.me)

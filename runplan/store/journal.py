@@ -85,4 +85,4 @@ class LaneJournal:
 
 
 def recorded(store: Store, run: str) -> list[Recorded[Event]]:
-    return [one for row in store.events(run) if (one := read_row(row)) is not None]
+    return [one for row in store.list_events(run) if (one := read_row(row)) is not None]

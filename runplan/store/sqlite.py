@@ -228,11 +228,11 @@ class Store:
     def _events(self, where: str, *values: object) -> list[EventRow]:
         return self._rows(EventRow, f"events WHERE {where}", *values)
 
-    def events(self, run: str, *, after: int = 0) -> list[EventRow]:
+    def list_events(self, run: str, *, after: int = 0) -> list[EventRow]:
         self.flush()
         return self._events("run=? AND seq>? ORDER BY seq", run, after)
 
-    def facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
+    def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
         """The events of one kind over all runs, of a plan or from a moment on; oldest first."""
         from runplan.run.events import read_row  # slow to import
 
@@ -251,61 +251,61 @@ class Store:
         found = self.query(f"SELECT row FROM runs WHERE {where}", *values)
         return [convert(json.loads(row), RunRow) for (row,) in found]
 
-    def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
+    def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
         where = "plan=?1" if plan is not None else "number > 0"
         return self._runs(f"{where} ORDER BY number DESC LIMIT ?2", plan, limit)
 
-    def row(self, run: str) -> RunRow | None:
+    def get_run(self, run: str) -> RunRow | None:
         return next(iter(self._runs("id=?", run)), None)
 
-    def newest(self, plan: str) -> RunRow | None:
-        return next(iter(self.runs(plan, limit=1)), None)
+    def get_newest_run(self, plan: str) -> RunRow | None:
+        return next(iter(self.list_runs(plan, limit=1)), None)
 
-    def plans(self) -> list[str]:
+    def list_plans(self) -> list[str]:
         """Every plan that was ever run."""
         return [plan for (plan,) in self.query("SELECT DISTINCT plan FROM runs ORDER BY plan")]
 
-    def active_plans(self, *, queued: bool = False) -> list[str]:
+    def list_active_plans(self, *, queued: bool = False) -> list[str]:
         """The plans with an unfinished run, a schedule or (`queued`) a queued command."""
         query = f"SELECT plan FROM runs WHERE {tables.IS_ACTIVE} UNION SELECT plan FROM schedules"
         query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
         return [plan for (plan,) in self.query(query)]
 
-    def interrupted(self, plan: str) -> RunRow | None:
+    def get_interrupted_run(self, plan: str) -> RunRow | None:
         """The newest run of the plan, if it has not ended."""
-        row = self.newest(plan)
+        row = self.get_newest_run(plan)
         return row if row is not None and row.is_active else None
 
-    def unfinished(self) -> list[RunRow]:
+    def list_unfinished_runs(self) -> list[RunRow]:
         return self._runs(f"{tables.IS_ACTIVE} ORDER BY number")
 
-    def sign_offs(self) -> list[tuple[str, str]]:
+    def list_sign_offs(self) -> list[tuple[str, str]]:
         """(plan, phase) of the runs that wait for a person's approval or sign-off."""
         query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
         return [(plan, phase or "") for plan, phase in self._read(query)]
 
-    def failures(self, plan: str) -> tuple[FailureRow, ...]:
+    def list_failures(self, plan: str) -> tuple[FailureRow, ...]:
         """The newest failure of each phase that has not landed since, unless a person ended the attempt."""
         newest = {phase: why for phase, *why in reversed(self.query(tables.FAILURES, plan))}
         return tuple(FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != "stopped")
 
-    def leases(self, plan: str, branch: str) -> int:
+    def count_leases(self, plan: str, branch: str) -> int:
         """The number of attempts of the plan that worked on the branch."""
         self._flush_kind("Leased")
         query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
         return int(self._read(query, plan, branch)[0][0])
 
-    def run_of(self, command: int) -> str:
+    def get_run_of_command(self, command: int) -> str:
         """The run that a command began; "" for none."""
         query = "SELECT run FROM events WHERE type='RunStarted' AND json_extract(body, '$.command')=? LIMIT 1"
         return next((str(run) for (run,) in self.query(query, command)), "")
 
-    def newest_event(self) -> int:
+    def get_newest_event(self) -> int:
         """The number of the newest event; 0 for none."""
         return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
-    def plans_since(self, moment: str) -> list[str]:
+    def list_plans_since(self, moment: str) -> list[str]:
         """The plans in which a phase landed, an attempt failed or a process ended since then."""
         query = "SELECT DISTINCT plan FROM events WHERE type IN ('Landed', 'PhaseFailed', 'DispatchEnded') AND at>=?"
         return [plan for (plan,) in self.query(query, moment)]
@@ -317,16 +317,16 @@ class Store:
         }
         return Figures(**figures, dispatches=tuple(DispatchTotal(*row) for row in self.query(tables.DISPATCH_TOTALS)))
 
-    def is_daemons(self, plan: str) -> bool:
+    def is_run_by_daemon(self, plan: str) -> bool:
         """Whether the daemon works on the newest run of the plan."""
-        row = self.newest(plan)
+        row = self.get_newest_run(plan)
         return row is not None and row.daemon
 
-    def plan_facts(self, plan: str = "") -> dict[str, PlanFacts]:
+    def read_plan_facts(self, plan: str = "") -> dict[str, PlanFacts]:
         """The facts about one plan, or about all, by plan; one query per kind of fact, however many plans there are."""
         sources: dict[str, Iterable[tuple[str, object]]] = {
             "run": ((row.plan, row) for row in self._runs(f"number IN ({tables.NEWEST})", plan)),
-            "owner": self.owners().items(),
+            "owner": self.list_owners().items(),
             "schedule": ((row.plan, row) for row in self.list_schedules()),
             "queued": self.query(tables.QUEUED),
             "refused": (
@@ -343,7 +343,7 @@ class Store:
 
     # --- claims ----------------------------------------------------------------------------------------
 
-    def claim(self, kind: str, key: str) -> tuple[str, str, int] | None:
+    def get_claim(self, kind: str, key: str) -> tuple[str, str, int] | None:
         """(run, owner, fence) of a claim."""
         query = "SELECT run, owner, fence FROM claims WHERE kind=? AND key=?"
         return next(((run, owner, fence) for run, owner, fence in self._read(query, kind, key)), None)
@@ -360,18 +360,18 @@ class Store:
         with self.transaction():
             self.run("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
 
-    def owners(self) -> dict[str, str]:
+    def list_owners(self) -> dict[str, str]:
         """The owner of each claimed plan."""
         return dict(self._read("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
 
-    def living_owner(self, plan: str) -> str:
+    def get_living_owner(self, plan: str) -> str:
         """The live process that owns the plan; "" for none."""
         from runplan import processes  # slow to import
 
-        owner = self.owners().get(plan, "")
+        owner = self.list_owners().get(plan, "")
         return owner if owner and processes.alive(owner) else ""
 
-    def is_first_notice(self, run: str, about: str) -> bool:
+    def record_notice(self, run: str, about: str) -> bool:
         """Record that a person is notified; False when that was recorded before."""
         with self.transaction():
             return self.run("INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)", run, about) > 0
@@ -456,10 +456,10 @@ class Store:
 
     # --- baselines -------------------------------------------------------------------------------------
 
-    def baseline(self, key: str) -> str | None:
+    def get_baseline(self, key: str) -> str | None:
         return next((str(results) for (results,) in self._read("SELECT results FROM baselines WHERE key=?", key)), None)
 
-    def keep_baseline(self, key: str, results: str) -> None:
+    def put_baseline(self, key: str, results: str) -> None:
         with self.transaction():
             self.run("INSERT OR REPLACE INTO baselines VALUES (?,?)", key, results)
 

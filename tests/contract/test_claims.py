@@ -147,9 +147,9 @@ def test_a_process_gives_back_its_plan_and_no_other_and_no_issue_of_the_run(stor
     put(store, identity(os.getppid()) or "", key=OTHER)
     claims.release(PLAN, run="r1")
     claims.release(PLAN, run="r1")
-    assert store.claim("plan", PLAN) is None
-    assert store.claim("plan", OTHER) is not None
-    assert store.claim("issue", "7") is not None, "it ends with its run"
+    assert store.get_claim("plan", PLAN) is None
+    assert store.get_claim("plan", OTHER) is not None
+    assert store.get_claim("issue", "7") is not None, "it ends with its run"
     assert claims.take_plan(PLAN, run="r2") == Acquired(fence=2)
 
 
@@ -158,7 +158,7 @@ def test_claims_go_with_the_event_that_ends_the_run(store: Store, claims: Claims
     assert isinstance(taken, Acquired)
     claims.take_issue(7, run="r1")
     store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="done"), fence=taken.fence)
-    assert (store.claim("plan", PLAN), store.claim("issue", "7")) == (None, None)
+    assert (store.get_claim("plan", PLAN), store.get_claim("issue", "7")) == (None, None)
 
 
 def test_a_process_whose_plan_was_taken_over_can_record_nothing_any_more(store: Store, claims: Claims) -> None:
@@ -170,8 +170,8 @@ def test_a_process_whose_plan_was_taken_over_can_record_nothing_any_more(store: 
     with pytest.raises(Fenced, match="another process has taken over plans/X"):
         store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="failed"), fence=taken.fence)
     claims.release(PLAN, run="r1")
-    assert [event.type for event in store.events("r1")] == ["RunStarted"]
-    assert store.claim("plan", PLAN) == ("r1", identity(os.getppid()), 2), "theirs, although the run is the same"
+    assert [event.type for event in store.list_events("r1")] == ["RunStarted"]
+    assert store.get_claim("plan", PLAN) == ("r1", identity(os.getppid()), 2), "theirs, although the run is the same"
 
 
 # --- issues ---------------------------------------------------------------------------------------------
@@ -189,4 +189,4 @@ def test_an_issue_belongs_to_the_run_until_that_has_ended(store: Store, claims: 
     assert claims.take_issue(7, run="r2") == row("r1"), "although its process is gone"
     store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="done"), fence=taken.fence)
     assert claims.take_issue(7, run="r2") is None
-    assert store.claim("issue", "7") == ("r2", claims.me, 3)
+    assert store.get_claim("issue", "7") == ("r2", claims.me, 3)

@@ -182,4 +182,4 @@ def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(tmp_path: Pa
     assert project.events() == recorded
     assert project.landed() == []
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
-        assert store.claim("plan", "plans/X.md") == ("r-theirs", me, 2)
+        assert store.get_claim("plan", "plans/X.md") == ("r-theirs", me, 2)

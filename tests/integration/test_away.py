@@ -70,12 +70,12 @@ def test_nothing_is_recorded_in_a_journal_that_was_moved_away(tmp_path: Path) ->
     with contextlib.closing(Store(tmp_path / "state")) as store:
         with away(tmp_path / "state"):
             with pytest.raises(Unreachable, match="is not where it was"):
-                store.keep_baseline("key", "results")
+                store.put_baseline("key", "results")
             with pytest.raises(Unreachable, match="is not where it was"):
                 store.require_there()
-        assert store.baseline("key") is None
-        store.keep_baseline("key", "results")
-        assert store.baseline("key") == "results"
+        assert store.get_baseline("key") is None
+        store.put_baseline("key", "results")
+        assert store.get_baseline("key") == "results"
 
 
 def test_nothing_is_recorded_in_a_journal_that_was_replaced(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_nothing_is_recorded_in_a_journal_that_was_replaced(tmp_path: Path) -> N
         (tmp_path / "state").rename(tmp_path / "elsewhere")
         Store(tmp_path / "state").close()
         with pytest.raises(Unreachable, match="is not where it was"):
-            store.keep_baseline("key", "results")
+            store.put_baseline("key", "results")
 
 
 # --- nothing is made -------------------------------------------------------------------------------------

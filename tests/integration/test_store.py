@@ -55,33 +55,33 @@ def facts(*kinds: str) -> list[tuple[str, str, str]]:
 def test_events_and_the_row_of_the_run_are_recorded_together(store: Store) -> None:
     store.append(facts("RunStarted", "ClaimTaken"), row(), fence=1)
     store.append(facts("PlanRead"), row(state="waiting"), fence=1)
-    assert [event.type for event in store.events("r1")] == ["RunStarted", "ClaimTaken", "PlanRead"]
-    assert [event.type for event in store.events("r1", after=2)] == ["PlanRead"]
-    assert store.newest(PLAN) == row(state="waiting")
+    assert [event.type for event in store.list_events("r1")] == ["RunStarted", "ClaimTaken", "PlanRead"]
+    assert [event.type for event in store.list_events("r1", after=2)] == ["PlanRead"]
+    assert store.get_newest_run(PLAN) == row(state="waiting")
     store.append(facts("Queued"), row(state="waiting"), fence=1)
-    assert [one.run for one in store.facts(Queued, plan=PLAN)] == ["r1"]
-    assert [one.event for one in store.facts(Queued, since=NOW)] == [Queued()]
-    assert store.facts(Queued, since="2027") == []
+    assert [one.run for one in store.list_facts(Queued, plan=PLAN)] == ["r1"]
+    assert [one.event for one in store.list_facts(Queued, since=NOW)] == [Queued()]
+    assert store.list_facts(Queued, since="2027") == []
 
 
 def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: Store) -> None:
     begun = replace(row(), landing="pr", target="wörk-\udcff\udcfe", remote="fork")
     store.append(facts("RunStarted", "PlanRead"), begun, fence=1)
-    assert store.newest(PLAN) == begun
+    assert store.get_newest_run(PLAN) == begun
 
 
 @pytest.mark.parametrize("fence", [0, 2])
 def test_nothing_is_recorded_with_an_old_fence(store: Store, fence: int) -> None:
     with pytest.raises(Fenced):
         store.append(facts("RunStarted"), row(), fence=fence)
-    assert (store.events("r1"), store.newest(PLAN)) == ([], None)
+    assert (store.list_events("r1"), store.get_newest_run(PLAN)) == ([], None)
 
 
 def test_events_are_written_together_or_not_at_all(store: Store) -> None:
     broken = [*facts("RunStarted"), (NOW, "PlanRead", None)]
     with pytest.raises(Unreachable, match="nothing was recorded"):
         store.append(broken, row(), fence=1)  # type: ignore[arg-type]
-    assert (store.events("r1"), store.newest(PLAN)) == ([], None)
+    assert (store.list_events("r1"), store.get_newest_run(PLAN)) == ([], None)
 
 
 def written(store: Store) -> list[str]:
@@ -102,11 +102,11 @@ def test_waiting_events_are_written_in_order_with_the_next(store: Store) -> None
 
 def test_queries_see_events_that_are_not_written_yet(store: Store) -> None:
     store.append(facts("Queued"), row(), fence=1, waits=True)
-    assert store.facts(Admitted, plan=PLAN) == []
+    assert store.list_facts(Admitted, plan=PLAN) == []
     assert written(store) == []  # no query needed it
-    assert [one.event for one in store.facts(Queued, plan=PLAN)] == [Queued()]
+    assert [one.event for one in store.list_facts(Queued, plan=PLAN)] == [Queued()]
     store.append(facts("Second"), row(state="waiting"), fence=1, waits=True)
-    newest = store.newest(PLAN)
+    newest = store.get_newest_run(PLAN)
     assert newest is not None
     assert newest.state == "waiting"
 
@@ -157,7 +157,7 @@ def test_a_killed_writer_loses_no_acknowledged_event(store: Store, tmp_path: Pat
             acknowledged += wanted + len(process.stdout.read().splitlines())
         with closing(sqlite3.connect(store.path)) as looking:
             assert looking.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        kinds = [event.type for event in store.events("r1")]
+        kinds = [event.type for event in store.list_events("r1")]
         assert kinds == ["First", "Second", "Third"] * (len(kinds) // 3)
         assert len(kinds) // 3 - acknowledged in (0, 1), "one may have been written and not acknowledged"
         acknowledged = len(kinds) // 3
@@ -182,7 +182,7 @@ def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
             process.join(60)
         assert [process.exitcode for process in opening] == [0] * 4
         with closing(Store(directory)) as store:
-            assert store.newest(PLAN) is None
+            assert store.get_newest_run(PLAN) is None
 
 
 @pytest.mark.parametrize("version", [1, SCHEMA_VERSION + 1])
@@ -199,7 +199,7 @@ def test_a_journal_of_another_version_is_left_alone_until_it_is_moved_away(
     assert (tmp_path / "journal.db").read_bytes() == before
     subprocess.run(["sh", "-c", str(refused.value).partition("start again: ")[2]], check=True)
     with closing(Store(tmp_path)) as again:
-        assert again.runs() == []
+        assert again.list_runs() == []
 
 
 def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) -> None:
@@ -211,9 +211,9 @@ def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) ->
     Store(tmp_path).close()
     before = (tmp_path / "journal.db").read_bytes()
     with closing(Store(tmp_path, writable=False)) as reading:
-        assert reading.runs() == []
+        assert reading.list_runs() == []
         with pytest.raises(Unreachable, match="readonly"):
-            reading.keep_baseline("key", "{}")
+            reading.put_baseline("key", "{}")
     assert (tmp_path / "journal.db").read_bytes() == before
 
 
@@ -221,7 +221,7 @@ def test_a_journal_whose_maker_died_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "journal.new").write_text("half a journal")
     assert not Store.exists(tmp_path)
     with closing(Store(tmp_path)) as writing:
-        assert writing.runs() == []
+        assert writing.list_runs() == []
 
 
 def test_a_file_that_is_no_journal_is_an_error_with_a_remedy(tmp_path: Path) -> None:
@@ -268,15 +268,15 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 QUERIES: dict[str, Callable[[Store], object]] = {
-    "runs": lambda store: store.runs(),
-    "runs of a plan": lambda store: store.runs("plans/7.md"),
-    "newest": lambda store: store.newest("plans/7.md"),
-    "unfinished": lambda store: store.unfinished(),
-    "events": lambda store: store.events("r7"),
-    "facts since": lambda store: store.facts(Queued, since="2030"),
-    "facts": lambda store: store.facts(Queued, plan="plans/7.md"),
-    "leases": lambda store: store.leases("plans/7.md", "refs/heads/x"),
-    "claim": lambda store: store.claim("plan", PLAN),
+    "runs": lambda store: store.list_runs(),
+    "runs of a plan": lambda store: store.list_runs("plans/7.md"),
+    "newest": lambda store: store.get_newest_run("plans/7.md"),
+    "unfinished": lambda store: store.list_unfinished_runs(),
+    "events": lambda store: store.list_events("r7"),
+    "facts since": lambda store: store.list_facts(Queued, since="2030"),
+    "facts": lambda store: store.list_facts(Queued, plan="plans/7.md"),
+    "leases": lambda store: store.count_leases("plans/7.md", "refs/heads/x"),
+    "claim": lambda store: store.get_claim("plan", PLAN),
     "queued commands": lambda store: store.list_queued_commands(),
     "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),
 }
@@ -306,7 +306,7 @@ def test_a_store_that_nobody_uses_any_more_keeps_no_descriptor(tmp_path: Path) -
     try:
         before = len([*Path("/dev/fd").iterdir()])
         for _ in range(5):
-            assert Store(tmp_path, writable=False).unfinished() == []
+            assert Store(tmp_path, writable=False).list_unfinished_runs() == []
         assert len([*Path("/dev/fd").iterdir()]) == before
     finally:
         gc.enable()
@@ -314,5 +314,5 @@ def test_a_store_that_nobody_uses_any_more_keeps_no_descriptor(tmp_path: Path) -
 
 def test_an_absent_journal_reads_as_an_empty_one_and_is_not_created(tmp_path: Path) -> None:
     with closing(Store(tmp_path, writable=False, missing_ok=True)) as store:
-        assert (store.newest(PLAN), store.unfinished(), store.plan_facts()) == (None, [], {})
+        assert (store.get_newest_run(PLAN), store.list_unfinished_runs(), store.read_plan_facts()) == (None, [], {})
     assert not Store.exists(tmp_path)

@@ -53,7 +53,7 @@ def _control(word: str, verb: str, then: str) -> None:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     with open_context(warn=progress.warn if verb == "pause" else None) as at:
         plan, store = plan_or_watch(at, word), at.store()
-        has_run = store.interrupted(plan) is not None and store.is_daemons(plan)
+        has_run = store.get_interrupted_run(plan) is not None and store.is_run_by_daemon(plan)
         row = store.get_schedule(plan)
         is_kept = has_run or row is not None
         if is_kept and verb == "resume" and not plan.startswith(WATCH):
@@ -95,7 +95,7 @@ def _stop(at: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool
     """Cancel schedules and end runs, of one plan or of all; whether there were any."""
     arguments = {KEEP_SCHEDULE: True} if keep_schedule else {}
     lines, still_running = _end_foreground(at, store, plan, force=force)
-    plans = [one for one in store.active_plans(queued=True) if plan in ("", one) and one not in still_running]
+    plans = [one for one in store.list_active_plans(queued=True) if plan in ("", one) and one not in still_running]
     commands = [Command(plan=one, verb="stop", arguments=arguments, by="runplan stop", at="") for one in plans]
     error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
     try:
@@ -118,7 +118,7 @@ def _stop(at: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool
 
 def _end_foreground(at: RepositoryContext, store: Store, plan: str, *, force: bool) -> tuple[list[str], dict[str, str]]:
     """End foreground runs in other terminals as Ctrl-C twice does; messages, and errors by plan."""
-    owners = {key: owner for key, owner in store.owners().items() if plan in ("", key)}
+    owners = {key: owner for key, owner in store.list_owners().items() if plan in ("", key)}
     daemon = holder(state_directory(at.env))
     others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
     lines, still_running = list[str](), dict[str, str]()
@@ -153,7 +153,7 @@ def _pending(at: RepositoryContext, plan: str | None, wanted: str | None, verb: 
     """The phases that wait for the verb, of one plan or of all."""
     store, waits = at.store(), ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
     changes = []
-    for row in store.unfinished():
+    for row in store.list_unfinished_runs():
         if plan not in (None, row.plan):
             continue
         state = state_of(store, row)
@@ -173,8 +173,8 @@ def _nothing_pending(plan: str, wanted: str | None) -> NotFound:
 def _kept_work(at: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
     """The newest failure of the phase, or of any, whose work is on its branch."""
     store = at.store()
-    for fact in reversed(store.facts(PhaseFailed, plan=plan)):
-        failed, row = fact.event, store.row(fact.run)
+    for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
+        failed, row = fact.event, store.get_run(fact.run)
         if wanted not in (None, failed.phase) or row is None:
             continue
         state = state_of(store, row)

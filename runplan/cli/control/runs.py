@@ -71,10 +71,10 @@ def _already_running(at: RepositoryContext, word: str, asked: Options) -> str:
     Other work is refused. A run that is being stopped ends first.
     """
     store = at.store()
-    if not store.active_plans():
+    if not store.list_active_plans():
         return ""
     plan = contexts.plan_path(at, word)
-    row, owner = store.interrupted(plan), store.living_owner(plan)
+    row, owner = store.get_interrupted_run(plan), store.get_living_owner(plan)
     if row is None or row.state != "running" or not owner or row.asked:
         return ""
     if any(one.plan == plan for one in store.list_queued_commands()):
@@ -85,7 +85,7 @@ def _already_running(at: RepositoryContext, word: str, asked: Options) -> str:
     request = run_started(at.with_landing(asked.landing or row.landing), plan, row.title, wanted)
     if not does_what_is_asked(state, request):
         raise Busy(describe_busy(plan, row.id, state))
-    if not store.is_daemons(plan):
+    if not store.is_run_by_daemon(plan):
         return describe_owner(plan, owner)
     wake(at.env)  # the repository may have been away
     return _describe_running(plan, row.id)
@@ -137,7 +137,7 @@ def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRe
         at = replace(at, pull=contexts.slug_of(at, path))
         modes.fetch_branch(at.repository, at.settings.run, at.pull, at.env)
     tip, store = at.tip(), at.store()
-    resuming = store.interrupted(path) is not None
+    resuming = store.get_interrupted_run(path) is not None
     text = preflight.committed_plan(at, path, is_compared=not resuming)
     plan = parse(text, path=path)
     asked = in_plan(asked, [phase.id for phase in plan.phases])
@@ -181,7 +181,7 @@ def run_started(
 def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
     """The plan's unfinished run with its state."""
     store = at.store()
-    row = store.interrupted(plan)
+    row = store.get_interrupted_run(plan)
     return (row, state_of(store, row)) if row is not None else None
 
 
@@ -205,8 +205,8 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     plan, pushes, forge = started.plan, modes.uses_remote(started.landing), started.concludes
     sent = for_a_run(at.env, agents, forge=forge, checks=checks)
     needs = needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
-    seen, left = at.store().newest_event(), at.store().interrupted(plan)
-    orphan = left.id if left is not None and not at.store().living_owner(plan) else ""
+    seen, left = at.store().get_newest_event(), at.store().get_interrupted_run(plan)
+    orphan = left.id if left is not None and not at.store().get_living_owner(plan) else ""
     submitted = replace(request, started=replace(started, daemon=True, needs=needs), timing=timing)
     answer = submit(at, plan, "start", to_builtins(submitted))
     assert answer is not None
@@ -224,13 +224,13 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
 
 def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
-    after = at.store().newest_event() if after is None else after
+    after = at.store().get_newest_event() if after is None else after
     try:
         with progress.live(), closing(at.store()) as store:
             for rows, _ in journal.follow(store, plan, run, after=after):
                 for event in filter(None, (from_json(row.type, row.body) for row in rows)):
                     progress.show(event)
-            newest = store.row(run)
+            newest = store.get_run(run)
     except KeyboardInterrupt:
         again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
         raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
@@ -242,7 +242,7 @@ def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = No
 
 def _show_end(at: RepositoryContext, run: str) -> Exit:
     store = at.store()
-    row = store.row(run)
+    row = store.get_run(run)
     assert row is not None
     return progress.show_end(store, row, state_of(store, row))
 

@@ -89,7 +89,7 @@ def _start(
     if isinstance(found, str):
         progress.say(found)
         plan, store = plan_path(at, word), at.store()
-        row = store.interrupted(plan) if store.is_daemons(plan) else None
+        row = store.get_interrupted_run(plan) if store.is_run_by_daemon(plan) else None
         return runs.follow(at, plan, row.id) if wait and row is not None else Exit.DONE
     at, request = found[0], replace(found[1], again=again)
     if foreground:
@@ -181,7 +181,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
     """The plan's last run that was no undo, which runs in this process and asks for no approval."""
-    found = (state_of(store, row).options for row in store.runs(last.plan))
+    found = (state_of(store, row).options for row in store.list_runs(last.plan))
     worked = next((one for one in found if one.mode != "undo"), None)
     return worked or replace(last, daemon=True, auto=False)
 
@@ -195,7 +195,7 @@ def _review(at: RepositoryContext, last: RunStarted, store: Store) -> Rows:
     pull = forge.find(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
     if pull is None or not pull.is_open:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
-    handled = {id_ for one in store.facts(Landed, plan=last.plan) for id_ in one.event.review}
+    handled = {id_ for one in store.list_facts(Landed, plan=last.plan) for id_ in one.event.review}
     found = [one for one in forge.review_comments(pull.number) if one.id not in handled]
     if not found:
         progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
@@ -226,7 +226,7 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     runs.complete_landings(at)
     plan = parse(preflight.committed_plan(at, path, is_compared=False), path=path)
     found = runs.unfinished(at, path)
-    if found is not None and (owner := at.store().living_owner(path)):
+    if found is not None and (owner := at.store().get_living_owner(path)):
         was = found[1].options
         if (was.mode, was.wanted) != ("undo", phase):
             raise Busy(describe_busy(path, found[0].id, found[1]))

@@ -78,12 +78,12 @@ def follow(
     worked_s = -math.inf  # when a process was last seen at work
     while True:
         # In this order: a run that ends has no owner any more, and no event after its end.
-        is_worked, row = is_followed and store.living_owner(plan), store.row(run)
+        is_worked, row = is_followed and store.get_living_owner(plan), store.get_run(run)
         now_s = time.monotonic()
         worked_s = now_s if is_worked else worked_s
         is_left = row is None or now_s - worked_s > (TAKEOVER_S if row.daemon else 0.0)
         is_last = is_left or row is None or not row.is_active or row.needs_person
-        rows = store.events(run, after=after)
+        rows = store.list_events(run, after=after)
         yield rows, is_last
         if is_last:
             return

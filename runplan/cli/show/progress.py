@@ -254,7 +254,7 @@ class RunLog:
 
     def look(self, *, is_last: bool) -> None:
         if is_last and (self._state.ended or decide(self._state).waiting):
-            row = self._store.row(self._run.id) or self._run
+            row = self._store.get_run(self._run.id) or self._run
             self._print(["", *_last_lines(self._store, row, self._state)[1]])
 
     def _print(self, lines: list[str], lane: str = "") -> None:

@@ -56,8 +56,8 @@ def _one_plan(args: argparse.Namespace) -> str:
         with suppress(PlanUnreadable):
             plan = parse(text, path=path) if text is not None else None
         attempts = summary.attempted(summary.recorded(store, path))
-        owned = bool(store.living_owner(path))
-        facts = summary.summary_of(path, plan, store.newest(path), attempts, owned=owned)
+        owned = bool(store.get_living_owner(path))
+        facts = summary.summary_of(path, plan, store.get_newest_run(path), attempts, owned=owned)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
         whole = report.prepend(old, plan_title=facts.title, sections=failures)
         whole = report.insert(whole, summary.summary_section(facts))

@@ -168,12 +168,12 @@ class Reader:
         self._now = now
         self._plan = plan  #: the only one to read; "" for all
         self._store = at.store()
-        self._facts = self._store.plan_facts(plan)
+        self._facts = self._store.read_plan_facts(plan)
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
         self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
 
     def views(self) -> list[dict[str, Any]]:
-        known = [self._plan] if self._plan else known_plans(self._at, self._store.active_plans())
+        known = [self._plan] if self._plan else known_plans(self._at, self._store.list_active_plans())
         ran = [path for path, facts in self._facts.items() if facts.run is not None]
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
         watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
@@ -202,7 +202,7 @@ class Reader:
 
             facts = replace(facts, alive=processes.alive(owner), stopped=processes.is_suspended(owner))
         if facts.run is not None and not outline.complete:
-            facts = replace(facts, failures=self._store.failures(path))
+            facts = replace(facts, failures=self._store.list_failures(path))
         return status_view(path, outline, facts, landing=landing, now=self._now)
 
     def _live(self, work: W) -> W:
