@@ -31,9 +31,10 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     compileall.compile_dir(PACKAGE, quiet=1)  # as an installed package is
     with tempfile.TemporaryDirectory() as place:
-        phase_costs(Path(place), files=100, phases=10, rounds=rounds, target=1.6)
-        phase_costs(Path(place), files=100, phases=20, rounds=rounds, target=1.4)
-        phase_costs(Path(place), files=10_000, phases=10, rounds=max(2, rounds // 2), target=0.45)
+        phase_costs(Path(place), files=100, phases=10, rounds=rounds, target=2.8)
+        phase_costs(Path(place), files=100, phases=20, rounds=rounds, target=2.4)
+        phase_costs(Path(place), files=10_000, phases=10, rounds=max(2, rounds // 2), target=0.7)
+        phase_costs(Path(place), files=100_000, phases=5, rounds=1, target=0.5)
         git_processes(Path(place))
         transactions(Path(place))
         turns(Path(place))
@@ -93,7 +94,7 @@ def git_processes(place: Path) -> None:
         subprocess.run(START, cwd=root, env=env | {"PATH": f"{tools}:{env['PATH']}"}, check=True, capture_output=True)
         counts.append(len(calls.read_text().splitlines()))
     per_phase = (counts[1] - counts[0]) / 4
-    print(f"git processes: {per_phase:.1f} per one-commit phase (target 12), {counts[0] - 2 * per_phase:.0f} per run")
+    print(f"git processes: {per_phase:.1f} per one-commit phase (target 16), {counts[0] - 2 * per_phase:.0f} per run")
 
 
 #: The command in a Python that counts the transactions that SQLite commits.

@@ -71,7 +71,7 @@ class Agents(Struct, frozen=True, dict=True):
             root=self.root,
             directory=directory,
             guarded=tuple(guarded),
-            sandboxed=self.sandbox is not None and is_used(self.settings.sandbox_of(started.agent), self.caller),
+            sandboxed=self.is_sandboxed(started.agent),
             usd=started.usd,
         )
         for file, content in agent.files(task).items():
@@ -99,6 +99,10 @@ class Agents(Struct, frozen=True, dict=True):
         if self.sandbox and is_used(self.settings.sandbox, self.caller):
             argv = self.sandbox.wrap(argv, cwd, (directory / OWN, *writable))
         return argv, env
+
+    def is_sandboxed(self, agent: str) -> bool:
+        """Whether the agent runs in the sandbox, where a verifier cannot change its worktree."""
+        return self.sandbox is not None and is_used(self.settings.sandbox_of(agent), self.caller)
 
     @cached_property
     def personal(self) -> tuple[str, ...]:

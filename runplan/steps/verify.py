@@ -61,7 +61,8 @@ def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = state.current
     assert phase.ended is not None
-    if touched := context.proof.changed(context.personal):
+    is_read_only = context.agents.is_sandboxed(phase.ended.agent)
+    if not is_read_only and (touched := context.proof.changed(context.personal)):
         detail = f"the verifier changed {', '.join(touched[:8])}"
         yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
         return
