@@ -182,7 +182,7 @@ class AgentZone(Place):
                 self._renew(branch, tip)
         how = "-x" if clean == "ignored" else ""
         admin = self._repository / "worktrees" / self.name
-        self._fill(admin, files, tip, "agent", how, "", extra=extra)
+        self._fill(admin, files, tip, "agent", how, extra=extra)
         self._note(LENT)
         return self.path
 

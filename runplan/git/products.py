@@ -1,11 +1,11 @@
 """A program that keeps the products of run.setup as run.setup left them: what is in the worktree beside git's files.
 
-    git ls-files -z | python products.py list|compare LISTING [NAME…]
+    git ls-tree -rz --name-only COMMIT | python products.py tidy|list|compare LISTING [NAME…]
 
-It runs in the sandbox, by its path and in the worktree, so it imports nothing of runplan. `list` notes the products
-in LISTING. `compare` deletes every file that is neither tracked nor listed, and exits with STALE when a listed one has
-changed or is gone. Both delete tracked files that are pipes, have odd modes or further links: git writes them again.
-NAME is a file that the caller writes itself.
+It runs in the sandbox, by its path and in the worktree, so it imports nothing of runplan. `tidy` deletes pipes beside
+tracked files, and tracked files with odd modes or further links: git writes them again. `list` notes the products in
+LISTING. `compare` deletes every file that is neither tracked nor listed, and fails when a listed one has changed or is
+gone. NAME is a file that the caller writes itself.
 """
 
 from __future__ import annotations
@@ -15,27 +15,32 @@ import stat
 import sys
 from pathlib import Path
 
-STALE = 9  #: exit code: run.setup has to run again
 MODES = (0o644, 0o755)  #: of tracked files
 
 
-def main(how: str, listing: Path, *names: str) -> int:
-    tracked = {*sys.stdin.buffer.read().split(b"\0"), b".git", *map(os.fsencode, names)}
-    products = find_products(tracked)
+def main(how: str, listing: Path, *names: str) -> str:
+    """What went wrong, or ""."""
+    if not (files := sys.stdin.buffer.read()):
+        return "git lists no file"
+    tracked = {*files.split(b"\0"), b".git", *map(os.fsencode, names)}
+    products = find_products(tracked, is_deep=how != "tidy")
     if how == "list":
         listing.write_bytes(b"\0".join(word for pair in products.items() for word in pair))
-        return 0
-    if not listing.exists():
-        return STALE
+    if how != "compare":
+        return ""
     words = listing.read_bytes().split(b"\0")
     listed = dict(zip(words[::2], words[1::2], strict=False))
     for path in sorted(products.keys() - listed.keys(), reverse=True):  # the content of a directory before it
         (os.rmdir if products[path] == b"directory" else os.unlink)(path)
-    return 0 if all(products.get(path) == facts for path, facts in listed.items() if path not in tracked) else STALE
+    is_same = all(products.get(path) == facts for path, facts in listed.items() if path not in tracked)
+    return "" if is_same else "a product has changed"
 
 
-def find_products(tracked: set[bytes]) -> dict[bytes, bytes]:
-    """The facts of each path that git does not track; no two states of a file have the same facts."""
+def find_products(tracked: set[bytes], *, is_deep: bool) -> dict[bytes, bytes]:
+    """The facts of each path that git does not track; no two states of a file have the same facts.
+
+    Directories without tracked files are looked at only if `is_deep`.
+    """
     parents: set[bytes] = set()
     for path in tracked:
         while (path := path.rpartition(b"/")[0]) and path not in parents:
@@ -48,7 +53,8 @@ def find_products(tracked: set[bytes]) -> dict[bytes, bytes]:
             path, status = folder + entry.name, entry.stat(follow_symlinks=False)
             kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
             if kind == stat.S_IFDIR:
-                folders.append(path + b"/")
+                if is_deep or path in parents:
+                    folders.append(path + b"/")
                 if path not in parents:
                     products[path] = b"directory"
                 elif mode != 0o755:
@@ -58,10 +64,10 @@ def find_products(tracked: set[bytes]) -> dict[bytes, bytes]:
             elif path not in tracked:
                 facts = (status.st_mode, status.st_ino, status.st_size, status.st_ctime_ns)
                 products[path] = " ".join(map(str, facts)).encode()
-            elif kind == stat.S_IFREG and (status.st_nlink > 1 or mode not in MODES):
+            elif kind == stat.S_IFREG and not is_deep and (status.st_nlink > 1 or mode not in MODES):
                 os.unlink(path)  # noqa: PTH108
     return products
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]) or 0)

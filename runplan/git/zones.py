@@ -40,9 +40,8 @@ from runplan.git.command import (
     wait_for,
 )
 from runplan.git.objects import TREE, find
-from runplan.git.products import STALE
 from runplan.names import DIFF_FILE
-from runplan.store.files import is_directory, make_below, move_directory, remove_directory
+from runplan.store.files import first_line, is_directory, make_below, move_directory, publish, remove_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,15 +102,14 @@ objectformat = sha256"
     done
 }
 """
-#: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, onto,
-#: diff, root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only scripts open: the
-#: index and its commit, and of a proof worktree the commit that run.setup ran on (`made`) and its products. With `list`
-#: and `compare` the products stay, if they were made on the same commit or on one that `onto` has.
+#: Fills a worktree. Arguments: git directory, tree, seen, commit of the files, commit of the index, how, clean, diff,
+#: root of the checkout, the user's modules, then the names of run.copy. `seen` keeps what only this script opens: the
+#: index and its commit. `how` is agent, proof, or reuse for a proof worktree with the products of run.setup.
 _FILL = f"""{IS_EMPTY}{_FILL_MODULES}
 ulimit -v {SCRIPT_KIB} 2>/dev/null
 umask 022
-dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 onto=$8 diff=$9; shift 9
-root=$1 modules=$2; shift 2
+dir=$1 tree=$2 seen=$3 files=$4 tip=$5 how=$6 clean=$7 diff=$8 root=$9; shift 9
+modules=$1; shift
 export GIT_DIR="$dir" GIT_WORK_TREE="$tree" GIT_INDEX_FILE="$seen/index"
 cd "$tree" || exit 1
 is_empty && clean=none
@@ -121,26 +119,28 @@ if [ "$how" = proof ] && [ "$clean" = -x ] && [ -f "$seen/index" ]; then # git o
     find . \\( \\( ! -type f ! -type d ! -type l -o -type f -links +1 \\
         -o -type f ! -perm 644 ! -perm 755 \\) -delete \\) -o -type d ! -perm 755 -exec chmod 755 {{}} + || exit 1
 fi
-case $how in
-list | compare)
-    read -r made <"$seen/made" && [ -f "$seen/index" ] || exit {STALE}
-    [ "$made" = "$files" ] || {{ [ -n "$onto" ] && git merge-base --is-ancestor "$made" "$onto"; }} || exit {STALE}
-    git ls-files -z | {_PRODUCTS} $how "$seen/products" {DIFF_FILE} "$@" || exit ;;
-proof)
-    [ ! -e "$seen/products" ] || rm -f "$seen/products" || exit 1
-    printf '%s\\n' "$files" >"$seen/made" || exit 1 ;;
-esac
+if [ "$how" = reuse ] && [ -f "$seen/index" ]; then
+    git ls-files -z | {_PRODUCTS} tidy - {DIFF_FILE} "$@" || exit 1
+fi
 git read-tree --reset -u "$files" || {{ rm -f "$seen/index"; git read-tree --reset -u "$files"; }} || exit 1
 if [ "$clean" != none ]; then
     git clean -ffdq $clean || {{ chmod -R u+rwX . && git clean -ffdq $clean; }} || exit 1
 fi
-case $how in proof | agent) [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1 ;; esac
+[ "$how" = reuse ] || [ ! -d "$modules" ] || fill_modules "$dir" "$tree" "$files" "$modules" || exit 1
 [ "$files" = "$tip" ] || git read-tree --reset "$tip" || exit 1
 cp -p "$seen/index" "$dir/index" && printf '%s\\n' "$tip" >"$seen/commit" || exit 1 # -p: git looks for racy entries
 [ -z "$diff" ] || {{ rm -rf "./{DIFF_FILE}" && cp "$diff" "./{DIFF_FILE}"; }} || exit 1
 for name; do
     mkdir -p "./$(dirname "$name")" && rm -rf "./$name" && cp -p "$root/$name" "./$name" || exit 1
 done
+"""
+#: Lists or compares the products of run.setup, after all filters have run. Arguments: tool.git, git directory, tree,
+#: listing, commit, how, whether to remove products that git does not ignore, then the names of run.copy.
+_COMPARE = f"""
+tool=$1 dir=$2 tree=$3 listing=$4 commit=$5 how=$6 clean=$7; shift 7
+cd "$tree" || exit 1
+git --git-dir="$tool" ls-tree -r -z --name-only "$commit" | {_PRODUCTS} $how "$listing" {DIFF_FILE} "$@" || exit
+[ "$clean" = False ] || git --git-dir="$dir" --work-tree="$tree" clean -ffdq
 """
 
 
@@ -162,10 +162,6 @@ class Extra(Struct, frozen=True, kw_only=True):
 
 
 NOTHING = Extra()
-
-
-class ProductsChanged(Exception):
-    """A product of run.setup is not as run.setup left it, or was made on work that has not landed."""
 
 
 class Zones:
@@ -232,12 +228,9 @@ class Zones:
             self.bounds = replace(self.bounds, seconds=STOPPED_S, cause="the run is stopped")
 
     def fill(self, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> str:
-        """Fill a worktree; the error of the script, or "". Raises ProductsChanged."""
+        """Fill a worktree; the error of the script, or ""."""
         with self.start(_FILL, arguments, cwd=cwd, writable=writable) as script:
-            error = script.finish(time.monotonic() + FILL_S)
-            if script.process.returncode == STALE:
-                raise ProductsChanged
-            return error
+            return script.finish(time.monotonic() + FILL_S)
 
 
 class Script:
@@ -367,6 +360,8 @@ class ProofWorktree(Place):
     def __init__(self, zones: Zones, name: str) -> None:
         git_dir = zones.workspace.state / "proof" / f"{name}.git"
         super().__init__(zones, name, git_dir, zones.workspace.root / f"{name}-proof")
+        #: The commit that run.setup ran on, and the list of its products. No filter runs where it is writable.
+        self._products = zones.workspace.state / "products" / name
 
     def show(self, commit: Oid, *, clean: str, extra: Extra = NOTHING) -> Path:
         """Exactly the files of `commit`, for run.setup or where there is none.
@@ -374,6 +369,9 @@ class ProofWorktree(Place):
         With `clean` "untracked" ignored files stay.
         """
         self._write(commit, "proof", "-x" if clean == "ignored" else "", extra=extra)
+        remove_directory(self._products)
+        make_below(self._workspace.common_dir, self._products)
+        publish(self._products / "commit", commit.encode(), sync=False)
         return self.path
 
     def reuse(self, commit: Oid, *, is_new: bool, onto: Oid = "", clean: bool = False, extra: Extra = NOTHING) -> bool:
@@ -382,19 +380,26 @@ class ProofWorktree(Place):
         `is_new`: no process has run here since run.setup. The products may also be those of a commit that `onto` has.
         With `clean`, products that git does not ignore are removed.
         """
-        try:
-            self._write(commit, "list" if is_new else "compare", "" if clean else "none", onto, extra=extra)
-        except ProductsChanged:
+        made = first_line(self._products / "commit")
+        if made is None or (made != commit and not (onto and self._tool.is_ancestor(made, onto))):
             return False
-        return True
+        self._write(commit, "reuse", "none", extra=extra)
+        places = (str(self._workspace.path), str(self._repository), str(self.path), str(self._products / "listing"))
+        arguments = (*places, commit, "list" if is_new else "compare", str(clean), *extra.copies)
+        writable = (self.path, self._products) if is_new else (self.path,)
+        with self._zones.start(_COMPARE, arguments, cwd=self.path, writable=writable) as script:
+            error = script.finish(time.monotonic() + FILL_S)
+        if error and is_new:
+            raise GitFailed(f"the products of run.setup in {self.path} cannot be listed: {error}")
+        return not error
 
-    def _write(self, commit: Oid, how: str, clean: str, onto: Oid = "", *, extra: Extra) -> None:
+    def _write(self, commit: Oid, how: str, clean: str, *, extra: Extra) -> None:
         self._require_copies(commit, extra)
         if not self.is_made:
             self.remove()
-        with self._new_repository(keeps_modules=how != "proof") as draft:
+        with self._new_repository(keeps_modules=how == "reuse") as draft:
             self._workspace.write_repository(draft, head=commit)
-        self._fill(self._repository, commit, commit, how, clean, onto, extra=extra)
+        self._fill(self._repository, commit, commit, how, clean, extra=extra)
 
     def changed(self, copies: Sequence[str] = ()) -> list[str]:
         """Paths that differ from the commit shown, ignored files aside."""
@@ -411,5 +416,5 @@ class ProofWorktree(Place):
         return [path for path in paths if path not in (*copies, DIFF_FILE)]
 
     def remove(self) -> None:
-        for place in (self.path, self._repository, self._seen):
+        for place in (self.path, self._repository, self._seen, self._products):
             remove_directory(place)

@@ -13,7 +13,7 @@ from tests.support.repos import Place, a_place
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     with a_place(tmp_path) as made:
-        made.repo.write("conf/.env", "SECRET=1\n")
+        made.repo.write("conf/.env", "SECRET=1\n").chmod(0o600)
         yield made
 
 
@@ -124,9 +124,23 @@ def test_products_of_another_commit_are_used_only_if_it_has_landed(place: Place,
 def test_a_lost_or_damaged_worktree_needs_a_set_up(place: Place, proof: Path) -> None:
     make_deep(proof)
     assert not look(place)
-    assert sorted(path.name for path in proof.iterdir()) == [".git"]
+    place.proof.show(place.base, clean="ignored", extra=extra(place))
+    assert sorted(path.name for path in proof.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt", "conf"]
     place.proof.remove()
     assert not look(place)
+
+
+def test_a_filter_that_changes_a_product_while_files_are_put_right_is_seen(place: Place) -> None:
+    script = "test ! -e run.o || echo 'exit 0' >run.o; cat\n"
+    place.repo.git("config", "filter.x.smudge", "sh convert.sh")
+    commit = place.repo.commit("Convert", None, **{"convert.sh": script, ".gitattributes": "b.txt filter=x\n"})
+    place.workspace.prepare()
+    path = place.proof.show(commit, clean="ignored")
+    (path / "run.o").write_text("exit 1\n")
+    assert place.proof.reuse(commit, is_new=True)
+    assert place.proof.reuse(commit, is_new=False)
+    (path / "b.txt").write_text("x")
+    assert not place.proof.reuse(commit, is_new=False)
 
 
 def make_deep(directory: Path) -> None:
