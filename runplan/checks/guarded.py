@@ -102,8 +102,8 @@ def find_changes(
         named.add(command, before)
     if not named.words:
         return []
-    found = ((path, _difference(path, named, before, after)) for path in changed)
-    return [(path, difference) for path, difference in found if difference]
+    differences = ((path, _difference(path, named, before, after)) for path in changed)
+    return [(path, difference) for path, difference in differences if difference]
 
 
 def _difference(path: str, named: _Named, before: Read, after: Read) -> str:

@@ -119,24 +119,24 @@ def is_lifecycle(path: str) -> bool:
 
 def examine(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str] = ()) -> tuple[Tampering, ...]:
     """The findings in the changed files, and secrets in messages of commits."""
-    found: list[Tampering] = []
+    findings: list[Tampering] = []
     for change in changes:
         path = change.path
-        found += _scope(path, permit, is_gone=change.deleted)
+        findings += _scope(path, permit, is_gone=change.deleted)
         if change.added and not permit.names(path):
-            found += _unwanted(change)
+            findings += _unwanted(change)
         if testfiles.is_ci(path) and not permit.permits_ci(path):
             detail = "a file of the CI or a hook was changed, and the phase does not name it"
-            found.append(Tampering(TamperKind.CHANGED_CI, path, detail))
+            findings.append(Tampering(TamperKind.CHANGED_CI, path, detail))
         if covers(PROMPTS, path) and not permit.allowed(path):
-            found.append(Tampering(TamperKind.CHANGED_PROMPT, path, "a prompt of runplan's agents was changed"))
-    return tuple(dict.fromkeys((*found, *_leaks(changes, messages, permit))))
+            findings.append(Tampering(TamperKind.CHANGED_PROMPT, path, "a prompt of runplan's agents was changed"))
+    return tuple(dict.fromkeys((*findings, *_leaks(changes, messages, permit))))
 
 
 def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str]) -> tuple[Tampering, ...]:
     """The findings in changes of single commits that no commit may contain."""
-    found = examine(changes, permit, messages=messages)
-    return tuple(finding for finding in found if finding.kind in _IN_NO_COMMIT)
+    findings = examine(changes, permit, messages=messages)
+    return tuple(finding for finding in findings if finding.kind in _IN_NO_COMMIT)
 
 
 def examine_checks(
@@ -152,10 +152,10 @@ def examine_checks(
     )
 
 
-def remedy(found: Sequence[Tampering]) -> str:
+def remedy(findings: Sequence[Tampering]) -> str:
     """The line of the plan that would permit all of it; "" when no line would."""
-    paths = dict.fromkeys(one.path for one in found)
-    if not paths or any(one.kind in _NEVER_ALLOWED for one in found):
+    paths = dict.fromkeys(finding.path for finding in findings)
+    if not paths or any(finding.kind in _NEVER_ALLOWED for finding in findings):
         return ""
     return f"; if the plan means it, add to the phase: Allows: {', '.join(paths)}"
 

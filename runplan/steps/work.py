@@ -197,8 +197,8 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield refusal
         return
     permit, tree = permit_of(phase, context), context.objects.commit(head).tree
-    if found := _tampered(phase, context, head, changes, permit):
-        yield _broken(found, tree)
+    if findings := _tampered(phase, context, head, changes, permit):
+        yield _broken(findings, tree)
         return
     commits = context.candidates.commits(phase.base, head)
     hidden = () if phase.squash else _in_commits(phase, context, commits or (context.objects.commit(head),), permit)
@@ -208,7 +208,7 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
         commits=0 if not changes else len(commits) if commits else 1,
         files=tuple(change.path for change in changes),
         squash=bool(hidden),
-        lines=tuple(f"one commit lands instead of single ones, in which {one}" for one in hidden[:NAMED]),
+        lines=tuple(f"one commit lands instead of single ones, in which {finding}" for finding in hidden[:NAMED]),
     )
 
 
@@ -245,12 +245,13 @@ def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
     return tamper.Permit(text=own, touches=read.touches, allows=read.allows, bookkeeping=bookkeeping, written=written)
 
 
-def _broken(found: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
+def _broken(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
     """All findings as one event that names the first few."""
-    reason = Reason.OUT_OF_SCOPE if all(one.reason is Reason.OUT_OF_SCOPE for one in found) else Reason.TAMPERED
-    more = [f"and {len(found) - NAMED} more"] if len(found) > NAMED else []
-    lines = (*(str(one) for one in found[:NAMED]), *more)
-    return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.remedy(found))
+    reasons = {finding.reason for finding in findings}
+    reason = Reason.OUT_OF_SCOPE if reasons == {Reason.OUT_OF_SCOPE} else Reason.TAMPERED
+    more = [f"and {len(findings) - NAMED} more"] if len(findings) > NAMED else []
+    lines = (*map(str, findings[:NAMED]), *more)
+    return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.remedy(findings))
 
 
 def _conflict_markers(phase: PhaseRun, context: RunContext, head: str) -> WorkRefused | None:
