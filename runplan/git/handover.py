@@ -347,6 +347,9 @@ class AgentZone(Place):
         if indexer.returncode < 0 or remedy_for(why):  # killed, or a full disk: not the fault of the work
             raise GitFailed(f"the agent's work could not be stored: {why or 'git was killed'}")
         if indexer.returncode:
+            most, taken = self._zones.bounds.size, (file.stat().st_size for file in quarantine.glob("pack/tmp_pack_*"))
+            if sum(taken) + CHUNK > most:
+                raise HandOverRefused(f"the work is a pack of more than {most} bytes (limits.handover_size)")
             raise ObjectsRefused(f"git refuses the objects: {why}")
         if error := script.finish(deadline):
             raise HandOverRefused(f"the agent's repository cannot be read: {error}")

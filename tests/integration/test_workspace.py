@@ -169,6 +169,15 @@ def test_packs_of_landings_are_merged_and_those_of_the_user_are_not(place: Place
     assert [place.repo.git("cat-file", "-t", tip) for tip in tips] == ["commit"] * len(tips)
 
 
+def test_a_pack_above_its_limit_is_refused_by_the_name_of_the_limit(place: Place) -> None:
+    tree = place.lease()
+    (tree.path / "large.bin").write_bytes(os.urandom(4_000_000))
+    tree.commit("large")
+    place.zones.bounds = Bounds(size=3_000_000)
+    with pytest.raises(HandOverRefused, match=r"of more than 3000000 bytes \(limits\.handover_size\)"):
+        place.take()
+
+
 def test_a_large_file_is_handed_over_and_delivered_without_being_held_in_memory(place: Place) -> None:
     size = 24_000_000
     tree = place.lease()
