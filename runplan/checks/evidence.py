@@ -47,6 +47,14 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     root: str = ""  #: the worktree, in front of absolute paths
 
     @cached_property
+    def by_name(self) -> dict[str, list[str]]:
+        """The changed paths by the name of the file."""
+        paths: dict[str, list[str]] = {}
+        for path in self.changed:
+            paths.setdefault(posixpath.basename(path), []).append(path)
+        return paths
+
+    @cached_property
     def titles(self) -> dict[str, set[str]]:
         """The tests by each of their titles: the whole name, the name without parameters, the function."""
         titles: dict[str, set[str]] = {}
@@ -113,9 +121,9 @@ def _in_tree(path: str, facts: Facts) -> str:
 
 def _longest(path: str, facts: Facts) -> int | None:
     """The lines of a file; of a changed file also by the end of its path."""
-    meant = (path, *(other for other in facts.changed if other.endswith(f"/{path}")))
-    counts = [lines for each in meant if (lines := facts.count_lines(each)) is not None]
-    return max(counts, default=None)
+    changed = facts.by_name.get(posixpath.basename(path), ())
+    meant = (path, *(other for other in changed if other.endswith(f"/{path}")))
+    return max((lines for each in meant if (lines := facts.count_lines(each)) is not None), default=None)
 
 
 def _look_up_test(ref: str, facts: Facts) -> Lookup:
@@ -201,7 +209,7 @@ def _look_up_token(token: str, facts: Facts, *, is_code: bool) -> Lookup | None:
     if (symbol := _SYMBOL.fullmatch(token)) and _look_up_file(symbol[1], facts).is_proof:
         return _look_up_test(token, facts) if symbol[2] in facts.titles else Lookup(True)
     is_word = not re.search(r"[/.]|[:#@]L?\d", token)
-    if is_word and not is_code and not any(posixpath.basename(path) == token for path in facts.changed):
+    if is_word and not is_code and token not in facts.by_name:
         return None
     lookup = _look_up_file(token, facts)
     is_gone = not lookup.is_proof and token in facts.changed
