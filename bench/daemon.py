@@ -39,12 +39,12 @@ SETTLED_S = 3.0
 #: Every plan has a file of its own, so that nothing conflicts.
 AGENT = """\
 #!/bin/sh
+file=$(basename "$RUNPLAN_PLAN" .md).txt
 case "$RUNPLAN_ROLE" in
 implement)
-    file=$(basename "$RUNPLAN_PLAN" .md).txt
     echo "$RUNPLAN_PHASE" >>"$file" && git add "$file" && git commit -q -m "Write $file" ;;
 verify)
-    printf '{"status":"done","summary":"seen","items":[{"item":"P","result":"pass","evidence":"P0.txt:1"}]}' \\
+    printf '{"status":"done","summary":"seen","items":[{"item":"P","result":"pass","evidence":"%s"}]}' "$file" \\
         >"$RUNPLAN_RETURN" ;;
 esac
 """
