@@ -172,7 +172,7 @@ def write_script(path: Path, case: Case, before: Files, after: Files) -> None:
     script = {
         "write": write,
         "delete": [name for name in before if name not in after],
-        "evidence": next(iter(write), ".gitignore"),
+        "evidence": next((name for name, text in write.items() if text), ".gitignore"),
         "demanded": case.expect is not Expected.REFUSED,
     }
     path.write_text(json.dumps(script))
