@@ -166,6 +166,7 @@ def test_junit_files_are_read_in_place_of_the_output(
 
 JUNIT_OF_PYTEST = """<testsuites><testsuite name="pytest">
 <testcase classname="tests.test_sums.TestSums" name="test_adds" file="tests/test_sums.py" line="3" />
+<testcase classname="tests.test_sums.MoreSums" name="test_inherited" file="tests/checks.py" line="5" />
 <testcase classname="tests.test_sums" name="test_more[1-a]" file="tests/test_sums.py" line="9" />
 <testcase classname="tests.test_sums" name="test_bad" file="tests/test_sums.py" line="12">
 <failure message="AssertionError: assert 1 == 2&#10;more">trace</failure></testcase>
@@ -173,11 +174,12 @@ JUNIT_OF_PYTEST = """<testsuites><testsuite name="pytest">
 
 
 @pytest.mark.parametrize(
-    ("printed", "is_known"), [("1 failed, 2 passed in 0.1s", True), ("1 failed, 9 passed in 0.1s", False)]
+    ("printed", "is_known"), [("1 failed, 3 passed in 0.1s", True), ("1 failed, 9 passed in 0.1s", False)]
 )
 def test_the_names_that_pytest_writes_for_us_count_beside_its_own_summary(printed: str, is_known: bool) -> None:
     results = read_results(f"==== {printed} ====\n", exit_code=1, names=JUNIT_OF_PYTEST)
-    names = {"tests/test_sums.py::TestSums::test_adds", "tests/test_sums.py::test_more[1-a]"}
+    of_classes = {"tests/test_sums.py::TestSums::test_adds", "tests/test_sums.py::MoreSums::test_inherited"}
+    names = of_classes | {"tests/test_sums.py::test_more[1-a]"}
     assert results.passes == (names if is_known else frozenset())
     assert results.reasons == ({"tests/test_sums.py::test_bad": "AssertionError: assert 1 == 2"} if is_known else {})
 

@@ -100,7 +100,14 @@ def _cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
 
 
 def _place(file: str, classname: str) -> str:
-    """The file and the class of a test, as pytest names them; the class alone where the file is not given."""
+    """The file and the class of a test, as pytest names them; the class alone where the file is not given.
+
+    pytest gives the file that defines a test; for an inherited test that is not the file of its class.
+    """
     module = file.rpartition(".")[0].replace("/", ".")
+    parts = classname.split(".")
+    depth = next((number for number, part in enumerate(parts) if part[:1].isupper()), 0)
+    if file.endswith(".py") and depth and not classname.startswith(f"{module}."):
+        return "::".join(("/".join(parts[:depth]) + ".py", *parts[depth:]))
     inner = classname.removeprefix(f"{module}.") if file and classname.startswith(f"{module}.") else ""
     return "::".join(filter(None, (file, *inner.split(".")))) if file else classname
