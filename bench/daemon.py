@@ -25,7 +25,7 @@ from runplan.engine.context import context_at
 from runplan.errors import Exit
 from runplan.settings.load import load
 from runplan.settings.options import parse_words
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -144,7 +144,7 @@ def idle(place: Path, *, schedules: int, seconds: int) -> None:
     (root.parent / "agent.sh").write_text("exec sleep 100000\n")
     with daemon(home):
         runplan(root, home, "start", "P0", "auto", "every", "4h")
-    with closing(Store(root / ".git/runplan")) as store:
+    with closing(SqliteStore(root / ".git/runplan")) as store:
         first = store.list_schedules()[0]
         for number in range(1, schedules):
             name = f"plans/P{number}.md"

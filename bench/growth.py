@@ -20,7 +20,7 @@ from bench.projects import environment, make, plan
 from runplan.clock import SystemClock
 from runplan.run.events import from_json
 from runplan.store.journal import Journal
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -134,7 +134,7 @@ def git(root: Path, *words: str) -> None:
 def fill(root: Path, plans: Iterable[str]) -> None:
     """Add finished runs of these plans: copies of the existing run under other names."""
     state = root / ".git/runplan"
-    with closing(Store(state)) as store:
+    with closing(SqliteStore(state)) as store:
         (first,) = store.list_runs(limit=1)
         rows = store.list_events(first.id)
         logs = sorted((state / "dispatch").glob(f"*{first.id}*"))

@@ -20,7 +20,7 @@ from runplan.engine.worker import Interruption, LocalWorker
 from runplan.errors import Unreachable
 from runplan.landing import modes
 from runplan.settings.places import state_directory
-from runplan.store.sqlite import Store
+from runplan.store.protocol import open_store
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _await_answers(
     at: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
 ) -> list[Answer | None]:
     """The answers of the daemon; with `say` however long that takes."""
-    with closing(Store(at.state, writable=False)) as store:
+    with closing(open_store(at.state, writable=False)) as store:
 
         def answers() -> list[Answer | None]:
             return [store.get_answer(one.seq) for one in commands]
@@ -114,7 +114,7 @@ def _with_environment(client: Client, at: RepositoryContext, repository: Known, 
 
 def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
-    with closing(Store(at.state)) as store:
+    with closing(open_store(at.state)) as store:
         dated = [replace(command, at=command.at or now) for command in commands]
         return [replace(command, seq=store.add_command(command)) for command in dated]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from runplan import processes
 from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
 from runplan.engine.commands import BEGINNING, Environments, Executor
@@ -22,10 +21,10 @@ from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_o
 from runplan.run.decide import decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
 from runplan.run.requests import Answer, refused
-from runplan.run.rows import Command, ScheduleRow, WaitRow
+from runplan.run.rows import Command, OwnerState, ScheduleRow, WaitRow
 from runplan.run.state import RunState, awaiting, open_lanes, open_states, running
 from runplan.settings.schedule import what_is_due
-from runplan.store.sqlite import Store
+from runplan.store.protocol import open_store, store_exists
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ class DaemonWorker(RepositoryWorker):
             self._closed(None, Unreachable(refusal))
 
     def _is_stop_queued(self) -> bool:
-        with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
+        with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(self.state)) as store:
             return any(command.verb == "stop" for command in store.list_queued_commands())
         return False
 
@@ -227,7 +226,7 @@ class DaemonWorker(RepositoryWorker):
         store.put_wait(WaitRow(kind="claim", plan=plan, about=about, since=since, wake=again, times=times))
         if is_announced(times):
             self._log.warning("declined", plan=plan, owner=declined.owner, again=again)
-        if processes.is_suspended(declined.owner):
+        if store.get_owner_state(declined.owner) is OwnerState.SUSPENDED:
             notice = of_stopped_owner(declined.owner, repository=self.root, plan=plan, run=row.id)
             self._notify_once(notice, declined.owner)
 
@@ -287,9 +286,9 @@ class DaemonWorker(RepositoryWorker):
 
     def _refuse_starts(self, trouble: RunplanError) -> None:
         """Refuse the commands that begin something; stop and pause stay queued."""
-        if not Store.exists(self.state):  # the repository is gone; do not create it
+        if not store_exists(self.state):  # the repository is gone; do not create it
             return
-        with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
+        with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(self.state)) as store:
             for command in store.list_queued_commands():
                 if command.verb in BEGINNING:
                     store.answer_command(command.seq, refused(trouble))

@@ -22,7 +22,7 @@ from runplan.processes import agent_above
 from runplan.settings.load import LoadedSettings, environment, load, load_lenient, record, recorded
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES, Settings
-from runplan.store.sqlite import Store
+from runplan.store.protocol import Store, open_store
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def store(self) -> Store:
         """The journal for reading; an empty one when no plan was ever run here."""
-        return Store(self.state, writable=False, missing_ok=True)
+        return open_store(self.state, writable=False, missing_ok=True)
 
 
 @contextlib.contextmanager

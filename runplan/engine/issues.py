@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from runplan.engine.worker import RepositoryWorker
     from runplan.forge.model import Issue
     from runplan.run.events import RunStarted
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 _PLAN = """\
 ---

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.engine.context import RepositoryContext
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:

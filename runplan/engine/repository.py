@@ -27,7 +27,7 @@ from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.steps.context import OpenWorkspace, RunContext
 from runplan.store.claims import Claims
 from runplan.store.files import make_below
-from runplan.store.sqlite import Store
+from runplan.store.protocol import open_store
 from runplan.supervise.dispatches import Dispatches
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def open_repository(
         _make(root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created")
         workspace.prepare()
         dispatches = closing.enter_context(Dispatches(at.state / "dispatch", wakeup=wakeup))
-        store = Store(at.state)
+        store = open_store(at.state)
         closing.callback(store.close)
         closing.callback(workspace.close)
         claims = Claims(store, at.state / "locks")

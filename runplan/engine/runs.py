@@ -19,7 +19,7 @@ from runplan.run.reasons import Reason, step_of
 from runplan.run.state import RunState, apply, failed_lane, fold, open_lanes, open_states, running
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, recorded
-from runplan.store.sqlite import Store
+from runplan.store.protocol import Store, open_store
 from runplan.supervise.dispatches import Dispatches
 from runplan.text import command
 
@@ -206,7 +206,7 @@ def end_recorded_agents(state: Path, plan: str) -> list[str]:
 
     For a worker that does not answer. The next owner of the run records their ends.
     """
-    with closing(Store(state, writable=False)) as store:
+    with closing(open_store(state, writable=False)) as store:
         meant = [row for row in store.list_unfinished_runs() if plan in ("", row.plan)]
         found = {row.plan: ids for row in meant if (ids := running(state_of(store, row)))}
     if found:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from runplan.engine.commands import Environments
     from runplan.engine.worker import RepositoryWorker
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 IN_FLIGHT = "the plan is in flight"
 

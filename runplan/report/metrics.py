@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import RunplanError
-from runplan.store.sqlite import Store
+from runplan.store.protocol import Store, open_store, store_exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -62,8 +62,8 @@ def metrics_text(states: Mapping[str, Path], *, now: datetime, process: Iterable
     for root, state in states.items():
         # One that was moved away, is damaged or of a newer version: `status` there says which.
         with contextlib.suppress(RunplanError, OSError):
-            if Store.exists(state):
-                with contextlib.closing(Store(state, writable=False)) as store:
+            if store_exists(state):
+                with contextlib.closing(open_store(state, writable=False)) as store:
                     found += list(samples(store, repository=root, now=now))
     return render(found)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.run.state import PhaseRun
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 SHORT = 7  #: digits of a commit
 LONGEST = 300  #: characters quoted of one foreign line; git or a log has the whole

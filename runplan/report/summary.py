@@ -22,7 +22,7 @@ from runplan.report.views import cost, token_count, usage
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.run.rows import RunRow, wait_of
-from runplan.store.sqlite import Store
+from runplan.store.protocol import Store, open_store, store_exists
 from runplan.text import command, elapsed
 from runplan.times import parse_iso
 
@@ -302,13 +302,13 @@ class RepositoryNews(Struct, frozen=True, kw_only=True):
 
 def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
     """The news of the repositories with these journals, without those that have none."""
-    found = [_repository(root, state, since) for root, state in sorted(states.items()) if Store.exists(state)]
+    found = [_repository(root, state, since) for root, state in sorted(states.items()) if store_exists(state)]
     return [one for one in found if one.plans or one.paused or one.failed or one.error]
 
 
 def _repository(root: str, state: Path, since: str) -> RepositoryNews:
     try:
-        with contextlib.closing(Store(state, writable=False)) as store:
+        with contextlib.closing(open_store(state, writable=False)) as store:
             touched = {*store.list_plans_since(since), *(row.plan for row in store.list_unfinished_runs())}
             plans = tuple(one for plan in sorted(touched) if (one := _plan(store, plan, since)).phases)
             paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -213,6 +214,22 @@ class Figures(Struct, frozen=True, kw_only=True):
     schedules: Mapping[tuple[str, ...], float]  #: active or paused
     slots: Mapping[tuple[str, ...], float]  #: of schedules, by answer
     dispatches: tuple[DispatchTotal, ...]
+
+
+class OwnerState(Enum):
+    """Whether the owner of a claim lives."""
+
+    GONE = "gone"
+    RUNNING = "running"
+    SUSPENDED = "suspended"  #: as by Ctrl-Z
+
+
+class ClaimRow(Struct, frozen=True, kw_only=True):
+    """The owner of a plan or of an issue."""
+
+    run: str
+    owner: str
+    fence: int
 
 
 class Acquired(Struct, frozen=True, kw_only=True):

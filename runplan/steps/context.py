@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from runplan.run.events import Recorded
     from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
     from runplan.supervise.dispatches import Dispatches
 
 

@@ -15,7 +15,7 @@ from filelock import Timeout
 
 from runplan import processes
 from runplan.errors import Unreachable
-from runplan.run.rows import UNFINISHED, Acquired, HeldByOther, Reentered
+from runplan.run.rows import HeldByOther, Reentered
 from runplan.store.files import file_lock, make_below
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
     from runplan.run.rows import ClaimResult, RunRow
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 
 class Claims:
@@ -38,50 +38,30 @@ class Claims:
 
     def take_plan(self, plan: str, *, run: str) -> ClaimResult:
         """Claim the plan for this process; re-entry keeps the fence."""
-        mine = self._store.get_claim("plan", plan)
-        if plan in self._held and mine is not None and mine[1] == self.me:
-            return Reentered(fence=mine[2])
+        claim = self._store.get_claim("plan", plan)
+        if plan in self._held and claim is not None and claim.owner == self.me:
+            return Reentered(fence=claim.fence)
         lock = _lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            holder = self._store.get_claim("plan", plan)
-            return HeldByOther(owner=holder[1] if holder else "a process that is just starting")
+            claim = self._store.get_claim("plan", plan)
+            return HeldByOther(owner=claim.owner if claim else "a process that is just starting")
         with contextlib.ExitStack() as stack:
             stack.callback(lock.release)  # unless the row is ours
-            result = self._take_row(plan, run=run)
+            result = self._store.claim_plan(plan, run=run, owner=self.me)
             if not isinstance(result, HeldByOther):
                 self._held[plan] = lock
                 stack.pop_all()
         return result
 
-    def _take_row(self, plan: str, *, run: str) -> ClaimResult:
-        with self._store.transaction():
-            found = self._store.get_claim("plan", plan)
-            if found is not None:
-                _, owner, fence = found
-                if owner == self.me:
-                    return Reentered(fence=fence)
-                if processes.alive(owner):  # it keeps its claim while its repository is closed
-                    return HeldByOther(owner=owner)
-            fence = self._store.set_claim("plan", plan, run=run, owner=self.me)
-        return Acquired(fence=fence, took_over=found[1] if found else "")
-
     def take_issue(self, number: int, *, run: str) -> RunRow | None:
         """Claim an issue for the run; another unfinished run that has it."""
-        with self._store.transaction():
-            found = self._store.get_claim("issue", str(number))
-            if found is not None and found[0] == run:
-                return None
-            other = self._store.get_run(found[0]) if found is not None else None
-            if other is not None and other.state in UNFINISHED:
-                return other
-            self._store.set_claim("issue", str(number), run=run, owner=self.me)
-        return None
+        return self._store.claim_issue(number, run=run, owner=self.me)
 
     def release(self, plan: str, *, run: str) -> None:
         """Release the plan, if this process owns it for the run."""
-        self._store.drop_claim(plan, run=run, owner=self.me)
+        self._store.release_plan(plan, run=run, owner=self.me)
         if (lock := self._held.pop(plan, None)) is not None:
             lock.release()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from runplan.clock import SystemClock
     from runplan.run.events import Event, Recorded
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 
 class Journal:

@@ -14,19 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import astuple, replace
 
-from runplan.errors import Fenced, JournalDamaged, RefusedEarly, RunplanError, Unreachable
-from runplan.run.rows import (
-    Command,
-    DispatchTotal,
-    EventRow,
-    FailureRow,
-    Figures,
-    FiringRow,
-    PlanFacts,
-    RunRow,
-    ScheduleRow,
-    WaitRow,
-)
+from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
+from runplan.run import rows as r
 from runplan.store import tables
 from runplan.store.files import Anchor, make_below
 
@@ -46,6 +35,7 @@ _REMEDIES = (
     (("SQLITE_FULL", "SQLITE_IOERR"), "; free space on the disk, then try again"),
     (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "; make its directory writable, then try again"),
 )
+JOURNAL = "journal.db"
 KEPT = 200  #: answered commands that are kept for callers that ask late
 
 
@@ -53,24 +43,28 @@ class _Append(Struct, frozen=True):
     """Events of a run as (at, type, body), and the run's row after them."""
 
     events: Sequence[tuple[str, str, str]]
-    row: RunRow
+    row: r.RunRow
     fence: int
     pauses: str
 
 
-class Store:
-    """One open connection; use it in one thread."""
+def journal_exists(directory: Path) -> bool:
+    return (directory / JOURNAL).exists()
+
+
+class SqliteStore:
+    """One open connection to the journal; the methods of a `Store` are described there."""
 
     def __init__(self, directory: Path, *, writable: bool = True, missing_ok: bool = False) -> None:
         """Open the journal. With `missing_ok` an absent one reads as empty: no plan was ever run."""
-        self.path = directory / "journal.db"
+        self.path = directory / JOURNAL
         self._waiting: list[_Append] = []
         with self._translated_errors():
-            if missing_ok and not self.exists(directory):
+            if missing_ok and not journal_exists(directory):
                 self._db = sqlite3.connect(":memory:")
                 self._db.executescript(tables.SCHEMA)
                 return
-            if writable and not self.exists(directory):
+            if writable and not journal_exists(directory):
                 make_below(directory.parent, directory)
                 self._create()
             self._anchor = Anchor(self.path)
@@ -82,10 +76,6 @@ class Store:
                 raise RefusedEarly(
                     f"{self.path} was written by another version of runplan; use that version, or {self._move_away()}"
                 )
-
-    @classmethod
-    def exists(cls, directory: Path) -> bool:
-        return (directory / "journal.db").exists()
 
     def _create(self) -> None:
         """Create the journal whole or not at all; of several processes the first one does."""
@@ -140,7 +130,6 @@ class Store:
                 raise
 
     def flush(self) -> None:
-        """Write the waiting events to disk."""
         if self._waiting:
             with self.transaction():
                 pass
@@ -176,7 +165,6 @@ class Store:
         return self._db.execute(sql, values).rowcount
 
     def require_there(self) -> None:
-        """Fail while the journal is not where it was opened, as when the repository is unplugged."""
         self._anchor.require()
 
     def _change(self, query: str, *values: object) -> bool:
@@ -195,13 +183,14 @@ class Store:
     # --- runs and events -------------------------------------------------------------------------------
 
     def append(
-        self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, pauses: str = "", waits: bool = False
+        self,
+        events: Sequence[tuple[str, str, str]],
+        row: r.RunRow,
+        *,
+        fence: int,
+        pauses: str = "",
+        waits: bool = False,
     ) -> None:
-        """Record (at, type, body) events of a run and its row, now or (`waits`) with the next transaction.
-
-        Fails when the plan was taken over. The claims of a run that has ended are dropped with it. `pauses` is the
-        reason why the plan's schedule pauses.
-        """
         append = _Append(events, row, fence, pauses)
         if waits:
             self._waiting.append(append)
@@ -225,15 +214,14 @@ class Store:
         if append.pauses:
             self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (append.pauses, row.plan))
 
-    def _events(self, where: str, *values: object) -> list[EventRow]:
-        return self._rows(EventRow, f"events WHERE {where}", *values)
+    def _events(self, where: str, *values: object) -> list[r.EventRow]:
+        return self._rows(r.EventRow, f"events WHERE {where}", *values)
 
-    def list_events(self, run: str, *, after: int = 0) -> list[EventRow]:
+    def list_events(self, run: str, *, after: int = 0) -> list[r.EventRow]:
         self.flush()
         return self._events("run=? AND seq>? ORDER BY seq", run, after)
 
     def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
-        """The events of one kind over all runs, of a plan or from a moment on; oldest first."""
         from runplan.run.events import read_row  # slow to import
 
         self._flush_kind(kind.__name__)
@@ -247,83 +235,69 @@ class Store:
         if any(kind == name for append in self._waiting for _, name, _ in append.events):
             self.flush()
 
-    def _runs(self, where: str, *values: object) -> list[RunRow]:
+    def _runs(self, where: str, *values: object) -> list[r.RunRow]:
         found = self.query(f"SELECT row FROM runs WHERE {where}", *values)
-        return [convert(json.loads(row), RunRow) for (row,) in found]
+        return [convert(json.loads(row), r.RunRow) for (row,) in found]
 
-    def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
-        """The newest runs first."""
+    def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[r.RunRow]:
         where = "plan=?1" if plan is not None else "number > 0"
         return self._runs(f"{where} ORDER BY number DESC LIMIT ?2", plan, limit)
 
-    def get_run(self, run: str) -> RunRow | None:
+    def get_run(self, run: str) -> r.RunRow | None:
         return next(iter(self._runs("id=?", run)), None)
 
-    def get_newest_run(self, plan: str) -> RunRow | None:
+    def get_newest_run(self, plan: str) -> r.RunRow | None:
         return next(iter(self.list_runs(plan, limit=1)), None)
 
     def list_plans(self) -> list[str]:
-        """Every plan that was ever run."""
         return [plan for (plan,) in self.query("SELECT DISTINCT plan FROM runs ORDER BY plan")]
 
     def list_active_plans(self, *, queued: bool = False) -> list[str]:
-        """The plans with an unfinished run, a schedule or (`queued`) a queued command."""
         query = f"SELECT plan FROM runs WHERE {tables.IS_ACTIVE} UNION SELECT plan FROM schedules"
         query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
         return [plan for (plan,) in self.query(query)]
 
-    def get_interrupted_run(self, plan: str) -> RunRow | None:
-        """The newest run of the plan, if it has not ended."""
+    def get_interrupted_run(self, plan: str) -> r.RunRow | None:
         row = self.get_newest_run(plan)
         return row if row is not None and row.is_active else None
 
-    def list_unfinished_runs(self) -> list[RunRow]:
+    def list_unfinished_runs(self) -> list[r.RunRow]:
         return self._runs(f"{tables.IS_ACTIVE} ORDER BY number")
 
     def list_sign_offs(self) -> list[tuple[str, str]]:
-        """(plan, phase) of the runs that wait for a person's approval or sign-off."""
         query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
         return [(plan, phase or "") for plan, phase in self._read(query)]
 
-    def list_failures(self, plan: str) -> tuple[FailureRow, ...]:
-        """The newest failure of each phase that has not landed since, unless a person ended the attempt."""
+    def list_failures(self, plan: str) -> tuple[r.FailureRow, ...]:
         newest = {phase: why for phase, *why in reversed(self.query(tables.FAILURES, plan))}
-        return tuple(FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != "stopped")
+        return tuple(r.FailureRow(phase, *why) for phase, why in newest.items() if phase and why[0] != "stopped")
 
     def count_leases(self, plan: str, branch: str) -> int:
-        """The number of attempts of the plan that worked on the branch."""
         self._flush_kind("Leased")
         query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
         return int(self._read(query, plan, branch)[0][0])
 
     def get_run_of_command(self, command: int) -> str:
-        """The run that a command began; "" for none."""
         query = "SELECT run FROM events WHERE type='RunStarted' AND json_extract(body, '$.command')=? LIMIT 1"
         return next((str(run) for (run,) in self.query(query, command)), "")
 
     def get_newest_event(self) -> int:
-        """The number of the newest event; 0 for none."""
         return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
 
     def list_plans_since(self, moment: str) -> list[str]:
-        """The plans in which a phase landed, an attempt failed or a process ended since then."""
         query = "SELECT DISTINCT plan FROM events WHERE type IN ('Landed', 'PhaseFailed', 'DispatchEnded') AND at>=?"
         return [plan for (plan,) in self.query(query, moment)]
 
-    def compute_figures(self, now: float) -> Figures:
+    def compute_figures(self, now: float) -> r.Figures:
         figures = {
             name: {tuple(key): value for *key, value in self.query(sql, *([now] if "?1" in sql else []))}
             for name, sql in tables.FIGURES.items()
         }
-        return Figures(**figures, dispatches=tuple(DispatchTotal(*row) for row in self.query(tables.DISPATCH_TOTALS)))
+        return r.Figures(
+            **figures, dispatches=tuple(r.DispatchTotal(*row) for row in self.query(tables.DISPATCH_TOTALS))
+        )
 
-    def is_run_by_daemon(self, plan: str) -> bool:
-        """Whether the daemon works on the newest run of the plan."""
-        row = self.get_newest_run(plan)
-        return row is not None and row.daemon
-
-    def read_plan_facts(self, plan: str = "") -> dict[str, PlanFacts]:
-        """The facts about one plan, or about all, by plan; one query per kind of fact, however many plans there are."""
+    def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:
         sources: dict[str, Iterable[tuple[str, object]]] = {
             "run": ((row.plan, row) for row in self._runs(f"number IN ({tables.NEWEST})", plan)),
             "owner": self.list_owners().items(),
@@ -339,14 +313,33 @@ class Store:
         for name, values in sources.items():
             for of, value in values:
                 found.setdefault(of, {})[name] = value
-        return {of: PlanFacts(**facts) for of, facts in found.items()}
+        return {of: r.PlanFacts(**facts) for of, facts in found.items()}
 
     # --- claims ----------------------------------------------------------------------------------------
 
-    def get_claim(self, kind: str, key: str) -> tuple[str, str, int] | None:
-        """(run, owner, fence) of a claim."""
-        query = "SELECT run, owner, fence FROM claims WHERE kind=? AND key=?"
-        return next(((run, owner, fence) for run, owner, fence in self._read(query, kind, key)), None)
+    def claim_plan(self, plan: str, *, run: str, owner: str) -> r.ClaimResult:
+        with self.transaction():
+            claim = self.get_claim("plan", plan)
+            if claim is not None and claim.owner == owner:
+                return r.Reentered(fence=claim.fence)
+            if claim is not None and self.get_owner_state(claim.owner) is not r.OwnerState.GONE:
+                return r.HeldByOther(owner=claim.owner)
+            fence = self.set_claim("plan", plan, run=run, owner=owner)
+        return r.Acquired(fence=fence, took_over=claim.owner if claim else "")
+
+    def claim_issue(self, number: int, *, run: str, owner: str) -> r.RunRow | None:
+        with self.transaction():
+            claim = self.get_claim("issue", str(number))
+            if claim is not None and claim.run == run:
+                return None
+            other = self.get_run(claim.run) if claim is not None else None
+            if other is not None and other.is_active:
+                return other
+            self.set_claim("issue", str(number), run=run, owner=owner)
+        return None
+
+    def get_claim(self, kind: str, key: str) -> r.ClaimRow | None:
+        return next(iter(self._rows(r.ClaimRow, "claims WHERE kind=? AND key=?", kind, key)), None)
 
     def set_claim(self, kind: str, key: str, *, run: str, owner: str) -> int:
         """Write the claim with a higher fence than any before; inside a transaction."""
@@ -355,31 +348,30 @@ class Store:
         self.run("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?)", kind, key, run, owner, fence)
         return int(fence)
 
-    def drop_claim(self, plan: str, *, run: str, owner: str) -> None:
-        """Release the plan if this owner holds it for this run; the run's issues stay claimed until it ends."""
-        with self.transaction():
-            self.run("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
+    def release_plan(self, plan: str, *, run: str, owner: str) -> None:
+        self._change("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
 
     def list_owners(self) -> dict[str, str]:
-        """The owner of each claimed plan."""
         return dict(self._read("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
 
-    def get_living_owner(self, plan: str) -> str:
-        """The live process that owns the plan; "" for none."""
-        from runplan import processes  # slow to import
+    def get_owner_state(self, owner: str) -> r.OwnerState:
+        from runplan import processes  # slow to import, and most plans have no owner
 
+        process = processes.living(owner)
+        if process is None:
+            return r.OwnerState.GONE
+        return r.OwnerState.SUSPENDED if processes.stopped(process.pid) else r.OwnerState.RUNNING
+
+    def get_living_owner(self, plan: str) -> str:
         owner = self.list_owners().get(plan, "")
-        return owner if owner and processes.alive(owner) else ""
+        return owner if owner and self.get_owner_state(owner) is not r.OwnerState.GONE else ""
 
     def record_notice(self, run: str, about: str) -> bool:
-        """Record that a person is notified; False when that was recorded before."""
-        with self.transaction():
-            return self.run("INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)", run, about) > 0
+        return self._change("INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)", run, about)
 
     # --- commands --------------------------------------------------------------------------------------
 
-    def add_command(self, command: Command) -> int:
-        """Queue a command; its number."""
+    def add_command(self, command: r.Command) -> int:
         values = (command.plan, command.verb, json.dumps(command.arguments), command.by, command.at)
         with self.transaction():
             self.run("INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?)", *values)
@@ -387,21 +379,18 @@ class Store:
             self.run("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
         return int(number)
 
-    def list_queued_commands(self) -> list[Command]:
-        """The commands without an answer, oldest first."""
+    def list_queued_commands(self) -> list[r.Command]:
         query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
         return [
-            Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=at)
+            r.Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=at)
             for seq, plan, verb, arguments, by, at in self.query(query)
         ]
 
     def answer_command(self, seq: int, answer: Answer) -> None:
-        """Record the answer once."""
         text = json.dumps(to_builtins(answer))
         self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
 
     def get_answer(self, seq: int) -> Answer | None:
-        """None while the command is queued."""
         from runplan.run.requests import Answer  # slow to import
 
         answers = self.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
@@ -409,46 +398,40 @@ class Store:
 
     # --- schedules and waits ---------------------------------------------------------------------------
 
-    def list_schedules(self) -> list[ScheduleRow]:
-        return self.rows(ScheduleRow, "schedules ORDER BY plan")
+    def list_schedules(self) -> list[r.ScheduleRow]:
+        return self.rows(r.ScheduleRow, "schedules ORDER BY plan")
 
-    def get_schedule(self, plan: str) -> ScheduleRow | None:
-        return next(iter(self.rows(ScheduleRow, "schedules WHERE plan=?", plan)), None)
+    def get_schedule(self, plan: str) -> r.ScheduleRow | None:
+        return next(iter(self.rows(r.ScheduleRow, "schedules WHERE plan=?", plan)), None)
 
-    def put_schedule(self, row: ScheduleRow) -> None:
-        """Make or replace the schedule of a plan; its next slot is recorded by `arm_schedule`."""
+    def put_schedule(self, row: r.ScheduleRow) -> None:
         self.put("schedules", replace(row, next=None))
 
     def arm_schedule(self, plan: str, following: str) -> None:
-        """Record the next slot of a schedule, for `status` and `next`."""
         self._change("UPDATE schedules SET next=? WHERE plan=?", following, plan)
 
     def drop_schedule(self, plan: str) -> bool:
         return self._change("DELETE FROM schedules WHERE plan=?", plan)
 
     def pause_schedule(self, plan: str, why: str | None) -> bool:
-        """Pause the schedule with a reason, or resume it (None); False when there is none."""
         return self._change("UPDATE schedules SET paused=? WHERE plan=?", why, plan)
 
-    def answer_slot(self, firing: FiringRow) -> bool:
-        """Record the answer to a slot once; False if it has one. An answer from the future is replaced."""
+    def answer_slot(self, firing: r.FiringRow) -> bool:
         with self.transaction():
             fresh = self.run(tables.ANSWER_SLOT, *astuple(firing))
             self.run("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
         return fresh > 0
 
     def is_slot_answered(self, plan: str, slot: str, *, before: str) -> bool:
-        """Whether the slot has an answer; one from the future, by a wrong clock, does not count."""
         return bool(self.query("SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?", plan, slot, before))
 
-    def list_firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
-        """The newest first."""
-        return self.rows(FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
+    def list_firings(self, plan: str, *, limit: int = 20) -> list[r.FiringRow]:
+        return self.rows(r.FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
 
-    def list_waits(self) -> list[WaitRow]:
-        return self.rows(WaitRow, "waits ORDER BY plan")
+    def list_waits(self) -> list[r.WaitRow]:
+        return self.rows(r.WaitRow, "waits ORDER BY plan")
 
-    def put_wait(self, row: WaitRow) -> None:
+    def put_wait(self, row: r.WaitRow) -> None:
         self.put("waits", row)
 
     def drop_wait(self, plan: str) -> None:
@@ -460,14 +443,9 @@ class Store:
         return next((str(results) for (results,) in self._read("SELECT results FROM baselines WHERE key=?", key)), None)
 
     def put_baseline(self, key: str, results: str) -> None:
+        self._change("INSERT OR REPLACE INTO baselines VALUES (?,?)", key, results)
+
+    def put_outlines(self, outlines: Sequence[tuple[str, str, str]]) -> None:
         with self.transaction():
-            self.run("INSERT OR REPLACE INTO baselines VALUES (?,?)", key, results)
-
-
-def keep_outlines(directory: Path, outlines: Sequence[tuple[str, str, str]]) -> None:
-    """Store (plan, stamp, outline) for the next reader, where there is a journal; others are parsed again."""
-    if not Store.exists(directory):
-        return
-    with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(directory)) as store, store.transaction():
-        for one in outlines:
-            store.run("INSERT OR REPLACE INTO outlines VALUES (?,?,?)", *one)
+            for outline in outlines:
+                self.run("INSERT OR REPLACE INTO outlines VALUES (?,?,?)", *outline)

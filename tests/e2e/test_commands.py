@@ -17,7 +17,7 @@ from runplan.daemon.client import reach
 from runplan.run.requests import Answer
 from runplan.run.rows import Command
 from runplan.settings.places import state_directory
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from tests.support.cli import RUNPLAN, Meanwhile, Project, Ran, a_plan, processes_of, until, with_remote, work
 from tests.support.daemons import (
     answering,
@@ -411,7 +411,7 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
 
 
 def test_status_names_the_verb_that_was_refused(project: Project) -> None:
-    with closing(Store(project.path / ".git/runplan")) as store:
+    with closing(SqliteStore(project.path / ".git/runplan")) as store:
         seq = store.add_command(
             Command(plan="plans/X.md", verb="now", arguments={}, by="a person", at="2026-01-01T00:00:00Z")
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from runplan.processes import identity
-from runplan.store.sqlite import Store
+from runplan.run.rows import ClaimRow
+from runplan.store.sqlite import SqliteStore
 from tests.support.cli import Project, a_plan, a_project, end_processes_of, ended, until
 from tests.support.forks import Process
 
@@ -145,7 +146,7 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
 
 def claim(project: Project, owner: str, *, kind: str = "plan", key: str = "plans/X.md") -> None:
     """A claim as another process, or something worse, would have left it."""
-    with contextlib.closing(Store(project.path / ".git/runplan")) as store, store.transaction():
+    with contextlib.closing(SqliteStore(project.path / ".git/runplan")) as store, store.transaction():
         store.set_claim(kind, key, run="r-theirs", owner=owner)
 
 
@@ -181,5 +182,5 @@ def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(tmp_path: Pa
     assert (ran.code, ran.last) == (5, "runplan: another process has taken over plans/X.md; this one stops")
     assert project.events() == recorded
     assert project.landed() == []
-    with contextlib.closing(Store(project.path / ".git/runplan")) as store:
-        assert store.get_claim("plan", "plans/X.md") == ("r-theirs", me, 2)
+    with contextlib.closing(SqliteStore(project.path / ".git/runplan")) as store:
+        assert store.get_claim("plan", "plans/X.md") == ClaimRow(run="r-theirs", owner=me, fence=2)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runplan.run.rows import Command
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
 from tests.support.cli import Project, a_project, copied, end_processes_of, ended, set_up, until
 from tests.support.daemons import change_schedule, daemon_of, firings, in_foreground, kill_daemon, states
@@ -266,7 +266,7 @@ def test_a_watch_is_a_schedule_like_that_of_a_plan(project: Project, hub: Hub) -
     assert (unknown.code, unknown.last) == (3, "runplan: issues:bug: no such watch; there are: issues:runplan")
     assert project.runplan("stop", WATCH).last == "runplan: Cancelled the schedule of issues:runplan (every 10m)"
     assert project.runplan("next").out == "No schedules.\n"
-    with closing(Store(project.path / ".git/runplan")) as store:  # a late command makes no watch
+    with closing(SqliteStore(project.path / ".git/runplan")) as store:  # a late command makes no watch
         store.add_command(Command(plan=WATCH, verb="now", arguments={}, by="a person", at=iso(datetime.now(UTC))))
     assert WATCH not in project.runplan("status").out
     assert hub.pulls == {}

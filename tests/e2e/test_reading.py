@@ -20,7 +20,7 @@ from runplan.run.events import from_json
 from runplan.run.rows import ScheduleRow
 from runplan.run.state import fold
 from runplan.settings.places import state_directory
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
 from tests.support.builders import read, record
 from tests.support.cli import RUNPLAN, Meanwhile, Project, a_plan, a_project, ended, set_up, until, work, writes
@@ -383,15 +383,15 @@ def test_status_parses_an_unchanged_plan_once(project: Project) -> None:
 
 
 @contextlib.contextmanager
-def journal(project: Project) -> Iterator[Store]:
-    store = Store(project.path / ".git/runplan")
+def journal(project: Project) -> Iterator[SqliteStore]:
+    store = SqliteStore(project.path / ".git/runplan")
     try:
         yield store
     finally:
         store.close()
 
 
-def plan_every(store: Store, spec: str, plan: str = "plans/X.md", *, since: datetime, **more: str) -> None:
+def plan_every(store: SqliteStore, spec: str, plan: str = "plans/X.md", *, since: datetime, **more: str) -> None:
     recorded = {"zone": "Europe/Berlin", "misfire": "skip", "request": "{}", "anchor": iso(since), "made": iso(since)}
     store.put_schedule(ScheduleRow(plan=plan, spec=spec, **{**recorded, **more}))
 

@@ -9,7 +9,7 @@ import pytest
 from runplan.errors import Unreachable
 from runplan.run.dispatch import Ending, Outcome
 from runplan.store.claims import landing_lock
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from runplan.supervise.dispatches import Dispatches
 from tests.support.dispatching import Stage, gone, pid_in, stage
 
@@ -67,7 +67,7 @@ def test_a_directory_removed_by_its_own_agent_is_lost(on: Stage) -> None:
 
 
 def test_nothing_is_recorded_in_a_journal_that_was_moved_away(tmp_path: Path) -> None:
-    with contextlib.closing(Store(tmp_path / "state")) as store:
+    with contextlib.closing(SqliteStore(tmp_path / "state")) as store:
         with away(tmp_path / "state"):
             with pytest.raises(Unreachable, match="is not where it was"):
                 store.put_baseline("key", "results")
@@ -79,9 +79,9 @@ def test_nothing_is_recorded_in_a_journal_that_was_moved_away(tmp_path: Path) ->
 
 
 def test_nothing_is_recorded_in_a_journal_that_was_replaced(tmp_path: Path) -> None:
-    with contextlib.closing(Store(tmp_path / "state")) as store:
+    with contextlib.closing(SqliteStore(tmp_path / "state")) as store:
         (tmp_path / "state").rename(tmp_path / "elsewhere")
-        Store(tmp_path / "state").close()
+        SqliteStore(tmp_path / "state").close()
         with pytest.raises(Unreachable, match="is not where it was"):
             store.put_baseline("key", "results")
 
@@ -92,7 +92,7 @@ def test_nothing_is_recorded_in_a_journal_that_was_replaced(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "make",
     [
-        lambda common: Store(common / "runplan"),
+        lambda common: SqliteStore(common / "runplan"),
         lambda common: Dispatches(common / "runplan/dispatch").directory("r1.1"),
         lambda common: Dispatches(common / "runplan/dispatch").write("r1.1", "prompt.md", "text"),
         lambda common: landing_lock(common / "runplan/locks"),

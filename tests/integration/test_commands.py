@@ -19,7 +19,7 @@ from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.run.state import RunState
 from runplan.store.claims import Claims
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 
 A, B = "plans/A.md", "plans/B.md"
 NOW = "2026-03-01T12:00:00Z"
@@ -69,7 +69,7 @@ class Runs:
 class Repository:
     """An open repository, as far as commands need it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.claims = Claims(store, store.path.parent / "locks")
         self.clock = self
@@ -84,7 +84,7 @@ class Repository:
 class Bench:
     """A real queue with an executor, and runs that do nothing."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqliteStore) -> None:
         self.repository = cast("OpenRepository", Repository(store))
         self.store = store
         self.runs = Runs(Repository(store))
@@ -113,7 +113,7 @@ def arguments(verb: str, plan: str, needs: tuple[str, ...] = ()) -> Mapping[str,
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    with closing(Store(tmp_path)) as store:
+    with closing(SqliteStore(tmp_path)) as store:
         yield Bench(store)
 
 

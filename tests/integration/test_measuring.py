@@ -6,7 +6,7 @@ from typing import Any
 
 from runplan.report.metrics import metrics_text, render, samples, this_process
 from runplan.run.rows import FiringRow, ScheduleRow
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
 from tests.support.builders import NOW, read, record
 
@@ -15,8 +15,8 @@ def ending(role: str, agent: str, **more: object) -> tuple[str, dict[str, Any]]:
     return "DispatchEnded", {"id": "x", "role": role, "agent": agent, "ending": "exited", "code": 0, **more}
 
 
-def a_journal(place: Path) -> Store:
-    store = Store(place)
+def a_journal(place: Path) -> SqliteStore:
+    store = SqliteStore(place)
     record(
         store,
         "r1",

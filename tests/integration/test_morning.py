@@ -14,7 +14,7 @@ from runplan.report.summary import morning_report, news_of, of_morning
 from runplan.run import events as e
 from runplan.run.events import Event
 from runplan.run.rows import ScheduleRow
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
 from tests.support.builders import NOW, record, started
 from tests.unit.test_summary import FAILED, LANDED, LEASED, ROBOT
@@ -23,7 +23,7 @@ TODAY = iso(NOW - timedelta(hours=8))
 
 
 def add(place: Path, run: str, plan: str, *events: Event, age: timedelta = timedelta(), **row: Any) -> None:
-    store = Store(place)
+    store = SqliteStore(place)
     facts = [(type(one).__name__, to_builtins(one)) for one in (started(), *events)]
     record(store, run, plan, *facts, now=NOW - age, title="X", **row)
     store.close()
@@ -38,7 +38,7 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
     add(second, "r3", "plans/z.md", LEASED, state="waiting", waiting_for="approval", age=timedelta(days=3))
     add(second, "r4", "plans/old.md", LEASED, LANDED, state="done", outcome="done", age=timedelta(days=2))
     fixed = {"zone": "UTC", "misfire": "run-once", "request": "{}", "anchor": TODAY, "made": TODAY}
-    Store(second).put_schedule(ScheduleRow(plan="plans/s.md", spec="4h", paused="phase 1 failed", **fixed))
+    SqliteStore(second).put_schedule(ScheduleRow(plan="plans/s.md", spec="4h", paused="phase 1 failed", **fixed))
     news = news_of({"/src/a": first, "/src/b c": second, "/src/none": tmp_path / "none"}, since=TODAY)
     assert morning_report(news, since="today") == (
         "# Report since today\n\n"

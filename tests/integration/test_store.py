@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.run.events import Admitted, Queued
 from runplan.run.rows import RunRow
-from runplan.store.sqlite import Store
+from runplan.store.protocol import store_exists
+from runplan.store.sqlite import SqliteStore
 from runplan.store.tables import SCHEMA_VERSION
 
 PLAN = "plans/X.md"
@@ -27,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path)
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(tmp_path)
     with store.transaction():
         store.set_claim("plan", PLAN, run="r1", owner="me")
     yield store
@@ -52,45 +53,33 @@ def facts(*kinds: str) -> list[tuple[str, str, str]]:
 # --- appending ------------------------------------------------------------------------------------------
 
 
-def test_events_and_the_row_of_the_run_are_recorded_together(store: Store) -> None:
-    store.append(facts("RunStarted", "ClaimTaken"), row(), fence=1)
-    store.append(facts("PlanRead"), row(state="waiting"), fence=1)
-    assert [event.type for event in store.list_events("r1")] == ["RunStarted", "ClaimTaken", "PlanRead"]
-    assert [event.type for event in store.list_events("r1", after=2)] == ["PlanRead"]
-    assert store.get_newest_run(PLAN) == row(state="waiting")
-    store.append(facts("Queued"), row(state="waiting"), fence=1)
-    assert [one.run for one in store.list_facts(Queued, plan=PLAN)] == ["r1"]
-    assert [one.event for one in store.list_facts(Queued, since=NOW)] == [Queued()]
-    assert store.list_facts(Queued, since="2027") == []
-
-
-def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: Store) -> None:
+def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: SqliteStore) -> None:
     begun = replace(row(), landing="pr", target="wörk-\udcff\udcfe", remote="fork")
     store.append(facts("RunStarted", "PlanRead"), begun, fence=1)
     assert store.get_newest_run(PLAN) == begun
 
 
 @pytest.mark.parametrize("fence", [0, 2])
-def test_nothing_is_recorded_with_an_old_fence(store: Store, fence: int) -> None:
+def test_nothing_is_recorded_with_an_old_fence(store: SqliteStore, fence: int) -> None:
     with pytest.raises(Fenced):
         store.append(facts("RunStarted"), row(), fence=fence)
     assert (store.list_events("r1"), store.get_newest_run(PLAN)) == ([], None)
 
 
-def test_events_are_written_together_or_not_at_all(store: Store) -> None:
+def test_events_are_written_together_or_not_at_all(store: SqliteStore) -> None:
     broken = [*facts("RunStarted"), (NOW, "PlanRead", None)]
     with pytest.raises(Unreachable, match="nothing was recorded"):
         store.append(broken, row(), fence=1)  # type: ignore[arg-type]
     assert (store.list_events("r1"), store.get_newest_run(PLAN)) == ([], None)
 
 
-def written(store: Store) -> list[str]:
+def written(store: SqliteStore) -> list[str]:
     """The events that another process sees."""
     with closing(sqlite3.connect(store.path)) as looking:
         return [kind for (kind,) in looking.execute("SELECT type FROM events ORDER BY seq")]
 
 
-def test_waiting_events_are_written_in_order_with_the_next(store: Store) -> None:
+def test_waiting_events_are_written_in_order_with_the_next(store: SqliteStore) -> None:
     store.append(facts("First"), row(), fence=1, waits=True)
     store.append(facts("Second"), row(state="waiting"), fence=1, waits=True)
     assert written(store) == []
@@ -100,7 +89,7 @@ def test_waiting_events_are_written_in_order_with_the_next(store: Store) -> None
     assert written(store) == ["First", "Second", "Third"]
 
 
-def test_queries_see_events_that_are_not_written_yet(store: Store) -> None:
+def test_queries_see_events_that_are_not_written_yet(store: SqliteStore) -> None:
     store.append(facts("Queued"), row(), fence=1, waits=True)
     assert store.list_facts(Admitted, plan=PLAN) == []
     assert written(store) == []  # no query needed it
@@ -111,7 +100,7 @@ def test_queries_see_events_that_are_not_written_yet(store: Store) -> None:
     assert newest.state == "waiting"
 
 
-def test_waiting_events_stay_when_a_write_fails(store: Store) -> None:
+def test_waiting_events_stay_when_a_write_fails(store: SqliteStore) -> None:
     store.append(facts("First"), row(), fence=1, waits=True)
     with pytest.raises(Unreachable):
         store.append([(NOW, "Second", None)], row(), fence=1)  # type: ignore[list-item]
@@ -120,7 +109,7 @@ def test_waiting_events_stay_when_a_write_fails(store: Store) -> None:
     assert written(store) == ["First", "Third"]
 
 
-def test_waiting_events_are_dropped_when_the_plan_was_taken_over(store: Store) -> None:
+def test_waiting_events_are_dropped_when_the_plan_was_taken_over(store: SqliteStore) -> None:
     store.append(facts("First"), row(), fence=1, waits=True)
     with store.transaction():
         store.set_claim("plan", PLAN, run="r2", owner="2:2:b")
@@ -134,17 +123,18 @@ def test_waiting_events_are_dropped_when_the_plan_was_taken_over(store: Store) -
 WRITER = """
 import sys
 from pathlib import Path
-from runplan.store.sqlite import Store
+from runplan.store.protocol import store_exists
+from runplan.store.sqlite import SqliteStore
 from runplan.store.tables import SCHEMA_VERSION
 from tests.integration.test_store import facts, row
-store = Store(Path(sys.argv[1]))
+store = SqliteStore(Path(sys.argv[1]))
 for number in range(100_000):
     store.append(facts("First", "Second", "Third"), row(), fence=1)
     print(number, flush=True)
 """
 
 
-def test_a_killed_writer_loses_no_acknowledged_event(store: Store, tmp_path: Path) -> None:
+def test_a_killed_writer_loses_no_acknowledged_event(store: SqliteStore, tmp_path: Path) -> None:
     acknowledged = 0
     for wanted in (1, 7, 20):
         with subprocess.Popen(
@@ -168,7 +158,7 @@ def test_a_killed_writer_loses_no_acknowledged_event(store: Store, tmp_path: Pat
 
 def _open(directory: Path, at_once: Barrier) -> None:
     at_once.wait()
-    Store(directory).close()
+    SqliteStore(directory).close()
 
 
 def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
@@ -181,7 +171,7 @@ def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
         for process in opening:
             process.join(60)
         assert [process.exitcode for process in opening] == [0] * 4
-        with closing(Store(directory)) as store:
+        with closing(SqliteStore(directory)) as store:
             assert store.get_newest_run(PLAN) is None
 
 
@@ -190,27 +180,27 @@ def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
 def test_a_journal_of_another_version_is_left_alone_until_it_is_moved_away(
     tmp_path: Path, writable: bool, version: int
 ) -> None:
-    Store(tmp_path).close()
+    SqliteStore(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "journal.db")) as other:
         other.execute(f"PRAGMA user_version={version}")
     before = (tmp_path / "journal.db").read_bytes()
     with pytest.raises(RefusedEarly, match=r"journal\.db was written by another version of runplan") as refused:
-        Store(tmp_path, writable=writable)
+        SqliteStore(tmp_path, writable=writable)
     assert (tmp_path / "journal.db").read_bytes() == before
     subprocess.run(["sh", "-c", str(refused.value).partition("start again: ")[2]], check=True)
-    with closing(Store(tmp_path)) as again:
+    with closing(SqliteStore(tmp_path)) as again:
         assert again.list_runs() == []
 
 
 def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) -> None:
     absent = tmp_path / "absent"
-    assert not Store.exists(absent)
+    assert not store_exists(absent)
     with pytest.raises(Unreachable):
-        Store(absent, writable=False)
+        SqliteStore(absent, writable=False)
     assert not absent.exists()
-    Store(tmp_path).close()
+    SqliteStore(tmp_path).close()
     before = (tmp_path / "journal.db").read_bytes()
-    with closing(Store(tmp_path, writable=False)) as reading:
+    with closing(SqliteStore(tmp_path, writable=False)) as reading:
         assert reading.list_runs() == []
         with pytest.raises(Unreachable, match="readonly"):
             reading.put_baseline("key", "{}")
@@ -219,31 +209,31 @@ def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) ->
 
 def test_a_journal_whose_maker_died_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "journal.new").write_text("half a journal")
-    assert not Store.exists(tmp_path)
-    with closing(Store(tmp_path)) as writing:
+    assert not store_exists(tmp_path)
+    with closing(SqliteStore(tmp_path)) as writing:
         assert writing.list_runs() == []
 
 
 def test_a_file_that_is_no_journal_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_text("this is not a database, and long enough to be looked at twice\n" * 20)
     with pytest.raises(Unreachable, match=r"journal\.db: file is not a database.*; move it away and start again"):
-        Store(tmp_path)
+        SqliteStore(tmp_path)
 
 
 def test_a_directory_with_an_odd_name_is_opened_as_it_is(tmp_path: Path) -> None:
     odd = tmp_path / "a?b#c%20d"
-    Store(odd).close()
+    SqliteStore(odd).close()
     assert (odd / "journal.db").exists()
-    Store(odd, writable=False).close()
+    SqliteStore(odd, writable=False).close()
 
 
 # --- ten thousand runs ----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStore]:
     """Ten thousand runs of a hundred plans."""
-    store = Store(tmp_path_factory.mktemp("many"))
+    store = SqliteStore(tmp_path_factory.mktemp("many"))
     count = range(10_000)
     with store.transaction():
         store._db.executemany(
@@ -267,7 +257,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store.close()
 
 
-QUERIES: dict[str, Callable[[Store], object]] = {
+QUERIES: dict[str, Callable[[SqliteStore], object]] = {
     "runs": lambda store: store.list_runs(),
     "runs of a plan": lambda store: store.list_runs("plans/7.md"),
     "newest": lambda store: store.get_newest_run("plans/7.md"),
@@ -283,7 +273,7 @@ QUERIES: dict[str, Callable[[Store], object]] = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_every_query_uses_an_index(many: Store, name: str) -> None:
+def test_every_query_uses_an_index(many: SqliteStore, name: str) -> None:
     asked: list[str] = []
     many._db.set_trace_callback(asked.append)
     QUERIES[name](many)
@@ -301,18 +291,18 @@ def test_every_query_uses_an_index(many: Store, name: str) -> None:
 
 def test_a_store_that_nobody_uses_any_more_keeps_no_descriptor(tmp_path: Path) -> None:
     """The daemon opens the journal for each firing of a schedule."""
-    Store(tmp_path).close()
+    SqliteStore(tmp_path).close()
     gc.disable()
     try:
         before = len([*Path("/dev/fd").iterdir()])
         for _ in range(5):
-            assert Store(tmp_path, writable=False).list_unfinished_runs() == []
+            assert SqliteStore(tmp_path, writable=False).list_unfinished_runs() == []
         assert len([*Path("/dev/fd").iterdir()]) == before
     finally:
         gc.enable()
 
 
 def test_an_absent_journal_reads_as_an_empty_one_and_is_not_created(tmp_path: Path) -> None:
-    with closing(Store(tmp_path, writable=False, missing_ok=True)) as store:
+    with closing(SqliteStore(tmp_path, writable=False, missing_ok=True)) as store:
         assert (store.get_newest_run(PLAN), store.list_unfinished_runs(), store.read_plan_facts()) == (None, [], {})
-    assert not Store.exists(tmp_path)
+    assert not store_exists(tmp_path)

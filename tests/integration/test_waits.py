@@ -18,7 +18,7 @@ from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.rows import WaitRow
 from runplan.store.journal import Journal
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from tests.support.builders import started
 from tests.support.cli import a_project
 
@@ -94,7 +94,7 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
     happened, about, wake, text, notified = WAITS[kind]
     project, notifier = a_project(tmp_path, "1"), Notifier()
     root, me = str(project.path), processes.identity(os.getpid()) or ""
-    with closing(Store(project.path / ".git/runplan")) as store:
+    with closing(SqliteStore(project.path / ".git/runplan")) as store:
         for _ in range(2):  # the second daemon finds the wait of the first
             services: Any = SimpleNamespace(log=Log(), notifier=notifier, environment={})
             worker = DaemonWorker(root, store.path.parent, services)

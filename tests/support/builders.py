@@ -13,7 +13,7 @@ from runplan.run.reasons import Beginning, Reason
 from runplan.run.rows import RunRow
 from runplan.run.state import PhaseRun, RunState
 from runplan.settings.load import Layer, LoadedSettings, merge
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
 
 Choose = Callable[[Sequence[str]], str]
@@ -46,7 +46,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def record(
-    store: Store,
+    store: SqliteStore,
     run: str,
     plan: str,
     *events: tuple[str, dict[str, Any]],

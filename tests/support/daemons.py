@@ -20,7 +20,7 @@ from runplan.daemon.state import holder
 from runplan.errors import Unreachable
 from runplan.run.rows import ScheduleRow
 from runplan.settings.places import socket_path, state_directory
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from tests.support.cli import SETTINGS, Project, a_plan, end_processes_of, processes_of, until
 from tests.support.forks import Process
 
@@ -124,14 +124,14 @@ def times_asked(project: Project, plan: str) -> int:
 
 
 def schedules(project: Project) -> list[ScheduleRow]:
-    with contextlib.closing(Store(project.path / ".git/runplan")) as store:
+    with contextlib.closing(SqliteStore(project.path / ".git/runplan")) as store:
         return store.list_schedules()
 
 
 def change_schedule(project: Project, plan: str = "plans/X.md", **fields: str) -> None:
     """Change what is on record of a schedule, while no daemon runs."""
     until(lambda: not daemon_of(project))
-    with contextlib.closing(Store(project.path / ".git/runplan")) as store:
+    with contextlib.closing(SqliteStore(project.path / ".git/runplan")) as store:
         row = store.get_schedule(plan)
         assert row is not None
         store.put_schedule(replace(row, **fields))

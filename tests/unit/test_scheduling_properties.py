@@ -17,7 +17,7 @@ from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import parse, slots_after
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SqliteStore
 from runplan.times import iso, parse_iso, zone
 
 PLANS = ("plans/A.md", "plans/B.md")
@@ -117,7 +117,7 @@ class History:
         started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
                              target="main", slug="a", daemon=True)  # fmt: skip
         if (before := self._row(plan)) is not None:
-            give_up(before, cast("Store", self.disk), self.now, "changed")
+            give_up(before, cast("SqliteStore", self.disk), self.now, "changed")
         self.disk.put_schedule(
             ScheduleRow(
                 plan=plan, spec=spec, zone=ZONE, misfire=misfire, request=to_json(started),
@@ -128,7 +128,7 @@ class History:
 
     def stop(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            give_up(row, cast("Store", self.disk), self.now, "cancelled")
+            give_up(row, cast("SqliteStore", self.disk), self.now, "cancelled")
         self.disk.drop_schedule(plan)
         self.runs.end(plan)
 

@@ -35,7 +35,7 @@ from runplan.text import command, plain
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 SHORT = 12  #: digits of an id
 ENDING_S = 20.0  #: for a foreground run to end its agents
@@ -53,7 +53,8 @@ def _control(word: str, verb: str, then: str) -> None:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     with open_context(warn=progress.warn if verb == "pause" else None) as at:
         plan, store = plan_or_watch(at, word), at.store()
-        has_run = store.get_interrupted_run(plan) is not None and store.is_run_by_daemon(plan)
+        run = store.get_interrupted_run(plan)
+        has_run = run is not None and run.daemon
         row = store.get_schedule(plan)
         is_kept = has_run or row is not None
         if is_kept and verb == "resume" and not plan.startswith(WATCH):

@@ -85,7 +85,7 @@ def _already_running(at: RepositoryContext, word: str, asked: Options) -> str:
     request = run_started(at.with_landing(asked.landing or row.landing), plan, row.title, wanted)
     if not does_what_is_asked(state, request):
         raise Busy(describe_busy(plan, row.id, state))
-    if not store.is_run_by_daemon(plan):
+    if not row.daemon:
         return describe_owner(plan, owner)
     wake(at.env)  # the repository may have been away
     return _describe_running(plan, row.id)
@@ -244,7 +244,7 @@ def _show_end(at: RepositoryContext, run: str) -> Exit:
     store = at.store()
     row = store.get_run(run)
     assert row is not None
-    return progress.show_end(store, row, state_of(store, row))
+    return progress.show_end(store, row, state_of(store, row), at.state)
 
 
 def admit_agents(at: RepositoryContext) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from runplan.forge.model import ReviewComment
     from runplan.settings.schema import RunSettings
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 
 # --- start ------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ def _start(
     if isinstance(found, str):
         progress.say(found)
         plan, store = plan_path(at, word), at.store()
-        row = store.get_interrupted_run(plan) if store.is_run_by_daemon(plan) else None
-        return runs.follow(at, plan, row.id) if wait and row is not None else Exit.DONE
+        row = store.get_interrupted_run(plan)
+        return runs.follow(at, plan, row.id) if wait and row is not None and row.daemon else Exit.DONE
     at, request = found[0], replace(found[1], again=again)
     if foreground:
         return runs.run_here(at, request)

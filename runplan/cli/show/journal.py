@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runplan.run.dispatch import AgentEvent
     from runplan.run.events import DispatchStarted, Event, Recorded
     from runplan.run.rows import EventRow, RunRow
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 FOLLOW_S = 0.2  #: between two looks at a followed journal or log
 TAKEOVER_S = 15.0  #: for the next daemon to take over a followed run
@@ -63,7 +63,7 @@ def run_logs(args: argparse.Namespace) -> None:
             return
         from runplan.cli.show.progress import RunLog  # slow to import
 
-        log = Transcripts(run, store.path.with_name("dispatch")) if args.agent else RunLog(store, run)
+        log = Transcripts(run, context.state / "dispatch") if args.agent else RunLog(store, run, context.state)
         for rows, is_last in batches:
             for row in rows:
                 log.add(row)

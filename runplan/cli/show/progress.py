@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.store.sqlite import Store
+    from runplan.store.protocol import Store
 
 LINES_SHOWN = 10  #: of the output of a failed command
 _COLOURS = {"landed": "green", "failed": "red", "verdict": "bold", "waiting": "yellow", "approval": "yellow"}
@@ -233,7 +233,8 @@ def _outcome(event: e.Event) -> str:
 class RunLog:
     """Prints the same sentences with local times, and at the end how the run ended."""
 
-    def __init__(self, store: Store, run: RunRow) -> None:
+    def __init__(self, store: Store, run: RunRow, directory: Path) -> None:
+        self._directory = directory
         self._store = store
         self._run = run
         self._state = RunState()
@@ -255,7 +256,7 @@ class RunLog:
     def look(self, *, is_last: bool) -> None:
         if is_last and (self._state.ended or decide(self._state).waiting):
             row = self._store.get_run(self._run.id) or self._run
-            self._print(["", *_last_lines(self._store, row, self._state)[1]])
+            self._print(["", *_last_lines(self._store, row, self._state, self._directory)[1]])
 
     def _print(self, lines: list[str], lane: str = "") -> None:
         style, day = Style.of(sys.stdout), f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
@@ -269,16 +270,16 @@ class RunLog:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def show_end(store: Store, run: RunRow, state: RunState) -> Exit:
+def show_end(store: Store, run: RunRow, state: RunState, directory: Path) -> Exit:
     """Print the last lines of a run."""
-    code, lines = _last_lines(store, run, state)
+    code, lines = _last_lines(store, run, state, directory)
     _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
 
-def _last_lines(store: Store, run: RunRow, state: RunState) -> tuple[Exit, list[str]]:
+def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
     """The exit code and the last lines: before the last one the time, cost and tests of an ended run."""
-    code, lines = _summary(run.plan, state, store.path.parent)
+    code, lines = _summary(run.plan, state, directory)
     figures = figures_of_run(store, run) if state.ended else ""
     return code, [*lines[:-1], *([figures] if figures else []), lines[-1]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,10 +26,10 @@ from runplan.engine.context import (
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.report.views import Need, PlanOutline, by_need, schedule_view, status_view, usage
-from runplan.run.rows import UNFINISHED, PlanFacts, Work, wait_of
+from runplan.run.rows import UNFINISHED, OwnerState, PlanFacts, Work, wait_of
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.files import is_held, last_write
-from runplan.store.sqlite import keep_outlines
+from runplan.store.protocol import open_store, store_exists
 from runplan.text import clock, command, counted, in_words, plain
 from runplan.times import iso, zone
 
@@ -179,8 +179,9 @@ class Reader:
         watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
         views = [self._view(path) for path in sorted({*known, *ran}.difference(watches))]
         views += [self._watch(path) for path in sorted(watches)]
-        if self._new:
-            keep_outlines(self._at.state, self._new)
+        if self._new and store_exists(self._at.state):
+            with suppress(RunplanError, OSError), closing(open_store(self._at.state)) as store:
+                store.put_outlines(self._new)
         return views
 
     def _watch(self, name: str) -> dict[str, Any]:
@@ -197,10 +198,10 @@ class Reader:
         if facts.run is not None:
             run = self._live(facts.run)
             facts = replace(facts, run=replace(run, lanes=tuple(map(self._live, run.lanes))) if run.lanes else run)
-        if owner := facts.owner:
-            from runplan import processes  # slow to import, and most plans have no owner
-
-            facts = replace(facts, alive=processes.alive(owner), stopped=processes.is_suspended(owner))
+        if facts.owner:
+            owner = self._store.get_owner_state(facts.owner)
+            is_alive, is_stopped = owner is not OwnerState.GONE, owner is OwnerState.SUSPENDED
+            facts = replace(facts, alive=is_alive, stopped=is_stopped)
         if facts.run is not None and not outline.complete:
             facts = replace(facts, failures=self._store.list_failures(path))
         return status_view(path, outline, facts, landing=landing, now=self._now)
