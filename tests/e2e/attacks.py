@@ -194,7 +194,7 @@ OBJECTS = {
     "commits a link and a directory of one name": WORK + 'enter "120000 blob $link\\ta\\n040000 tree $inner\\ta"',
     "commits .gitmodules as a link": WORK + 'enter "120000 blob $link\\t.gitmodules"',
     "commits an object that does not exist": WORK + 'enter "100644 blob 1111111111111111111111111111111111111111\\tx"',
-    "commits a link, then a file below it": WORK + 'ln -s "$user/.git/hooks" a; git add a; git commit -qm a\n'
+    "commits a link, then a file below it": WORK + 'ln -sfn "$user/.git/hooks" a; git add a; git commit -qm a\n'
     "rm a; mkdir a; echo x >a/pre-commit; git add a; git commit -qm b",
     "makes HEAD a file's content": WORK + 'echo "$blob" >"$dir/HEAD"',
     "makes its branch a tree": WORK + 'git rev-parse HEAD^{tree} >"$lane/$branch"',
@@ -225,15 +225,15 @@ FILES = {
     + "touch -- '-rf' '--' '$(touch pwned)' \"$(printf 'a\\nb')\" \"$(printf '\\377')\" '*' ' '",
     "makes the user's file a further name": WORK
     + 'ln -f "$user/README.md" README.md; ln "$user/.git/config" c; mkdir shut; chmod 000 shut',
-    "commits a link to the user's checkout": WORK + 'ln -s "$user" a; git add a; git commit -qm a',
+    "commits a link to the user's checkout": WORK + 'ln -sfn "$user" a; git add a; git commit -qm a',
     "commits the diff's name as a link": WORK
     + 'ln -s "$user/.git/hooks/pre-commit" .runplan.diff; git add -f .runplan.diff; git commit -qm d',
     "makes the diff's name a pipe": WORK + "mkfifo .runplan.diff",
     "makes a parent of a copied file a link": WORK
-    + 'rm -rf conf; ln -s "$user/.git" conf; git add -f conf; git commit -qm conf',
+    + 'rm -rf conf; ln -sfn "$user/.git" conf; git add -f conf; git commit -qm conf',
     "makes a copied file a link": WORK + 'ln -sf "$user/README.md" conf/.env',
-    "makes the reports a link": WORK + 'ln -s "$user/.git" reports; git add reports; git commit -qm r',
-    "makes the plans a link": WORK + 'git rm -qr plans; ln -s "$user/.git" plans; git add plans; git commit -qm p',
+    "makes the reports a link": WORK + 'ln -sfn "$user/.git" reports; git add reports; git commit -qm r',
+    "makes the plans a link": WORK + 'git rm -qr plans; ln -sfn "$user/.git" plans; git add plans; git commit -qm p',
 }
 LARGE_FILES = {
     "links a large file": 'mkdir -p "$(dirname "$(stored $sum)")"; ln -s /etc/passwd "$(stored $sum)"',
