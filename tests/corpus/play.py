@@ -77,12 +77,14 @@ class Case(Change, kw_only=True, forbid_unknown_fields=True):
     reason: str = "verification-failed"  #: of a refusal; "any" for every reason
     report: str = ""  #: words that the report of the plan contains
     proofs: int | None = None  #: runs of tests beside the one of the candidate
+    quiet: bool = False  #: played with the quiet command, too
     sample: bool = False  #: `make test` plays it
     then: Change | None = None  #: the next phase
 
 
 class Language(Struct, kw_only=True, forbid_unknown_fields=True):
     command: str = ""  #: of the tests
+    quiet: str = ""  #: a command of the tests that does not name them, or hides the runner
     tool: str = ""  #: a program that has to be installed
     env: dict[str, str] = {}  #: variables of the test command
     base: Files
@@ -129,15 +131,15 @@ def trees(language: Language, case: Case) -> list[tuple[str, Files]]:
     return [("", base), (item, after), *then]
 
 
-def play(language: Language, case: Case, place: Path) -> Outcome:
+def play(language: Language, case: Case, place: Path, command: str) -> Outcome:
     """Let runplan work on the case in a repository of its own."""
     home = place / "home"
     home.mkdir()
     (base, *phases) = trees(language, case)
     argv = json.dumps([sys.executable, str(HERE / "agent.py"), str(home)])
-    tests = {"command": language.command.format(python=sys.executable)} | case.tests
+    tests = {"command": command.format(python=sys.executable)} | case.tests
     settings = SETTINGS.format(argv=argv)
-    if language.command:
+    if command:
         lines = [f"{key} = {json.dumps(value)}" for key, value in tests.items()]
         settings += "\n".join(["[tests]", *lines, f"env = {json.dumps(['CORPUS_STATE', *language.env])}\n"])
     repo = init_repo(place / "repo")
