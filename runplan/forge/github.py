@@ -12,7 +12,7 @@ from github import Github, GithubException
 
 from runplan.errors import NotFound, RefusedEarly
 from runplan.forge import model as m
-from runplan.forge.access import CLIENT, TIMEOUT_S, api_of
+from runplan.forge.github_access import CLIENT, TIMEOUT_S, api_of
 from runplan.forge.retry import Calls, check_answers, describe, repeatable
 from runplan.names import HEADS
 

@@ -66,7 +66,7 @@ def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], 
     """The token for the forge; looked for when it is needed, once."""
 
     def find() -> Access:
-        from runplan.forge.access import find_access  # slow to import
+        from runplan.forge.github_access import find_access  # slow to import
 
         return find_access(git, remote=run.remote, env=env)
 
@@ -84,7 +84,7 @@ def _remote(
 
 
 def _sign_in(access: Callable[[], Access]) -> tuple[str, ...]:
-    from runplan.forge.access import git_settings
+    from runplan.forge.github_access import git_settings
 
     return git_settings(access())
 

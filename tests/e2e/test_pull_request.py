@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.forge.access import git_settings
 from runplan.forge.address import Access, parse_remote
+from runplan.forge.github_access import git_settings
 from runplan.gitfacts import PLAN, RUN, read_trailers
 from runplan.names import repository_id
 from tests.support.cli import (

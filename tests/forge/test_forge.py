@@ -9,8 +9,8 @@ from github import Auth, GithubIntegration
 from requests import ReadTimeout
 
 from runplan.errors import Unreachable
-from runplan.forge.access import TIMEOUT_S
 from runplan.forge.github import GitHub
+from runplan.forge.github_access import TIMEOUT_S
 from runplan.forge.model import ForgeBusy, ForgeDenied, Merge, NotMerged, PullRequest
 from runplan.forge.retry import Calls
 from tests.forge.conftest import BRANCH

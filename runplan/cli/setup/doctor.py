@@ -246,8 +246,8 @@ def _run(at: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
 
 def _github(at: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
-    from runplan.forge.access import find_access
     from runplan.forge.github import open_forge
+    from runplan.forge.github_access import find_access
 
     run, method = at.settings.run, at.settings.pull_request.method
     try:
