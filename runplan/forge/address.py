@@ -11,8 +11,6 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from github import Auth
-
     #: Run a command with this standard input; its output, or "" when it fails.
     Ask = Callable[[Sequence[str], str], str]
 
@@ -75,15 +73,6 @@ class Token(Struct, frozen=True, kw_only=True):
     source: str  #: for messages: the variable or program that gave it
     is_gits: bool = False  #: git finds it by itself
     app: str = ""  #: id of a GitHub App; then the value is the file with its private key
-
-
-class Access(Struct, frozen=True, kw_only=True):
-    """A repository on a forge, and how to sign in to it."""
-
-    address: Address
-    auth: Auth.Auth  #: its token may be renewed at any time
-    source: str
-    is_gits: bool = False
 
 
 def find_token(address: Address, env: Mapping[str, str], ask: Ask) -> Token | None:

@@ -12,8 +12,8 @@ from github import Github, GithubException
 
 from runplan.errors import NotFound, RefusedEarly
 from runplan.forge import model as m
-from runplan.forge.github_access import CLIENT, TIMEOUT_S, api_of
-from runplan.forge.retry import Calls, check_answers, describe, repeatable
+from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe
+from runplan.forge.retry import repeatable
 from runplan.names import HEADS
 
 if TYPE_CHECKING:
@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from github.Organization import Organization
     from github.PullRequest import PullRequest
 
-    from runplan.forge.address import Access, Address
+    from runplan.forge.address import Address
     from runplan.gitfacts import Oid
 
 GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
+MERGE_STATES = {
+    "behind": m.MergeState.BEHIND,
+    "blocked": m.MergeState.BLOCKED,
+    "dirty": m.MergeState.CONFLICT,
+}
 LOG_CHARACTERS = 6000  #: of the logs of failed jobs
 MOST_OPEN = 50  #: open pull requests whose files are read, with one call each
 FAILED_JOBS = 3  #: whose logs are read
@@ -77,10 +82,10 @@ class GitHub:
     Every write may be repeated after a lost answer: it reads first what has happened.
     """
 
-    def __init__(self, address: Address, auth: Auth.Auth, *, api: str, calls: Calls | None = None) -> None:
+    def __init__(self, address: Address, auth: Auth.Auth, *, api: str, calls: GitHubCalls | None = None) -> None:
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
         check_answers()
-        self.calls = calls or Calls()
+        self.calls = calls or GitHubCalls()
         self._client = Github(auth=auth, base_url=api, **CLIENT)
         self._address = address
         self._writers: dict[str, bool] = {}  #: whether an account may write, by its login
@@ -100,7 +105,7 @@ class GitHub:
         )
 
     def may_open(self, base: str) -> None:
-        """Raise ForgeDenied for a token that may not open pull requests.
+        """Raise NotAllowed for a token that may not open pull requests.
 
         No field of an answer says so for a fine-grained token. This request asks for the impossible, a pull request
         from a branch to itself: 422 is the answer to a token that may ask, 403 or 404 to any other.
@@ -121,7 +126,7 @@ class GitHub:
         facts = self._query(f"read the settings of {branch}", TARGET, wanted)
         try:
             rules = self._rulesets(branch)
-        except m.ForgeDenied:  # private repositories of a free plan have none
+        except m.NotAllowed:  # private repositories of a free plan have none
             rules = {}
         classic = (facts.get("ref") or {}).get("refUpdateRule") or {}
         allowed = {"merge": "mergeCommitAllowed", "rebase": "rebaseMergeAllowed", "squash": "squashMergeAllowed"}
@@ -309,11 +314,11 @@ class GitHub:
         ]
         if combined.total_count > len(combined.statuses):  # it lists a page of them, and sums up all
             found.append(("all statuses", combined.state, "", "", None))
-        states: Mapping[str, m.CheckState] = {"success": "passed", "pending": "pending"}
+        states = {"success": m.CheckState.PASSED, "pending": m.CheckState.PENDING}
         return tuple(
             m.Check(
                 name=name,
-                state=states.get(state, "failed"),
+                state=states.get(state, m.CheckState.FAILED),
                 url=url or "",
                 summary=summary or "",
                 changed=changed.timestamp() if changed else 0.0,
@@ -325,9 +330,9 @@ class GitHub:
         """The end of the logs of failed checks, bounded."""
         try:
             text = self._job_logs(head)
-        except m.ForgeDenied:  # the token may not read workflow runs
+        except m.NotAllowed:  # the token may not read workflow runs
             text = ""
-        failed = [check for check in self.checks(head) if check.state == "failed"]
+        failed = [check for check in self.checks(head) if check.state is m.CheckState.FAILED]
         return text or "\n".join(f"{check.name}: {check.summary or check.url}" for check in failed)
 
     @repeatable("read the logs of failed jobs")
@@ -447,12 +452,17 @@ def _pull_request(pull: PullRequest) -> m.PullRequest:
         title=pull.title,
         body=pull.body or "",
         draft=pull.draft,
-        mergeable=pull.raw_data.get("mergeable"),
-        state=pull.raw_data.get("mergeable_state") or "unknown",
+        state=_merge_state(pull.raw_data),
         merge_commit=(pull.merge_commit_sha or "") if pull.merged_at else "",
         auto_merge=pull.raw_data.get("auto_merge") is not None,
         merge_message=(pull.raw_data.get("auto_merge") or {}).get("commit_message") or "",
     )
+
+
+def _merge_state(facts: Mapping[str, Any]) -> m.MergeState:
+    state = MERGE_STATES.get(facts.get("mergeable_state") or "", m.MergeState.READY)
+    is_final = state in (m.MergeState.BEHIND, m.MergeState.CONFLICT)
+    return m.MergeState.UNKNOWN if facts.get("mergeable") is None and not is_final else state
 
 
 def _nodes(parent: Mapping[str, Any] | None, field: str) -> list[Any]:
@@ -487,7 +497,3 @@ def _issue(issue: Issue) -> m.Issue:
         url=issue.html_url,
         author=_login(issue.user),
     )
-
-
-def open_forge(access: Access, env: Mapping[str, str]) -> GitHub:
-    return GitHub(access.address, access.auth, api=api_of(access.address, env))

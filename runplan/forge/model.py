@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from enum import Enum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from runplan.gitfacts import Oid
 
-CheckState: TypeAlias = Literal["passed", "failed", "pending"]
 METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers
 
 
@@ -56,6 +56,22 @@ class Target(Struct, frozen=True, kw_only=True):
         return next((method for method in (wanted, *METHODS) if method in self.methods), "")
 
 
+class MergeState(Enum):
+    """What the forge says about the merge of an open pull request."""
+
+    UNKNOWN = "unknown"  #: it is computed
+    READY = "ready"  #: checks that are not required may be missing
+    BEHIND = "behind"  #: the target has moved, and its rules ask for an up-to-date branch
+    CONFLICT = "conflict"
+    BLOCKED = "blocked"  #: by a rule of the target
+
+
+class CheckState(Enum):
+    PASSED = "passed"
+    FAILED = "failed"
+    PENDING = "pending"
+
+
 class PullRequest(Struct, frozen=True, kw_only=True):
     number: int
     url: str
@@ -66,8 +82,7 @@ class PullRequest(Struct, frozen=True, kw_only=True):
     title: str
     body: str
     draft: bool
-    mergeable: bool | None  #: None while the forge computes it
-    state: str  #: clean, unstable, behind, blocked, dirty, draft, has_hooks or unknown
+    state: MergeState
     merge_commit: Oid  #: "" unless merged
     auto_merge: bool
     merge_message: str = ""  #: of the commit that auto-merge will make
@@ -122,20 +137,24 @@ class NotMerged(Struct, frozen=True, kw_only=True):
     said: str
 
 
-class ForgeBusy(Unreachable):
-    """The forge asks for a pause: a rate limit."""
+class RateLimited(Unreachable):
+    """The forge asks for a pause."""
 
-    def __init__(self, text: str, wait_s: float) -> None:
+    def __init__(self, text: str, *, until: float) -> None:
         super().__init__(text)
-        self.wait_s = wait_s
+        self.until = until  #: seconds since the epoch
 
 
-class ForgeDenied(Unreachable):
+class NotAllowed(Unreachable):
     """The forge does not accept the token, the token may not do this, or it is not possible."""
+
+
+class NotThere(NotAllowed):
+    """It does not exist, or the token may not read it; a forge does not say which."""
 
 
 def open_conflicts(files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, own: int = 0) -> dict[int, str]:
     """The open pull requests, without our own, that change a file which the patterns cover; with one such file."""
     others = ((number, changed) for number, changed in sorted(files.items()) if number != own)
-    found = ((number, next((path for path in changed if covers(patterns, path)), "")) for number, changed in others)
-    return {number: path for number, path in found if path}
+    covered = ((number, next((path for path in changed if covers(patterns, path)), "")) for number, changed in others)
+    return {number: path for number, path in covered if path}

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from runplan.forge.address import Access, Address
+    from runplan.forge.address import Address
     from runplan.forge.github import GitHub
+    from runplan.forge.github_access import GitHubAccess
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.git.repository import Repository
@@ -58,14 +59,14 @@ def open_lander(
         tool=tool,
         plan=plan,
         settings=settings.pull_request,
-        forge=functools.cache(lambda: _open_forge(access, env)),
+        forge=functools.cache(lambda: access().open_forge()),
     )
 
 
-def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Access]:
+def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], GitHubAccess]:
     """The token for the forge; looked for when it is needed, once."""
 
-    def find() -> Access:
+    def find() -> GitHubAccess:
         from runplan.forge.github_access import find_access  # slow to import
 
         return find_access(git, remote=run.remote, env=env)
@@ -74,19 +75,13 @@ def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], 
 
 
 def _remote(
-    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], access: Callable[[], Access] | None
+    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], access: Callable[[], GitHubAccess] | None
 ) -> Remote:
     """A branch of the remote; git signs in with the token for the forge, where there is one."""
     from runplan.git.remote import Remote
 
-    sign_in = functools.partial(_sign_in, access) if access else None
+    sign_in = (lambda: access().git_settings()) if access else None
     return Remote(here.git, name=run.remote, branch=branch, common_dir=here.common_dir, caller=env, sign_in=sign_in)
-
-
-def _sign_in(access: Callable[[], Access]) -> tuple[str, ...]:
-    from runplan.forge.github_access import git_settings
-
-    return git_settings(access())
 
 
 def require_allowed(mode: str, run: RunSettings) -> None:
@@ -108,11 +103,11 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     access = _access(here.git, run, env) if concludes(run.landing) else None
     remarks: tuple[str, ...] = ()
     if access:
-        from runplan.forge.model import ForgeDenied
+        from runplan.forge.model import NotAllowed
 
         try:
-            remarks = require_mergeable(_open_forge(access, env), access().address, settings)
-        except ForgeDenied as error:
+            remarks = require_mergeable(access().open_forge(), access().address, settings)
+        except NotAllowed as error:
             raise Unreachable(f"{error}; check the token from {access().source}") from None
     remote.require(_remote(here, run, run.target, env, access))
     return remarks
@@ -120,7 +115,7 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
 
 def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tuple[str, ...]:
     """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
-    from runplan.forge.model import ForgeDenied
+    from runplan.forge.model import NotAllowed
 
     there, run = forge.repository(), settings.run
     if there.is_archived:
@@ -129,7 +124,7 @@ def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tu
         raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
     try:
         forge.may_open(run.target)
-    except ForgeDenied as error:
+    except NotAllowed as error:
         needs = "it needs write access to contents and pull requests"
         raise RefusedEarly(f"the token may not open pull requests on {there.name}; {needs}: {error}") from None
     target, wanted = forge.target(run.target), settings.pull_request.method
@@ -149,13 +144,7 @@ def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tu
 
 
 def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> GitHub:
-    return _open_forge(_access(git, run, env), env)
-
-
-def _open_forge(access: Callable[[], Access], env: Mapping[str, str]) -> GitHub:
-    from runplan.forge.github import open_forge  # slow to import
-
-    return open_forge(access(), env)
+    return _access(git, run, env)().open_forge()
 
 
 def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:

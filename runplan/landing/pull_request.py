@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import Unreachable
-from runplan.forge.model import ForgeDenied, Merge, open_conflicts
+from runplan.forge.model import CheckState, Merge, MergeState, NotAllowed, open_conflicts
 from runplan.git import remote as push
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, read_trailers
 from runplan.landing.direct import RemoteLander
@@ -288,7 +288,7 @@ class PullRequestLander(RemoteLander):
         how = Merge(head=pull.head, method=method, title=f"{pull.title} (#{pull.number})", message=message)
         missing = missing_checks(checks, target.checks)
         # An administrator's merge would bypass the rules.
-        is_blocked = pull.state == "blocked" or bool(missing)
+        is_blocked = pull.state is MergeState.BLOCKED or bool(missing)
         answer = None if is_blocked or target.queue else forge.merge(pull.number, how)
         if isinstance(answer, str):
             notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
@@ -338,7 +338,7 @@ class PullRequestLander(RemoteLander):
         try:
             forge.comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
             forge.close_issue(issue)
-        except ForgeDenied as error:
+        except NotAllowed as error:
             return f"issue #{issue} is not closed: {error}"
         return ""
 
@@ -365,25 +365,25 @@ def _name(pull: PullRequest) -> str:
 def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress) -> Conclusion | None:
     """What hinders the merge of an open pull request by itself; None when nothing does."""
     name = _name(pull)
-    if pull.state in ("dirty", "behind"):
+    if pull.state in (MergeState.CONFLICT, MergeState.BEHIND):
         if progress.updates < MAX_UPDATES:
             title = f"Merge {pull.base} into {name}"
             return NeedsRepair(title=title, complaint=f"{name} is behind {pull.base}", merge=True)
         why = f"{name} was brought up to date {progress.updates} times and is behind {pull.base} again"
-        return Failed(Reason.CONFLICT if pull.state == "dirty" else Reason.TARGET_MOVING, why)
-    failed = [check.name for check in checks if check.state == "failed"]
+        return Failed(Reason.CONFLICT if pull.state is MergeState.CONFLICT else Reason.TARGET_MOVING, why)
+    failed = [check.name for check in checks if check.state is CheckState.FAILED]
     if failed:
         why = f"checks of {name} failed: {', '.join(failed)}"
         if progress.repairs < progress.max_repairs:
             return NeedsRepair(title=f"Fix {name}", complaint=why)
         return Failed(Reason.CI_FAILED, why)
-    if pending := [check.name for check in checks if check.state == "pending"]:
+    if pending := [check.name for check in checks if check.state is CheckState.PENDING]:
         return Waiting(kind="checks", why=f"checks of {name} are not finished: {', '.join(pending)}")
     if pull.draft:
         return Waiting(kind="review", why=f"{name} is a draft; mark it as ready: {pull.url}")
     if not progress.may_merge:
         return Waiting(kind="review", why=f"{name} passed its checks; review and merge it: {pull.url}")
-    if pull.mergeable is None:
+    if pull.state is MergeState.UNKNOWN:
         return Waiting(kind="merge", why=f"GitHub computes whether {name} can be merged")
     return None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly, Unreachable
-from runplan.forge.model import ForgeBusy
+from runplan.forge.model import RateLimited
 from runplan.landing.lander import Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.landing.modes import forge_of
 from runplan.landing.pull_request import PullRequestLander
@@ -19,7 +19,6 @@ from runplan.times import delay_s, iso, parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from runplan.forge.github import GitHub
     from runplan.run.actions import Action
@@ -59,8 +58,8 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
     try:
         with context.claims.landing_lock():
             answer = _lander(context).conclude(progress, now=now.timestamp())
-    except ForgeBusy as busy:
-        yield e.Paused(kind="merge", until=iso(now + timedelta(seconds=busy.wait_s)), words=str(busy))
+    except RateLimited as limit:
+        yield e.Paused(kind="merge", until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
         return
     match answer:
         case Landed(note=note):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.forge.address import Access, parse_remote
-from runplan.forge.github_access import git_settings
+from runplan.forge.address import parse_remote
+from runplan.forge.github_access import GitHubAccess
 from runplan.gitfacts import PLAN, RUN, read_trailers
 from runplan.names import repository_id
 from tests.support.cli import (
@@ -550,7 +550,9 @@ def test_a_token_reaches_git_only_for_its_host_and_where_git_has_none() -> None:
     def settings(remote: str, *, is_gits: bool = False) -> tuple[str, ...]:
         address = parse_remote(remote)
         assert address is not None
-        return git_settings(Access(address=address, auth=Auth.Token("s3cret"), source="$GH_TOKEN", is_gits=is_gits))
+        return GitHubAccess(
+            address=address, auth=Auth.Token("s3cret"), source="$GH_TOKEN", is_gits=is_gits
+        ).git_settings()
 
     basic = b64encode(b"x-access-token:s3cret").decode()
     header = f"http.https://github.com/.extraHeader=Authorization: Basic {basic}"

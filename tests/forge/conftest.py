@@ -13,7 +13,7 @@ from github import Auth
 
 from runplan.forge.address import parse_remote
 from runplan.forge.github import GitHub
-from runplan.forge.retry import Calls
+from runplan.forge.github_calls import GitHubCalls
 from tests.support.builders import a_plan
 from tests.support.github.hub import Hub
 from tests.support.github.server import StandIn
@@ -78,5 +78,5 @@ def slept() -> list[float]:
 def forge(stand_in: StandIn, slept: list[float]) -> GitHub:
     address = parse_remote(stand_in.remote)
     assert address is not None
-    calls = Calls(sleep=slept.append, now=lambda: 1000.0)
+    calls = GitHubCalls(sleep=slept.append, now=lambda: 1000.0)
     return GitHub(address, Auth.Token("t0ken"), api=stand_in.api, calls=calls)

@@ -10,13 +10,14 @@ from requests import ReadTimeout
 
 from runplan.errors import Unreachable
 from runplan.forge.github import GitHub
-from runplan.forge.github_access import TIMEOUT_S
-from runplan.forge.model import ForgeBusy, ForgeDenied, Merge, NotMerged, PullRequest
-from runplan.forge.retry import Calls
+from runplan.forge.github_calls import TIMEOUT_S, GitHubCalls
+from runplan.forge.model import CheckState, Merge, MergeState, NotAllowed, NotMerged, NotThere, PullRequest, RateLimited
 from tests.forge.conftest import BRANCH
 from tests.support.github.described import EXCERPT, described, faults
 from tests.support.github.hub import Hub
 from tests.support.github.server import Fault, StandIn, an_app
+
+PASSED, FAILED, PENDING = CheckState.PASSED, CheckState.FAILED, CheckState.PENDING
 
 
 def opened(forge: GitHub) -> PullRequest:
@@ -51,7 +52,7 @@ def test_a_pull_request_that_another_process_opened_is_adopted(forge: GitHub, hu
 
 def test_mergeability_is_unknown_at_first(forge: GitHub) -> None:
     number = opened(forge).number
-    assert [forge.read(number).mergeable for _ in range(2)] == [None, True]
+    assert [forge.read(number).state for _ in range(2)] == [MergeState.UNKNOWN, MergeState.READY]
 
 
 def test_the_filter_by_branch_names_the_owner(forge: GitHub) -> None:
@@ -140,7 +141,7 @@ def test_checks_are_check_runs_and_statuses_of_the_pushed_commit(forge: GitHub, 
     hub.check(head, "odd", "a conclusion of tomorrow", "odd")
     hub.statuses[head] = [{"context": "build", "state": "error", "target_url": None, "description": "broken"}]
     found = {check.name: check.state for check in forge.checks(head)}
-    assert found == {"unit": "pending", "skip": "passed", "lint": "failed", "odd": "failed", "build": "failed"}
+    assert found == {"unit": PENDING, "skip": PASSED, "lint": FAILED, "odd": FAILED, "build": FAILED}
     assert forge.failure_log(head) == "lint: too slow\nodd: odd\nbuild: broken"
     hub.logs[head] = "E   assert 1 == 2"
     assert "assert 1 == 2" in forge.failure_log(head)
@@ -153,12 +154,12 @@ def test_more_check_runs_than_a_page_are_read(forge: GitHub, hub: Hub) -> None:
     assert len(forge.checks(head)) == 40
 
 
-@pytest.mark.parametrize(("last", "state"), [("success", "passed"), ("failure", "failed"), ("pending", "pending")])
-def test_a_status_beyond_the_first_page_counts(forge: GitHub, hub: Hub, last: str, state: str) -> None:
+@pytest.mark.parametrize(("last", "state"), [("success", PASSED), ("failure", FAILED), ("pending", PENDING)])
+def test_a_status_beyond_the_first_page_counts(forge: GitHub, hub: Hub, last: str, state: CheckState) -> None:
     usual = {"target_url": None, "description": "ok"}
     states = [*["success"] * 40, last]
     hub.statuses[hub.tip("work")] = [usual | {"context": f"{n}", "state": one} for n, one in enumerate(states)]
-    assert [check.state for check in forge.checks(hub.tip("work"))] == [*["passed"] * 30, state]
+    assert [check.state for check in forge.checks(hub.tip("work"))] == [*[PASSED] * 30, state]
 
 
 def allows(*methods: str) -> dict[str, Any]:
@@ -297,18 +298,18 @@ def test_a_rate_limit_names_its_end_and_is_not_slept_through(
 ) -> None:
     opened(forge)
     stand_in.faults.append(Fault(call="GET .*", kind="before", status=status, headers=headers, message=message))
-    with pytest.raises(ForgeBusy) as caught:
+    with pytest.raises(RateLimited) as caught:
         read(forge)
-    assert caught.value.wait_s == wait_s
+    assert caught.value.until == 1000.0 + wait_s
     assert slept == []
 
 
 @pytest.mark.parametrize(
     ("arrange", "error"),
     [
-        (lambda s: s.hub.tokens.clear(), ForgeDenied),
-        (lambda s: s.faults.append(Fault(call="GET .*", kind="before", status=403, message="Forbidden")), ForgeDenied),
-        (lambda s: s.hub.pulls.clear(), ForgeDenied),
+        (lambda s: s.hub.tokens.clear(), NotAllowed),
+        (lambda s: s.faults.append(Fault(call="GET .*", kind="before", status=403, message="Forbidden")), NotAllowed),
+        (lambda s: s.hub.pulls.clear(), NotThere),
         (lambda s: s.faults.append(Fault(call="GET .*", kind="before", times=9)), Unreachable),
         (lambda s: s.faults.append(Fault(call="GET .*", kind="before", status=0, times=9)), Unreachable),
         (lambda s: setattr(s.hub, "page", "<html>Sign in</html>"), "sends text/html instead of JSON (status 200)"),
@@ -361,7 +362,7 @@ def test_a_token_that_may_not_open_pull_requests_is_found_out_without_one(
 ) -> None:
     forge.may_open("main")
     hub.read_only, hub.archived = ({"t0ken"}, False) if arrange == "read-only token" else (set(), True)
-    with pytest.raises(ForgeDenied, match="403"):
+    with pytest.raises(NotAllowed, match="403"):
         forge.may_open("main")
     assert (hub.pulls, forge.repository().is_archived) == ({}, arrange == "archived")
 
@@ -375,7 +376,7 @@ def test_a_forge_that_hangs_is_asked_once(slept: list[float]) -> None:
         raise ReadTimeout
 
     with pytest.raises(Unreachable, match="the forge does not answer"):
-        Calls(sleep=slept.append, now=lambda: next(times)).attempt("read it", hang)
+        GitHubCalls(sleep=slept.append, now=lambda: next(times)).attempt("read it", hang)
     assert (asked, slept) == (["x"], [])
 
 

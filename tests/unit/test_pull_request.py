@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.forge.model import Check, PullRequest, Target
+from runplan.forge.model import Check, CheckState, MergeState, PullRequest, Target
 from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
 from runplan.landing.pull_request import BEGIN, END, before_merge, body_of, next_step
 from runplan.plan.model import parse
@@ -14,7 +14,8 @@ from runplan.run.decide import decide
 from runplan.run.state import fold
 from tests.support.builders import a_plan, started
 
-PASSED, PENDING, RED = (Check(name="ci", state=state) for state in ("passed", "pending", "failed"))
+STATES = (CheckState.PASSED, CheckState.PENDING, CheckState.FAILED)
+PASSED, PENDING, RED = (Check(name="ci", state=state) for state in STATES)
 
 
 def pull(**fields: Any) -> PullRequest:
@@ -28,8 +29,7 @@ def pull(**fields: Any) -> PullRequest:
         "title": "X",
         "body": "",
         "draft": False,
-        "mergeable": True,
-        "state": "clean",
+        "state": MergeState.READY,
         "merge_commit": "",
         "auto_merge": False,
     }
@@ -45,19 +45,18 @@ def progress(**fields: Any) -> Progress:
     [
         (pull(), (PASSED,), progress(), None),
         (pull(), (), progress(), None),
-        (pull(state="unstable"), (PASSED,), progress(), None),
         (pull(), (PASSED, PENDING), progress(), "checks"),
         (pull(), (PENDING, RED), progress(), "fix"),
         (pull(), (RED,), progress(repairs=2), "ci-failed"),
         (pull(), (RED,), progress(max_repairs=0), "ci-failed"),
-        (pull(state="behind"), (PASSED,), progress(), "merge"),
-        (pull(state="dirty", mergeable=False), (), progress(updates=4), "merge"),
-        (pull(state="dirty", mergeable=False), (PASSED,), progress(updates=5), "conflict"),
-        (pull(state="behind"), (PASSED,), progress(updates=5), "target-moving"),
-        (pull(draft=True, state="draft"), (PASSED,), progress(), "review"),
+        (pull(state=MergeState.BEHIND), (PASSED,), progress(), "merge"),
+        (pull(state=MergeState.CONFLICT), (), progress(updates=4), "merge"),
+        (pull(state=MergeState.CONFLICT), (PASSED,), progress(updates=5), "conflict"),
+        (pull(state=MergeState.BEHIND), (PASSED,), progress(updates=5), "target-moving"),
+        (pull(draft=True), (PASSED,), progress(), "review"),
         (pull(), (PASSED,), progress(may_merge=False), "review"),
-        (pull(mergeable=None, state="unknown"), (PASSED,), progress(), "wait"),
-        (pull(state="blocked"), (PASSED,), progress(), None),
+        (pull(state=MergeState.UNKNOWN), (PASSED,), progress(), "wait"),
+        (pull(state=MergeState.BLOCKED), (PASSED,), progress(), None),
     ],
 )
 def test_what_hinders_a_merge(

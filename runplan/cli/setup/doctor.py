@@ -27,7 +27,7 @@ from runplan.engine.rehearsal import rehearse
 from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Exit, RefusedEarly, RunplanError
-from runplan.forge.model import ForgeDenied
+from runplan.forge.model import NotAllowed
 from runplan.git.removal import Kept, Removed
 from runplan.git.repository import identity, require_git, require_target, require_workable
 from runplan.landing import modes
@@ -246,16 +246,15 @@ def _run(at: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
 
 def _github(at: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
-    from runplan.forge.github import open_forge
     from runplan.forge.github_access import find_access
 
     run, method = at.settings.run, at.settings.pull_request.method
     try:
         access = find_access(at.repository.git, remote=run.remote, env=at.env)
-        forge = open_forge(access, at.env)
+        forge = access.open_forge()
         there, target = forge.repository(), forge.target(run.target)
         remarks = modes.require_mergeable(forge, access.address, at.settings)
-    except ForgeDenied as error:
+    except NotAllowed as error:
         return [Check("github", State.FAIL, str(error), f"check the token from {access.source}")]
     except RunplanError as error:
         return [_failed("github", error)]
