@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.checks.results import Results
-    from runplan.run.events import GateJudged, KeptWork, PlanRead, ProofJudged
+    from runplan.run.events import Chosen, GateJudged, KeptWork, ProofJudged
 
 FINAL = "final"  #: the template of the verification across all phases
 
@@ -69,21 +69,21 @@ class Brief(Struct, frozen=True, kw_only=True):
     """The part of every prompt of a phase that is the same."""
 
     plan: str  #: path in the repository
-    read: PlanRead  #: the phase
+    chosen: Chosen  #: the phase
     worktree: str
     branch: str
     test_command: str  #: "" when there is none
     baseline: Sequence[tuple[str, Results]] = ()  #: the checks before the work: command and results
 
     def values(self) -> dict[str, str]:
-        patterns = ", ".join(f"`{pattern}`" for pattern in self.read.touches)
+        patterns = ", ".join(f"`{pattern}`" for pattern in self.chosen.touches)
         return {
             "plan": self.plan,
-            "phase": self.read.phase,
-            "title": one_line(self.read.title),
-            "phase_text": quoted(self.read.text, "phase"),
-            "plan_text": quoted(self.read.text, "plan"),
-            "items": "\n".join(f"- {item}: {one_line(text)}" for item, text in self.read.items),
+            "phase": self.chosen.phase,
+            "title": one_line(self.chosen.title),
+            "phase_text": quoted(self.chosen.text, "phase"),
+            "plan_text": quoted(self.chosen.text, "plan"),
+            "items": "\n".join(f"- {item}: {one_line(text)}" for item, text in self.chosen.items),
             "touches": f"Only files that match these patterns may change: {patterns}."
             if patterns
             else "The phase names no paths.",
@@ -91,7 +91,7 @@ class Brief(Struct, frozen=True, kw_only=True):
             "branch": self.branch,
             "test_command": self.test_command or "none",
             "baseline": "\n".join(_before(command, found) for command, found in self.baseline),
-            "numbers": _NUMBERS.format(phase=self.read.phase) if has_numbered_criterion(self.read.text) else "",
+            "numbers": _NUMBERS.format(phase=self.chosen.phase) if has_numbered_criterion(self.chosen.text) else "",
         }
 
 

@@ -434,7 +434,7 @@ class DaemonWorker(RepositoryWorker):
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
         phase = awaiting(state)
-        name, tree = (phase.read.phase, phase.asked) if phase else ("", "")
+        name, tree = (phase.chosen.phase, phase.asked) if phase else ("", "")
         wait = (decision.waiting, decision.about, decision.wake, tree)
         if self._reported.get((run, name)) == wait:
             return

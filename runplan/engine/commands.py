@@ -12,7 +12,7 @@ from runplan.engine import schedules
 from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.run import events as e
-from runplan.run.events import to_json
+from runplan.run.recorded import to_json
 from runplan.run.requests import Answer, RunRequest, Timing, refused, unexpected
 from runplan.run.rows import Command, ScheduleRow
 from runplan.run.state import RunState

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.engine.context import RepositoryContext
+    from runplan.run.recorded import Recorded
     from runplan.store.protocol import Store
 
 
@@ -66,11 +67,15 @@ def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, 
     for plan in {row.plan for run in runs if (row := store.get_run(run)) is not None}:
         landed = {record.event.phase: record.seq for record in store.list_facts(e.Landed, plan=plan)}
         phases: dict[tuple[str, str], str] = {}  # by run and lane
-        records: list[e.Recorded[Any]] = [*store.list_facts(e.PlanRead, plan=plan)]
+        records: list[Recorded[Any]] = [
+            record
+            for kind in (e.PhaseChosen, e.RepairChosen, e.MergeChosen)
+            for record in store.list_facts(kind, plan=plan)
+        ]
         records += store.list_facts(e.DispatchStarted, plan=plan)
         for record in sorted(records, key=lambda record: record.seq):
             lane = (record.run, record.event.lane)
-            if isinstance(record.event, e.PlanRead):
+            if isinstance(record.event, e.Chosen):
                 phases[lane] = record.event.phase
             else:
                 used_by = f"the run {record.run}" if record.run in unfinished else ""

@@ -22,13 +22,15 @@ from runplan.git.repository import pull_command
 from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
+from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import Phase, Plan, parse
 from runplan.plan.tracker import NoPhase, choose, workable
 from runplan.processes import marked_inside
+from runplan.run.events import CompletionChosen, NoWork, PhaseChosen
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
 from runplan.steps.land import landing_to_undo
-from runplan.steps.read_plan import reading
+from runplan.steps.read_plan import choose_work
 from runplan.steps.work import refused
 from runplan.store.claims import landing_lock
 from runplan.text import command, committing
@@ -102,7 +104,7 @@ def require_active(at: RepositoryContext, path: str) -> None:
     """Refuse a plan on the target whose front matter says that it is not to be worked."""
     blob = at.repository.git.blob(at.tip(), path)
     found = choose(parse(blob, path=path), wanted=None) if blob is not None else None
-    if isinstance(found, NoPhase) and found.choice == "inactive":
+    if isinstance(found, NoPhase) and found.kind is NoWorkKind.INACTIVE:
         raise RefusedEarly(f"{path}: {found.detail}")
 
 
@@ -119,17 +121,17 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     """The phases that a start is about, by the same choice that the run will make; a sentence when they are done."""
     if options.phase:
         _phase(plan, options.phase)
-    read = reading(plan, text, tip=tip, wanted=options.phase)
-    if read.choice == "all-done" and options.every:
+    read = choose_work(plan, text, tip=tip, wanted=options.phase)
+    if isinstance(read, CompletionChosen) and options.every:
         return f"{plan.path}: every phase is done; a schedule would have nothing to do"
     # An interrupted run may have landed the requested phase; it is completed first.
-    if read.choice not in ("next", "all-done") and not resuming:
-        if read.choice in ("complete", "phase-done"):
+    if isinstance(read, NoWork) and not resuming:
+        if read.kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
             return f"{plan.path}: {read.detail}; nothing to do"
         raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
     if options.mode == "finish":
         return workable(plan)
-    return [read.phase] if read.phase else []
+    return [read.phase] if isinstance(read, PhaseChosen) else []
 
 
 def _phase(plan: Plan, wanted: str) -> Phase:

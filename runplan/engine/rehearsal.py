@@ -42,7 +42,7 @@ def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) ->
     except TimeoutError:
         raise RefusedEarly("another `runplan doctor --run` is running in this repository; wait for its end") from None
     try:
-        state = fold([started, e.PlanRead(tip=context.tip(), choice="next", phase=SLUG)])
+        state = fold([started, e.PhaseChosen(tip=context.tip(), phase=SLUG)])
         return _work(state, context, on_event)
     finally:
         lock.release()

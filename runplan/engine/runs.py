@@ -125,7 +125,7 @@ def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
 def phases_at_work(state: RunState) -> list[str]:
     """The phases that the run works on now; none before it has chosen one."""
     states = [lane_state for _, lane_state in open_states(state)]
-    phases = (one.phase.read.phase if one.phase is not None else one.options.wanted for one in states)
+    phases = (one.phase.chosen.phase if one.phase is not None else one.options.wanted for one in states)
     return [phase for phase in phases if phase]
 
 
@@ -190,11 +190,11 @@ def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
         phase = state.phase
         if phase is not None and phase.failure is None and phase.landed is None:
             failed = e.PhaseFailed(
-                phase=phase.read.phase,
+                phase=phase.chosen.phase,
                 reason=Reason.CRASHED,
                 step=step_of(phase),
                 detail=detail,
-                title=phase.read.title,
+                title=phase.chosen.title,
                 attempt=phase.lease.attempt if phase.lease else 1,
             )
             journal.append(failed, *([over] if lane else []), lane=lane)

@@ -73,6 +73,18 @@ def key(id_: str) -> str:
 # --- statuses ----------------------------------------------------------------------------------------------
 
 
+class NoWorkKind(StrEnum):
+    """Why no phase of a plan is due."""
+
+    ALL_DONE = "all-done"  #: every phase is done, and the plan is not marked as complete
+    COMPLETE = "complete"
+    PHASE_DONE = "phase-done"
+    NEEDS = "needs"  #: the requested phase waits for others
+    BLOCKED = "blocked"
+    INACTIVE = "inactive"
+    UNREADABLE = "unreadable"
+
+
 class Status(StrEnum):
     TODO = "todo"
     IN_PROGRESS = "in-progress"

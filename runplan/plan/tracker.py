@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.plan.marks import WRITTEN, PlanStatus, Status, key, read_plan_status
+from runplan.plan.marks import WRITTEN, NoWorkKind, PlanStatus, Status, key, read_plan_status
 from runplan.plan.model import lay_out, require_settable
 from runplan.plan.scan import scan
 from runplan.text import command
@@ -104,9 +104,9 @@ def put(text: bytes, *, path: str, key: str, value: str | None, after: str = "")
 
 
 class NoPhase(Struct, frozen=True):
-    """Why no phase can be worked now: `all-done`, `complete`, `phase-done`, `needs`, `blocked` or `inactive`."""
+    """Why no phase can be worked now."""
 
-    choice: str
+    kind: NoWorkKind
     detail: str = ""  #: for people
 
 
@@ -117,12 +117,14 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     """
     asked = plan.phase(wanted) if wanted is not None else None
     if wanted is not None and asked is None:
-        return NoPhase("blocked", f"there is no phase {wanted}; there are: {', '.join(one.id for one in plan.phases)}")
+        return NoPhase(
+            NoWorkKind.BLOCKED, f"there is no phase {wanted}; there are: {', '.join(one.id for one in plan.phases)}"
+        )
     if plan.status is PlanStatus.COMPLETE:
-        return NoPhase("complete", "the plan is already complete")
+        return NoPhase(NoWorkKind.COMPLETE, "the plan is already complete")
     if plan.status is not PlanStatus.ACTIVE:
         remedy = f"to have it worked, write status: {PlanStatus.ACTIVE} in its front matter, and commit it"
-        return NoPhase("inactive", f"the plan says status: {plan.status}; {remedy}")
+        return NoPhase(NoWorkKind.INACTIVE, f"the plan says status: {plan.status}; {remedy}")
     if asked is not None:
         return _requested(plan, asked)
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
@@ -130,7 +132,7 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
         if not hindrance(plan, phase):
             return phase
     why = "; ".join(f"phase {phase.id} {hindrance(plan, phase)}" for phase in left)
-    return NoPhase("blocked", why) if left else NoPhase("all-done")
+    return NoPhase(NoWorkKind.BLOCKED, why) if left else NoPhase(NoWorkKind.ALL_DONE)
 
 
 def hindrance(plan: Plan, phase: Phase) -> str:
@@ -155,13 +157,13 @@ def workable(plan: Plan) -> list[str]:
 def _requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
     if phase.status is Status.DONE:
         commit = f" ({phase.commit})" if phase.commit else ""
-        return NoPhase("phase-done", f"phase {phase.id} is already done{commit}")
+        return NoPhase(NoWorkKind.PHASE_DONE, f"phase {phase.id} is already done{commit}")
     if waits := missing(plan, phase):
         statuses = ", ".join(f"{one.id} ({one.status})" for one in plan.phases if one.id in waits)
         first = command("runplan", "start", plan.path, waits[0])
-        return NoPhase("needs", f"phase {phase.id} depends on {statuses}; first run: {first}")
+        return NoPhase(NoWorkKind.NEEDS, f"phase {phase.id} depends on {statuses}; first run: {first}")
     if phase.unsupported:
-        return NoPhase("blocked", f"phase {phase.id} {phase.unsupported}")
+        return NoPhase(NoWorkKind.BLOCKED, f"phase {phase.id} {phase.unsupported}")
     return phase
 
 

@@ -90,7 +90,7 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
     if not wait.is_notified or (reason in REPEATED_WAITS and state.waits > 1):
         return None  # one notice is enough for something that is looked at again and again
     waits = awaiting(state)
-    phase = waits.read.phase if waits and reason != "review" else ""
+    phase = waits.chosen.phase if waits and reason != "review" else ""
     title = f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({reason})"
     text = f"{decision.about or decision.why}. {wait.help(plan, phase)}."
     see = command("runplan", wait.verb, plan)

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from runplan.report.text import block, code, first, inline, row
-from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, PhaseFailed, Recorded, RunEnded
+from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, PhaseFailed, RunEnded
 from runplan.run.reasons import Reason, describe_proof, next_action
 from runplan.text import bounded, command
 from runplan.times import parse_iso
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from runplan.run.recorded import Recorded
     from runplan.run.state import PhaseRun
     from runplan.store.protocol import Store
 
@@ -43,8 +44,8 @@ def phase_section(
     lines = [f"- {inline(bounded(line, LONGEST_DETAIL))}" for line in _verification(phase, commands)]
     lines += _listed([f"Warning: {inline(bounded(line, LONGEST_DETAIL))}" for line in warnings])
     parts = [
-        f"## Phase — {inline(f'{phase.read.phase} {phase.read.title}')}",
-        _mark(run=run, phase=phase.read.phase),
+        f"## Phase — {inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
+        _mark(run=run, phase=phase.chosen.phase),
         f"**Status:** Completed (verified, landed){after}",
         f"**Plan:** {code(plan)}",
         f"**Branch:** {code(phase.lease.branch.removeprefix('refs/heads/'))}",
@@ -62,8 +63,8 @@ def undo_section(phase: PhaseRun, *, plan: str, run: str, subjects: Mapping[str,
     """A phase that is about to be reverted; `subjects` of its code commits, newest first."""
     assert phase.candidate is not None
     parts = [
-        f"## Phase Undone — {inline(f'{phase.read.phase} {phase.read.title}')}",
-        _mark(run=run, phase=phase.read.phase),
+        f"## Phase Undone — {inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
+        _mark(run=run, phase=phase.chosen.phase),
         "**Status:** Undone (its changes reverted, its row set back to todo)",
         f"**Plan:** {code(plan)}",
         f"**Landing reverted:** {code(phase.candidate.undoes)}",
@@ -139,7 +140,7 @@ def _listed(lines: list[str]) -> list[str]:
 def _items(phase: PhaseRun) -> Iterator[str]:
     """The table of items; with several verifiers the evidence of each."""
     verdicts = [verdict for verdict in phase.verdicts if not verdict.scope]
-    texts = dict(phase.read.items)
+    texts = dict(phase.chosen.items)
     given: dict[str, list[tuple[str, bool, str]]] = {}
     for verdict in verdicts:
         for item, passed, evidence in verdict.items:

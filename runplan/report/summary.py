@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.plan.model import Phase, Plan
+    from runplan.run.recorded import Recorded
 
 KINDS = (e.Leased, e.BaselineKnown, e.DispatchEnded, e.GateJudged, e.PhaseFailed, e.Landed)
 REPAIR = "pull request"  #: stands for the id of a phase in a repair, which is in no plan
@@ -119,12 +120,12 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
 # --- from the journal -----------------------------------------------------------------------------------
 
 
-def recorded(store: Store, plan: str) -> list[e.Recorded[Any]]:
+def recorded(store: Store, plan: str) -> list[Recorded[Any]]:
     """The events of the plan that a summary needs, oldest first."""
     return sorted((one for kind in KINDS for one in store.list_facts(kind, plan=plan)), key=lambda one: one.seq)
 
 
-def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
+def attempted(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
     """The phases that were attempted; only time and agents from `since` on count as spent."""
     found: dict[str, PhaseSummary] = {}
     current: dict[tuple[str, str], tuple[str, str]] = {}  #: phase, and time of its newest event, by run and lane
@@ -145,7 +146,7 @@ def attempted(records: Iterable[e.Recorded[Any]], *, since: str = "") -> dict[st
     return found
 
 
-def _after(phase: PhaseSummary, one: e.Recorded[Any], worked: str, since: str) -> PhaseSummary:
+def _after(phase: PhaseSummary, one: Recorded[Any], worked: str, since: str) -> PhaseSummary:
     """The phase after one more event of a run that works on the phase `worked`."""
     match one.event:
         case e.Leased():
@@ -331,7 +332,7 @@ def _plan(store: Store, plan: str, since: str) -> PlanSummary:
     found = attempted(recorded(store, plan), since=since)
     if newest is not None and newest.is_active and newest.phase:
         found.setdefault(newest.phase, PhaseSummary(id=newest.phase))
-    titles = {record.event.phase: record.event.title for record in store.list_facts(e.PlanRead, plan=plan)}
+    titles = {record.event.phase: record.event.title for record in store.list_facts(e.PhaseChosen, plan=plan)}
     whole = summary_of(plan, None, newest, found, owned=bool(store.get_living_owner(plan)))
     title = newest.title if newest is not None and newest.title else plan
     is_open = (PhaseState.WAITING, PhaseState.RUNNING)

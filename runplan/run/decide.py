@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.globs import literal
-from runplan.plan.marks import PlanStatus, Status
+from runplan.plan.marks import NoWorkKind, PlanStatus, Status
 from runplan.plan.tracker import hindrance
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, wait_until
 from runplan.run.delivery import ANSWERED, MAX_MOVES, land_candidate
+from runplan.run.events import CompletionChosen, UndoChosen
 from runplan.run.phase_rules import work_on_phase
 from runplan.run.reasons import Reason, conflicting, step_of, variables
 from runplan.run.rows import wait_of
@@ -103,12 +104,12 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
         return perform_action(a.Finish(outcome="done"), "everything requested has landed")
     if waiting := _wait(state):
         return waiting
-    if state.plan is None:
+    if state.no_work is None:
         return perform_action(a.READ_PLAN, "the next phase is chosen from the plan on the target")
-    detail = state.plan.detail
-    if started.concludes and state.plan.choice == "complete":
+    detail, kind = state.no_work.detail, state.no_work.kind
+    if started.concludes and kind is NoWorkKind.COMPLETE:
         return _conclude(state)
-    if state.plan.choice in ("complete", "phase-done"):
+    if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
         finish = a.Finish(outcome="done" if state.landed else "nothing-to-do", detail=detail)
     else:
         outcome = "failed" if state.landed else "refused"
@@ -126,10 +127,10 @@ def _conclude(state: RunState) -> Decision:
 
 
 def _work_on(started: RunStarted, phase: PhaseRun) -> Decision:
-    match phase.read.choice:
-        case "all-done":
+    match phase.chosen:
+        case CompletionChosen():
             return land_candidate(started, phase)
-        case "undo":
+        case UndoChosen():
             return _undo(started, phase)
         case _:
             return work_on_phase(started, phase)
@@ -138,12 +139,14 @@ def _work_on(started: RunStarted, phase: PhaseRun) -> Decision:
 def _undo(started: RunStarted, phase: PhaseRun) -> Decision:
     """Undo needs no approval and no gate."""
     if phase.conflict is not None:
-        detail = f"later work on the target changes the same lines as phase {phase.read.phase}, in {conflicting(phase)}"
+        detail = (
+            f"later work on the target changes the same lines as phase {phase.chosen.phase}, in {conflicting(phase)}"
+        )
         return fail_phase(Reason.CONFLICT, "undo", detail)
     if phase.moves > MAX_MOVES:
         return fail_phase(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
     if phase.candidate is None:
-        return perform_action(a.BUILD_UNDO, f"phase {phase.read.phase} is to be reverted")
+        return perform_action(a.BUILD_UNDO, f"phase {phase.chosen.phase} is to be reverted")
     return land_candidate(started, phase)
 
 
@@ -242,14 +245,15 @@ def pause_reason(state: RunState) -> str:
     if state.phase or state.lanes:
         return f"phase {failed.phase} failed ({ended.reason})" if failed else f"the run failed ({ended.reason})"
     # A blocked phase may be free the next time; a plan that is unreadable or not active needs a person.
-    needs_person = state.plan is not None and state.plan.choice in ("unreadable", "inactive")
+    kinds = (NoWorkKind.UNREADABLE, NoWorkKind.INACTIVE)
+    needs_person = state.no_work is not None and state.no_work.kind in kinds
     return ended.detail if needs_person else ""
 
 
 def rejected_phase(state: RunState) -> str:
     """The phase whose rejection ended the run; "" for none."""
     phases = [one.phase for one in (state, *(lane.state for lane in state.lanes)) if state.ended is not None]
-    return next((phase.read.phase for phase in phases if phase is not None and phase.rejected is not None), "")
+    return next((phase.chosen.phase for phase in phases if phase is not None and phase.rejected is not None), "")
 
 
 def pending_answer(state: RunState, plan: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.globs import matches
 from runplan.run import actions as a
 from runplan.run.actions import Decision, perform_action
+from runplan.run.events import UndoChosen
 
 if TYPE_CHECKING:
     from runplan.run.events import RunStarted
@@ -23,14 +24,14 @@ def land_candidate(started: RunStarted, phase: PhaseRun) -> Decision:
     signed = needs_sign_off(started, phase)
     is_free = started.auto or started.concludes  # a pull request is approved as a whole
     if (is_free and not signed) or not tree or phase.approved == tree:
-        proof = "an undo needs no checks" if phase.read.choice == "undo" else "all checks passed"
+        proof = "an undo needs no checks" if isinstance(phase.chosen, UndoChosen) else "all checks passed"
         return perform_action(a.LAND, f"{proof}; code, tracker and report land together")
     if phase.asked != tree:
         asks = "a person signs the phase off" if signed else "without `auto` a person approves each landing"
         return perform_action(a.ASK, asks)
-    proven = f"phase {phase.read.phase} passed all checks and needs your"
+    proven = f"phase {phase.chosen.phase} passed all checks and needs your"
     if signed:
-        asked = (*phase.read.sign_off, *(text for _, text in phase.questions if started.changed == "ask"))
+        asked = (*phase.chosen.sign_off, *(text for _, text in phase.questions if started.changed == "ask"))
         what = f": {'; '.join(asked)}" if asked else ""
         return Decision(why=f"{proven} sign-off{what}", waiting="sign-off")
     return Decision(why=f"{proven} approval", waiting="approval")
@@ -44,4 +45,6 @@ def needs_sign_off(started: RunStarted, phase: PhaseRun) -> bool:
     changed = phase.work.files if phase.work else ()
     if started.changed == "ask" and phase.questions:
         return True
-    return bool(phase.read.sign_off) or any(matches(pattern, path) for pattern in started.sign_off for path in changed)
+    return bool(phase.chosen.sign_off) or any(
+        matches(pattern, path) for pattern in started.sign_off for path in changed
+    )

@@ -1,20 +1,14 @@
-"""The facts of a run, one value each, and their JSON in the journal."""
+"""The facts of a run, one value each."""
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TypeAlias
 
-from msgspec import Struct, convert, to_builtins
-from msgspec.structs import replace
+from msgspec import Struct
 
-from runplan.run.dispatch import Ending
+from runplan.plan.marks import NoWorkKind  # noqa: TC001 - msgspec reads the annotations
 from runplan.run.reasons import Beginning, Reason  # noqa: TC001 - msgspec reads the annotations
-from runplan.text import bounded, plain
-
-if TYPE_CHECKING:
-    from runplan.run.rows import EventRow
 
 
 class ProofKind(StrEnum):
@@ -104,11 +98,10 @@ class RunResumed(RunOptions, frozen=True, kw_only=True):
     """A person resumed the run: every wait ends, and these options hold from now on."""
 
 
-class PlanRead(Event, frozen=True, kw_only=True):
-    """The plan was read from the target's tip, and this is due."""
+class Chosen(Event, frozen=True, kw_only=True):
+    """The plan was read from the target's tip, and this work is due. Each kind of work has a class of its own."""
 
     tip: str
-    choice: str  #: next, all-done, complete, phase-done, needs, blocked, inactive, unreadable; undo, repair
     phase: str = ""
     title: str = ""
     text: str = ""  #: the phase, verbatim
@@ -116,11 +109,42 @@ class PlanRead(Event, frozen=True, kw_only=True):
     touches: tuple[str, ...] = ()
     allows: tuple[str, ...] = ()
     sign_off: tuple[str, ...] = ()  #: criteria that a person must check before it lands
-    detail: str = ""
-    drift: str = ""  #: why the text has to be revised before any work
     remarks: tuple[str, ...] = ()  #: on the text, for the report
-    merge: str = ""  #: the commit of the target to merge, for a repair of the branch
-    review: tuple[str, ...] = ()  #: ids of the review comments that a repair handles
+
+
+class PhaseChosen(Chosen, frozen=True, kw_only=True):
+    """A phase of the plan is to be implemented."""
+
+    drift: str = ""  #: why the text has to be revised before any work
+
+
+class UndoChosen(Chosen, frozen=True, kw_only=True):
+    """A phase that has landed is to be reverted."""
+
+
+class RepairChosen(Chosen, frozen=True, kw_only=True):
+    """A failed check or a review of the pull request is to be handled, as a phase that is in no plan."""
+
+    review: tuple[str, ...] = ()  #: ids of the comments that it handles
+
+
+class MergeChosen(RepairChosen, frozen=True, kw_only=True):
+    """The target is to be merged into the branch of the pull request."""
+
+    merge: str  #: the commit of the target
+
+
+class CompletionChosen(Chosen, frozen=True, kw_only=True):
+    """Every phase is done; the plan is to be marked as complete."""
+
+
+class NoWork(Event, frozen=True, kw_only=True):
+    """The plan was read from the target's tip, and no phase is due."""
+
+    tip: str
+    kind: NoWorkKind
+    detail: str = ""
+    title: str = ""
 
 
 class LanesChosen(Event, frozen=True, kw_only=True):
@@ -512,70 +536,3 @@ class Concluded(Event, frozen=True, kw_only=True):
 
     reason: str = ""
     note: str = ""
-
-
-# --- in the journal -----------------------------------------------------------------------------------
-
-
-_TYPES = {kind.__name__: kind for kind in (*Event.__subclasses__(), *RunOptions.__subclasses__())}
-
-E = TypeVar("E", bound=Event)
-
-
-class Recorded(Struct, Generic[E], frozen=True, kw_only=True):
-    """An event with its place in the journal."""
-
-    seq: int
-    run: str = ""
-    at: str  #: UTC ISO-8601 with Z
-    event: E
-
-
-def to_json(event: Event) -> str:
-    # json escapes the surrogates of file names that are not UTF-8; msgspec.json rejects them.
-    return json.dumps(to_builtins(event), separators=(",", ":"))
-
-
-def from_json(name: str, body: str) -> Event | None:
-    """The event of a journal row; None for an unknown type."""
-    kind = _TYPES.get(name)
-    return convert(json.loads(body), kind) if kind is not None else None
-
-
-def read_row(row: EventRow) -> Recorded[Event] | None:
-    event = from_json(row.type, row.body)
-    return Recorded(seq=row.seq, run=row.run, at=row.at, event=event) if event is not None else None
-
-
-#: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.
-_SHORT = ("detail", "words", "why", "line", "complaint", "lines")
-_LONG = ("output", "evidence", "note")
-
-
-def sanitized(event: Event) -> Event:
-    """The event without terminal sequences in the words of agents and commands."""
-    names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (VerdictGiven, EvidenceUnresolved)) else ()))
-    before = {name: value for name in names if (value := getattr(event, name, None))}
-    after = {name: _sanitized(value, cut=name in _SHORT) for name, value in before.items()}
-    return event if after == before else replace(event, **after)
-
-
-def _sanitized(value: object, *, cut: bool) -> object:
-    if isinstance(value, tuple):
-        return tuple(_sanitized(part, cut=cut) for part in value)
-    return plain(bounded(value) if cut else value) if isinstance(value, str) else value
-
-
-def may_wait(event: Event) -> bool:
-    """Whether the event may be written with the next transaction: after a crash its step finds it again."""
-    match event:
-        case PlanRead() | WorkTaken() | CandidateBuilt() | GateJudged() | VerdictGiven() | EvidenceUnresolved():
-            return True
-        case CleanedUp():
-            return True
-        case Leased():
-            return not event.parked  # parked work is not found on the branch a second time
-        case DispatchEnded():
-            return event.ending == Ending.EXITED  # its shim has written the exit record
-        case _:
-            return False

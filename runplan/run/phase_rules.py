@@ -10,7 +10,7 @@ from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.run.delivery import MAX_MOVES, land_candidate
 from runplan.run.dispatch import WRITERS
-from runplan.run.events import TESTS, DispatchStarted, ProofKind
+from runplan.run.events import TESTS, DispatchStarted, MergeChosen, ProofKind, RepairChosen
 from runplan.run.reasons import (
     Beginning,
     Reason,
@@ -56,7 +56,7 @@ STOPPED_BY = {
 
 
 def work_on_phase(started: RunStarted, phase: PhaseRun) -> Decision:
-    if phase.read.merge and phase.lease is not None and phase.work is None and not phase.rebuilt:
+    if isinstance(phase.chosen, MergeChosen) and phase.lease is not None and phase.work is None and not phase.rebuilt:
         return perform_action(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
     if phase.lost >= MAX_LOST:
         return fail_phase(
@@ -108,11 +108,11 @@ def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
 
 
 def _write(phase: PhaseRun) -> Decision:
-    if phase.cycle == 1 and phase.read.choice != "repair":
+    if phase.cycle == 1 and not isinstance(phase.chosen, RepairChosen):
         return start_dispatch(
-            DispatchStarted(role="implement", cycle=1), f"phase {phase.read.phase} is to be implemented"
+            DispatchStarted(role="implement", cycle=1), f"phase {phase.chosen.phase} is to be implemented"
         )
-    tree, complaint = (phase.failed_tree, phase.complaint) if phase.cycle > 1 else (phase.base_tree, phase.read.text)
+    tree, complaint = (phase.failed_tree, phase.complaint) if phase.cycle > 1 else (phase.base_tree, phase.chosen.text)
     return start_dispatch(
         DispatchStarted(role="fix", cycle=phase.cycle, tree=tree, complaint=complaint), "a fresh agent fixes it"
     )
@@ -275,7 +275,7 @@ def _of_gate(gate: GateJudged, line: str) -> str:
 
 def _verify(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
     """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
-    if phase.read.merge and not phase.rebuilt:  # a clean merge: no agent has changed anything
+    if isinstance(phase.chosen, MergeChosen) and not phase.rebuilt:  # a clean merge: no agent has changed anything
         return land_candidate(started, phase)
     if phase.verdict is not None and not phase.verdict.passed:
         return _fix(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.verdict.why)

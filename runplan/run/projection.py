@@ -71,7 +71,7 @@ def _work(state: RunState, phase: PhaseRun | None, since: str) -> Work:
     step = step_of(phase)
     work = replace(
         work,
-        phase=phase.read.phase or None,
+        phase=phase.chosen.phase or None,
         step=step,
         began=phase.began if phase.newest is not None and phase.newest.role == step else None,
         retries=phase.cycle - 1 + len(phase.handovers) + len(phase.again),

@@ -111,7 +111,8 @@ def step_of(phase: PhaseRun) -> str:
     if phase.ended is not None:
         return phase.ended.role
     if phase.lease is None:
-        return {"all-done": "land", "undo": "undo"}.get(phase.read.choice, "lease")
+        kind = type(phase.chosen).__name__
+        return {"CompletionChosen": "land", "UndoChosen": "undo"}.get(kind, "lease")
     if phase.work is None:
         return "implement"
     if phase.verdict is not None and phase.verdict.passed:

@@ -24,7 +24,7 @@ REPEATED_WAITS = ("checkout", "unreachable", "parent", "checks", "review", "merg
 class PhaseRun(Struct, frozen=True, kw_only=True):
     """One attempt at one phase."""
 
-    read: e.PlanRead
+    chosen: e.Chosen
     lease: e.Leased | None = None
     base: str = ""  #: start of the branch; moves when the branch is rebuilt
     base_tree: str = ""
@@ -291,7 +291,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     """Everything that the journal says about a run."""
 
     started: e.RunStarted | None = None
-    plan: e.PlanRead | None = None  #: the newest reading not yet acted upon
+    no_work: e.NoWork | None = None  #: why no further phase is due
     phase: PhaseRun | None = None
     dispatches: int = 0  #: processes started so far; numbers their ids
     tokens: int = 0  #: sent and received, by agents that have ended
@@ -397,7 +397,7 @@ def apply(state: RunState, fact: e.Event) -> RunState:
     match fact:
         case e.LanesChosen():
             return _branched(state, fact)
-        case e.PlanRead() if open_lanes(state):
+        case e.Chosen() | e.NoWork() if open_lanes(state):
             return replace(state, looked=True)
         case e.RunResumed():
             return _each(state, lambda lane: apply(lane.state, replace(fact, mode="phase", wanted=lane.phase)))
@@ -426,7 +426,7 @@ def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
         case e.Landed():
             return replace(state, landed=(*state.landed, event))
         case e.RunEnded():  # a landing may allow further phases to start
-            return replace(state, looked=False, plan=None)
+            return replace(state, looked=False, no_work=None)
         case _:
             return state
 
@@ -442,7 +442,7 @@ def _branched(state: RunState, event: e.LanesChosen) -> RunState:
         started = replace(state.options, mode="phase", wanted=phase)
         alone = RunState(started=started, warnings=state.warnings, is_lane=True)
         begun.append(Lane(name=name, phase=phase, touches=touches, state=alone))
-    return replace(state, lanes=(*state.lanes, *begun), looked=True, plan=None, phase=None)
+    return replace(state, lanes=(*state.lanes, *begun), looked=True, no_work=None, phase=None)
 
 
 def _apply(state: RunState, event: e.Event) -> RunState:
@@ -451,14 +451,10 @@ def _apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, started=event, review=event.review, warnings=event.remarks)
         case e.RunResumed():
             return _resumed(state, event)
-        case e.PlanRead(choice="repair"):
-            is_fix = not event.merge and not event.review
-            state = replace(state, repairs=state.repairs + is_fix, updates=state.updates + bool(event.merge), review=())
-            return replace(state, plan=event, phase=PhaseRun(read=event))
-        case e.PlanRead(choice="next" | "all-done" | "undo"):
-            return replace(state, plan=event, phase=PhaseRun(read=event, warnings=event.remarks))
-        case e.PlanRead():
-            return replace(state, plan=event, phase=None)
+        case e.Chosen():
+            return _begun(state, event)
+        case e.NoWork():
+            return replace(state, no_work=event, phase=None)
         case e.StopRequested():
             return replace(state, stop=event.by, pause=None)
         case e.Queued() | e.Admitted():
@@ -479,10 +475,21 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.Concluded():
             return replace(state, concluded=event)
         case e.LandingMoved() if state.phase is not None and state.phase.candidate is None:
-            return replace(state, plan=None, phase=None)  # only the plan was to be marked; it is read again
+            return replace(state, no_work=None, phase=None)  # only the plan was to be marked; it is read again
         case _:
             state = _counted(state, event)
             return replace(state, phase=after(state.phase, event)) if state.phase is not None else state
+
+
+def _begun(state: RunState, chosen: e.Chosen) -> RunState:
+    state = replace(state, no_work=None, phase=PhaseRun(chosen=chosen, warnings=chosen.remarks))
+    match chosen:
+        case e.MergeChosen():
+            return replace(state, updates=state.updates + 1, review=())
+        case e.RepairChosen(review=review):
+            return replace(state, repairs=state.repairs + (not review), review=())
+        case _:
+            return state
 
 
 def _counted(state: RunState, event: e.Event) -> RunState:
@@ -491,7 +498,7 @@ def _counted(state: RunState, event: e.Event) -> RunState:
         case e.Woke():
             return replace(state, pause=None)
         case e.Landed():
-            return replace(state, landed=(*state.landed, event), plan=None, waits=0)
+            return replace(state, landed=(*state.landed, event), no_work=None, waits=0)
         case e.Leased():
             return replace(state, leased=True)
         case e.DispatchStarted():
@@ -511,6 +518,7 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
         started = replace(started, daemon=True, needs=event.needs)
     phase = replace(state.phase, held="", asked="") if state.phase else None
     state = replace(state, pause=None, waits=0, halted="", missing=())
-    known = {id_ for landed in state.landed for id_ in landed.review}.union(phase.read.review if phase else ())
+    handled = phase.chosen.review if phase and isinstance(phase.chosen, e.RepairChosen) else ()
+    known = {id_ for landed in state.landed for id_ in landed.review}.union(handled)
     review = tuple(row for row in event.review if row[0] not in known) or state.review
     return replace(state, started=started, phase=phase, review=review)

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, assert_never
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.forge.model import RateLimited
@@ -83,23 +83,23 @@ def review(action: Action, state: RunState, context: RunContext) -> Iterator[e.E
     yield replace(_repair(needed, context), review=tuple(id_ for id_, _ in state.review))
 
 
-def _repair(needed: NeedsRepair, context: RunContext) -> e.PlanRead:
+def _repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:
     """A repair is worked on as a phase that is in no plan."""
-    return e.PlanRead(
+    repair = e.RepairChosen(
         tip=context.tip(),
-        choice="repair",
         title=needed.title,
         text=context.agents.redacted(needed.complaint),
         items=(("P", "The problem is solved, and nothing else has changed."),),
-        merge=_lander(context).target_tip() if needed.merge else "",
     )
+    return e.MergeChosen(**asdict(repair), merge=_lander(context).target_tip()) if needed.merge else repair
 
 
 def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.current
-    tip = phase.read.tip
-    tree, conflicts = context.candidates.merge(tip, phase.read.merge)
-    made = context.candidates.commit(tree, onto=tip, message=f"{phase.read.title}\n", by=context.signature())
+    assert isinstance(phase.chosen, e.MergeChosen)
+    tip = phase.chosen.tip
+    tree, conflicts = context.candidates.merge(tip, phase.chosen.merge)
+    made = context.candidates.commit(tree, onto=tip, message=f"{phase.chosen.title}\n", by=context.signature())
     if not conflicts:
         yield e.WorkTaken(head=made, tree=tree, commits=1, files=())
         return

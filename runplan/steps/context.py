@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.plan.model import Plan
-    from runplan.run.events import Recorded
+    from runplan.run.recorded import Recorded
     from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
     from runplan.store.protocol import Store

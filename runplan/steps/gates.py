@@ -203,7 +203,7 @@ def _judged(
         baseline,
         now,
         allow_red_baseline=tests.allow_red_baseline,
-        allows=phase.read.allows,
+        allows=phase.chosen.allows,
         changed=_changed_tests(phase),
     )
     answer, line = _described(judged, now)
@@ -232,7 +232,7 @@ def _changed_tests(phase: PhaseRun) -> list[str]:
     """The test files of the phase that may lose tests: the base's versions of them run on the new code, or Allows:."""
     files = [path for path in (phase.work.files if phase.work else ()) if is_on_test_side(path)]
     runs_base = any(run.kind is not ProofKind.NEW_TESTS for run in phase.built.proofs)
-    return files if runs_base else [file for file in files if covers(phase.read.allows, file)]
+    return files if runs_base else [file for file in files if covers(phase.chosen.allows, file)]
 
 
 def known_results(phase: PhaseRun, context: RunContext, name: str = TESTS) -> results.Results | None:

@@ -48,24 +48,25 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
         return
     onto = context.tip()
     trailers, by = trailers_of(context, state), context.signature()
-    if phase.read.merge and onto != phase.read.tip:
+    is_merge = isinstance(phase.chosen, e.MergeChosen)
+    if is_merge and onto != phase.chosen.tip:
         yield _moved(context, onto)
         return
 
     def rewrite(commit: Commit) -> tuple[str, Signature]:
         author = commit.author if context.settings.run.author == "agent" else context.user
-        title = phase.read.title or f"Phase {phase.read.phase}"
+        title = phase.chosen.title or f"Phase {phase.chosen.phase}"
         message = inert(title if phase.squash else commit.message).strip() or inert(title)
         return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
 
-    if phase.read.merge:
-        message = add_trailers(f"{phase.read.title}\n", trailers)
+    if is_merge:
+        message = add_trailers(f"{phase.chosen.title}\n", trailers)
         replayed = context.candidates.whole(phase.work.tree, onto=onto, message=message, by=by)
     else:
         base, head = phase.base, phase.work.head
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
     built = _candidate(replayed, onto, context)
-    yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not phase.read.merge else built
+    yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not is_merge else built
 
 
 def _candidate(replayed: Replayed, onto: str, context: RunContext) -> e.Event:
@@ -92,7 +93,7 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
     undoes = phase.candidate.undoes if phase.candidate else ""
     return (
         (PLAN, context.plan),
-        (PHASE, phase.read.phase or "complete"),
+        (PHASE, phase.chosen.phase or "complete"),
         (RUN, context.run),
         (LANDING, landing_id(context, state)),
         *([(UNDOES, undoes)] if undoes else []),
@@ -103,11 +104,11 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
     """Plan, report and index as they land, made from the target's texts; or what prevents the landing."""
     phase = state.current
     plan, text = context.plan_at(onto)
-    row = plan.phase(phase.read.phase) if phase.read.phase else None
+    row = plan.phase(phase.chosen.phase) if phase.chosen.phase else None
     sections = failure_sections(context.store, context.plan)
-    if phase.read.phase and row is None:
-        raise RefusedEarly(f"{context.plan} has no phase {phase.read.phase} any more")
-    if row is not None and phase.read.choice == "undo":
+    if phase.chosen.phase and row is None:
+        raise RefusedEarly(f"{context.plan} has no phase {phase.chosen.phase} any more")
+    if row is not None and isinstance(phase.chosen, e.UndoChosen):
         if row.status is not Status.DONE:
             return _undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
@@ -131,7 +132,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
             warnings=(*state.warnings, *phase.warnings, *remarks, *unproven(phase, context)),
         )
         sections.append(section)
-    is_done = is_complete_with(plan, phase.read.phase)
+    is_done = is_complete_with(plan, phase.chosen.phase)
     if is_done:
         text = tracker.complete(text, path=context.plan, completed=context.iso())
     return _files(context, onto, plan.title, text, sections, is_done=is_done)
@@ -150,7 +151,7 @@ def _refusal(phase: PhaseRun, context: RunContext, plan: Plan, row: Phase) -> e.
     if row.status is Status.DONE:
         detail = f"phase {row.id} was marked done on the target meanwhile, so another run has landed it"
         return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
-    if row.text.rstrip() != phase.read.text.rstrip():
+    if row.text.rstrip() != phase.chosen.text.rstrip():
         why = (
             f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, "
             f"or drop this work and begin again: {command('runplan', 'reject', context.plan)}"
@@ -223,7 +224,7 @@ def _by_hand(why: str, oid: Oid) -> RefusedEarly:
 
 
 def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    read, onto, target = state.current.read, context.tip(), context.settings.run.target
+    read, onto, target = state.current.chosen, context.tip(), context.settings.run.target
     plan, _ = context.plan_at(onto)
     row = plan.phase(read.phase)
     if row is None or row.status is not Status.DONE:
@@ -305,14 +306,14 @@ def _moved(context: RunContext, tip: str) -> e.LandingMoved:
 def _intend(state: RunState, context: RunContext) -> e.Event:
     """The landing that starts now, or what prevents it."""
     phase, tip = state.current, context.tip()
-    onto, code = (phase.candidate.onto, phase.candidate.commits[-1]) if phase.candidate else (phase.read.tip,) * 2
+    onto, code = (phase.candidate.onto, phase.candidate.commits[-1]) if phase.candidate else (phase.chosen.tip,) * 2
     if tip != onto or context.objects.tip(code) is None:
         return _moved(context, tip)
     files = bookkeeping(state, context, onto)
     if not isinstance(files, dict):
         return files
     message = add_trailers(_subject(phase, context), trailers_of(context, state))
-    merged, by = phase.read.merge, context.signature()
+    merged, by = phase.chosen.merge if isinstance(phase.chosen, e.MergeChosen) else "", context.signature()
     new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
     complete = parse(files[context.plan], path=context.plan).complete
@@ -320,13 +321,13 @@ def _intend(state: RunState, context: RunContext) -> e.Event:
 
 
 def _subject(phase: PhaseRun, context: RunContext) -> str:
-    if phase.read.choice == "repair":
+    if isinstance(phase.chosen, e.RepairChosen):
         return f"{context.slug}: repair the pull request\n"
-    if not phase.read.phase:
+    if not phase.chosen.phase:
         return f"{context.slug}: mark the plan complete\n"
-    if phase.read.choice == "undo":
-        return f"{context.slug}: set phase {phase.read.phase} back to todo\n"
-    return f"{context.slug}: record phase {phase.read.phase} as done\n"
+    if isinstance(phase.chosen, e.UndoChosen):
+        return f"{context.slug}: set phase {phase.chosen.phase} back to todo\n"
+    return f"{context.slug}: record phase {phase.chosen.phase} as done\n"
 
 
 def _landing(started: e.LandingStarted) -> Landing:
@@ -336,10 +337,10 @@ def _landing(started: e.LandingStarted) -> Landing:
 def _landed(phase: PhaseRun, started: e.LandingStarted, seen: Landed) -> e.Landed:
     return e.Landed(
         id=started.id,
-        phase=phase.read.phase,
+        phase=phase.chosen.phase,
         tip=seen.tip,
         code=started.code,
         note=seen.note,
         complete=started.complete,
-        review=phase.read.review,
+        review=phase.chosen.review if isinstance(phase.chosen, e.RepairChosen) else (),
     )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Agent
     from runplan.agents.endings import AgentEnding
     from runplan.run.actions import Action, Start
+    from runplan.run.recorded import Recorded
     from runplan.run.state import PhaseRun, RunState
     from runplan.settings.schema import AgentsSettings
     from runplan.steps.context import RunContext
@@ -52,7 +53,7 @@ LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time li
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
     phase, name = state.current, f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
-    wanted = replace(action.dispatch, id=name, phase=phase.read.phase, at=context.iso())
+    wanted = replace(action.dispatch, id=name, phase=phase.chosen.phase, at=context.iso())
     started = _choose(wanted, phase, context) if wanted.role in AGENT_ROLES else wanted
     if not isinstance(started, e.DispatchStarted):
         yield started
@@ -191,7 +192,7 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
     asked = phase.questions_to_verifiers(context.settings.tests.changed) if started.role == "verify" else ()
     brief = prompts.Brief(
         plan=context.plan,
-        read=replace(phase.read, items=(*phase.read.items, *asked)),
+        chosen=replace(phase.chosen, items=(*phase.chosen.items, *asked)),
         worktree=str(path),
         branch=phase.leased.branch.removeprefix("refs/heads/"),
         test_command=context.settings.tests.command,
@@ -212,7 +213,7 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
         text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
         return text + files + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
-    note = as_utf8(files + prompts.rejections(_rejections(phase.read.phase, context)) + handover)
+    note = as_utf8(files + prompts.rejections(_rejections(phase.chosen.phase, context)) + handover)
     kept = phase.leased.kept
     if started.role == "implement":
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
@@ -322,8 +323,8 @@ def _left(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | Giv
 
 def _usage(
     context: RunContext,
-    started: list[e.Recorded[e.DispatchStarted]],
-    ended: list[e.Recorded[e.DispatchEnded]],
+    started: list[Recorded[e.DispatchStarted]],
+    ended: list[Recorded[e.DispatchEnded]],
     *,
     phase: str = "",
     since: str = "",

@@ -241,7 +241,7 @@ def _is_allowed(promise: Promise, phase: PhaseRun) -> bool:
     """Whether the phase's Allows: covers the test's file; a test without a file, whether it covers a changed one."""
     file = file_of(f"{promise.test}::")
     changed = [path for path in (phase.work.files if phase.work else ()) if is_on_test_side(path)]
-    return any(covers(phase.read.allows, path) for path in ([file] if file else changed))
+    return any(covers(phase.chosen.allows, path) for path in ([file] if file else changed))
 
 
 def _base_results(phase: PhaseRun, context: RunContext) -> results.Results | None:

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from runplan.errors import PlanUnreadable
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
+from runplan.plan.marks import NoWorkKind
 from runplan.run.decide import startable
-from runplan.run.events import Concluded, LanesChosen, PlanRead
+from runplan.run.events import CompletionChosen, Concluded, LanesChosen, NoWork, PhaseChosen, UndoChosen
 from runplan.run.state import open_lanes
 from runplan.steps.verify import examined
 
@@ -33,7 +34,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     try:
         plan, text = context.plan_at(tip)
     except PlanUnreadable as error:
-        yield PlanRead(tip=tip, choice="unreadable", detail=str(error))
+        yield NoWork(tip=tip, detail=str(error), kind=NoWorkKind.UNREADABLE)
         return
     if started.mode == "undo":
         yield _undo(plan, tip=tip, wanted=wanted)
@@ -47,8 +48,8 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))
         yield LanesChosen(tip=tip, lanes=chosen)
         return
-    read = reading(plan, text, tip=tip, wanted=wanted)
-    if read.choice == "next" and (phase := plan.phase(read.phase)) is not None:
+    read = choose_work(plan, text, tip=tip, wanted=wanted)
+    if isinstance(read, PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
         drift, remarks = examined(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.others(phase.touches))
@@ -56,20 +57,21 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     yield read
 
 
-def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:
+def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PhaseChosen | CompletionChosen | NoWork:
     """The next phase of the plan, or why there is none."""
     found = tracker.choose(plan, wanted=wanted or None)
     if not isinstance(found, tracker.NoPhase):
-        return as_read(found, tip=tip)
-    if found.choice == "all-done" and tracker.complete(text, path=plan.path, completed="") == text:
-        return PlanRead(tip=tip, choice="complete", detail="every phase is done")
-    return PlanRead(tip=tip, choice=found.choice, detail=found.detail, title=plan.title)
+        return choose_phase(found, tip=tip)
+    if found.kind is not NoWorkKind.ALL_DONE:
+        return NoWork(tip=tip, detail=found.detail, title=plan.title, kind=found.kind)
+    if tracker.complete(text, path=plan.path, completed="") == text:
+        return NoWork(tip=tip, detail="every phase is done", kind=NoWorkKind.COMPLETE)
+    return CompletionChosen(tip=tip, title=plan.title)
 
 
-def as_read(phase: Phase, *, tip: str) -> PlanRead:
-    return PlanRead(
+def choose_phase(phase: Phase, *, tip: str) -> PhaseChosen:
+    return PhaseChosen(
         tip=tip,
-        choice="next",
         phase=phase.id,
         title=phase.title,
         text=phase.text,
@@ -80,8 +82,8 @@ def as_read(phase: Phase, *, tip: str) -> PlanRead:
     )
 
 
-def _undo(plan: Plan, *, tip: str, wanted: str) -> PlanRead:
+def _undo(plan: Plan, *, tip: str, wanted: str) -> UndoChosen | NoWork:
     phase = plan.phase(wanted)
     if phase is None or phase.status is not plans.Status.DONE:
-        return PlanRead(tip=tip, choice="complete", detail=f"phase {wanted} is not done; there is nothing to undo")
-    return PlanRead(tip=tip, choice="undo", phase=phase.id, title=phase.title, text=phase.text)
+        return NoWork(tip=tip, detail=f"phase {wanted} is not done; there is nothing to undo", kind=NoWorkKind.COMPLETE)
+    return UndoChosen(tip=tip, phase=phase.id, title=phase.title, text=phase.text)

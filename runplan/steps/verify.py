@@ -24,6 +24,8 @@ from runplan.run.events import (
     Landed,
     LandingStarted,
     Paused,
+    RepairChosen,
+    UndoChosen,
     VerdictGiven,
     WorkRefused,
 )
@@ -69,7 +71,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     message, answer = reply_of(phase.ended.id, context)
     scope = phase.newest.scope if phase.newest else ""
     questions = () if scope else phase.questions_to_verifiers(state.options.changed)
-    ids = [item for item, _ in (final_items(phase, context) if scope else phase.read.items)]
+    ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
     asked = [item for item, _ in questions]
     is_red = any(gate.answer == "failed" for gate in phase.judged.values())
     judged = verdict.judge(answer, ids, facts_of(phase, context), questions=asked, gates_red=is_red)
@@ -139,7 +141,7 @@ def _list_commands(phase: PhaseRun, context: RunContext) -> list[str] | None:
 def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | None:
     """What has to happen before the landing that completes the plan; None when it may land."""
     phase = state.current
-    if phase.read.choice == "undo" or not is_complete_with(plan, phase.read.phase):
+    if isinstance(phase.chosen, UndoChosen) or not is_complete_with(plan, phase.chosen.phase):
         return None
     ref = requires_ref(context.slug)
     if context.workspace.user.tip(ref) is not None and not plan.complete:
@@ -147,7 +149,7 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return Paused(kind="parent", until=iso(until), words=words)
     is_finish = bool(context.lane) or state.options.mode == "finish"
-    is_verified = phase.is_last or phase.read.choice == "repair"  # the phases were verified together before
+    is_verified = phase.is_last or isinstance(phase.chosen, RepairChosen)  # the phases were verified together before
     if not is_finish or is_verified or phase.candidate is None or plan_base(phase, context) == phase.built.onto:
         return None
     return FinalVerificationDue(tree=phase.built.tree)
@@ -183,8 +185,8 @@ def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> tuple[Bri
     plan, text = context.plan_at(phase.built.onto)
     items, whole = final_items(phase, context), text.decode("utf-8", "replace")
     changes = context.candidates.changes(plan_base(phase, context), phase.built.commits[-1])
-    read = replace(brief.read, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
-    return replace(brief, read=read), tuple(one.path for one in changes if one.path not in context.bookkeeping)
+    chosen = replace(brief.chosen, phase=EVERY_PHASE, title=plan.title, text=whole, items=items, touches=())
+    return replace(brief, chosen=chosen), tuple(one.path for one in changes if one.path not in context.bookkeeping)
 
 
 # --- numbers that a plan states and agents measure ------------------------------------------------------
@@ -224,7 +226,7 @@ def measured(phase: PhaseRun, context: RunContext, message: str) -> DriftFound |
     decision = drift.judge(written, verified, corrected)
     return DriftFound(
         abort=decision.abort,
-        of=phase.read.phase,
+        of=phase.chosen.phase,
         corrections=tuple((to.phase, to.bullet, to.stated, to.actual) for to in decision.corrections),
         lines=decision.lines,
     )
@@ -236,7 +238,7 @@ def corrected(text: bytes, phase: PhaseRun, context: RunContext) -> tuple[bytes,
     for of, bullet, stated, actual in phase.drift.corrections if phase.drift else ():
         one = drift.Drift(of, bullet, "", stated, actual)
         row = parse(text, path=context.plan).phase(of)
-        if row is None or (context.lane and of != phase.read.phase):  # another lane may be working on that phase
+        if row is None or (context.lane and of != phase.chosen.phase):  # another lane may be working on that phase
             lines.append(f"phase {of}, criterion {bullet}: states {stated}, measured are {actual}; not corrected")
             continue
         section, why = drift.correct(row.text, one, date=context.iso()[:10])

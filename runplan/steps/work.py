@@ -53,10 +53,10 @@ LONGEST_LINE = 300
 
 def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = state.current
-    if phase.read.drift:
-        yield WorkRefused(reason=Reason.DRIFT, detail=phase.read.drift)
+    if isinstance(phase.chosen, e.PhaseChosen) and phase.chosen.drift:
+        yield WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
         return
-    branch, base = context.branch(phase.read.phase), phase.read.tip
+    branch, base = context.branch(phase.chosen.phase), phase.chosen.tip
     earlier = context.store.count_leases(context.plan, branch)
     refusal = refused(context.workspace.user, branch, base, known=bool(earlier))
     if refusal:
@@ -75,7 +75,7 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
     start = kept.head if kept else base
     context.zone.lease(branch=branch, base=start, onto=base, pin=context.mark)
     yield e.Leased(
-        phase=phase.read.phase,
+        phase=phase.chosen.phase,
         branch=branch,
         base=base,
         base_tree=context.objects.commit(base).tree,
@@ -90,8 +90,8 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
 def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.KeptWork | None:
     """The work of the phase's last attempt, as it is on the user's branch now; None to begin without it."""
     phase, user = state.current, context.workspace.user
-    failures = context.failures(phase.read.phase)
-    if not failures or state.options.anew or phase.read.choice != "next":
+    failures = context.failures(phase.chosen.phase)
+    if not failures or state.options.anew or not isinstance(phase.chosen, e.PhaseChosen):
         return None
     # An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
     kept = [one for one in failures if one.event.branch] or failures[-1:]
@@ -101,22 +101,22 @@ def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.Kept
     failure, ref = last.event, f"{HEADS}{last.event.branch}" if last.event.branch else branch
     leases = {lease.event.worktree: lease.event for lease in context.store.list_facts(e.Leased, plan=context.plan)}
     # Also where `tool.git` was lost, the lane has the agent's commits, unless another phase has used it since.
-    lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.read.phase]
+    lanes = [lease.worktree for lease in leases.values() if lease.phase == phase.chosen.phase]
     for lane in lanes if failures[-1].event.reason == Reason.CRASHED else ():
         with suppress(ObjectsRefused):
             zone = AgentZone(context.zones, lane)
-            zone.hand_over(branch=branch, base=phase.read.tip, copies=context.personal)
+            zone.hand_over(branch=branch, base=phase.chosen.tip, copies=context.personal)
     own = context.objects.tip(branch)  # where runplan crashed before it published the work
-    if own is not None and not context.objects.is_ancestor(own, phase.read.tip):
+    if own is not None and not context.objects.is_ancestor(own, phase.chosen.tip):
         ref = context.workspace.publish(branch, newer_than=(ref, failure.head))
     head = user.tip(ref)
     if failure.reason == Reason.CONFLICT and failure.parked and head in (None, failure.head):
         ref, head = failure.parked, user.tip(failure.parked)  # without what the fixer tried
         failure = replace(failure, head=head or "")
-    base = _merge_base(context, phase.read.tip, head) if head else ""
+    base = _merge_base(context, phase.chosen.tip, head) if head else ""
     if not head or not base or context.objects.commit(head).tree == context.objects.commit(base).tree:
         return None
-    is_changed = head != failure.head or _is_reworded(phase.read, context, before=last.seq)
+    is_changed = head != failure.head or _is_reworded(phase.chosen, context, before=last.seq)
     beginning = beginning_after(failure, is_changed=is_changed, has_fixers=state.options.max_fix_cycles > 0)
     if beginning is Beginning.ANEW:
         return None
@@ -136,9 +136,9 @@ def _merge_base(context: RunContext, target: str, head: str) -> str:
     return context.objects.run("merge-base", target, head, ok=(0, 1)).text
 
 
-def _is_reworded(read: e.PlanRead, context: RunContext, *, before: int) -> bool:
+def _is_reworded(read: e.Chosen, context: RunContext, *, before: int) -> bool:
     """Whether the phase's text has changed since it was read last before that place in the journal."""
-    readings = context.store.list_facts(e.PlanRead, plan=context.plan)
+    readings = context.store.list_facts(e.PhaseChosen, plan=context.plan)
     earlier = [one.event.text for one in readings if one.seq < before and one.event.phase == read.phase]
     return bool(earlier) and earlier[-1] != read.text
 
@@ -213,7 +213,7 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 
 def _subject(phase: PhaseRun) -> str:
-    return f"{phase.read.title or f'Phase {phase.read.phase}'}\n"
+    return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}\n"
 
 
 def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
@@ -237,9 +237,9 @@ def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> 
 
 
 def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
-    read, written = phase.read, context.bookkeeping
+    read, written = phase.chosen, context.bookkeeping
     # An issue, a review or the log of a check may name a file, and permits nothing by that.
-    lines = [] if read.choice == "repair" else read.text.splitlines(keepends=True)
+    lines = [] if isinstance(read, e.RepairChosen) else read.text.splitlines(keepends=True)
     own = "".join(line for line in lines if not line.startswith(QUOTED))
     bookkeeping = (*written, *FILES)
     return tamper.Permit(text=own, touches=read.touches, allows=read.allows, bookkeeping=bookkeeping, written=written)
@@ -261,7 +261,9 @@ def _conflict_markers(phase: PhaseRun, context: RunContext, head: str) -> WorkRe
         lines = (_file_text(context, commit, path) or "").splitlines()
         return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
 
-    before = phase.read.tip if phase.read.merge else phase.base  # a merge of the target has the markers in its base
+    before = (
+        phase.chosen.tip if isinstance(phase.chosen, e.MergeChosen) else phase.base
+    )  # a merge of the target has the markers in its base
     for path in phase.unsolved.paths if phase.unsolved else ():
         if has_markers(head, path) and not has_markers(before, path):
             return WorkRefused(reason=Reason.CONFLICT, detail=unsolved(phase, f"it left conflict markers in {path}"))
@@ -344,7 +346,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
     phase = state.current
     assert phase.ended is not None
     number = len(phase.handovers) + 1
-    message = f"wip: {context.slug} phase {phase.read.phase} hand-over {number}\n"
+    message = f"wip: {context.slug} phase {phase.chosen.phase} hand-over {number}\n"
     head = _commit_leftovers(phase, context, message=message)
     if isinstance(head, WorkRefused):
         yield head
@@ -355,8 +357,8 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
         number=number,
         why=why,
         plan=context.plan,
-        phase=phase.read.phase,
-        items=phase.read.items,
+        phase=phase.chosen.phase,
+        items=phase.chosen.items,
         done=tuple(item.item for item in returned.items if item.passed) if isinstance(returned, Return) else (),
         summary=returned.summary if isinstance(returned, Return) else "",
         files=tuple(change.path for change in context.candidates.changes(phase.base, head)),
@@ -373,16 +375,16 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
     phase = state.current
     branch = _publish(phase, context) if phase.lease else ""
     tree = phase.work.tree if phase.work else ""
-    is_stuck = _is_stuck(action, phase.read.phase, tree, context)
+    is_stuck = _is_stuck(action, phase.chosen.phase, tree, context)
     is_before_work = action.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
     detail = f"{action.detail}{lacking(phase, context)}" if is_before_work else action.detail
     yield e.PhaseFailed(
-        phase=phase.read.phase,
+        phase=phase.chosen.phase,
         reason=Reason.NO_PROGRESS if is_stuck else action.reason,
         step=action.at,
         detail=f"same tree and same failure as the previous attempt: {detail}" if is_stuck else detail,
         tree=tree,
-        title=phase.read.title,
+        title=phase.chosen.title,
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
@@ -448,7 +450,7 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
     if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
         is_landed = phase.work is not None and context.objects.is_ancestor(kept.head, phase.work.head)
         context.removal.ref(kept.ref, landed=kept.head if is_landed else "")
-    yield e.CleanedUp(phase=phase.read.phase)
+    yield e.CleanedUp(phase=phase.chosen.phase)
 
 
 def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.run.decide import pause_reason
-from runplan.run.events import may_wait, read_row, sanitized, to_json
 from runplan.run.projection import Since, moved, project
+from runplan.run.recorded import may_wait, read_row, sanitized, to_json
 from runplan.run.state import RunState, apply
 from runplan.times import iso
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.clock import SystemClock
-    from runplan.run.events import Event, Recorded
+    from runplan.run.events import Event
+    from runplan.run.recorded import Recorded
     from runplan.store.protocol import Store
 
 
@@ -63,7 +64,7 @@ class Journal:
         self.state, self._since = state, since
         phase = (self.lane(lane).state if lane else state).phase
         for fact in facts:
-            self._on_event(fact, phase.read.phase if phase else "")
+            self._on_event(fact, phase.chosen.phase if phase else "")
 
     def lane(self, name: str) -> LaneJournal:
         return LaneJournal(self, name)

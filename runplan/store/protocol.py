@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.run import rows
-    from runplan.run.events import E, Recorded
+    from runplan.run.recorded import E, Recorded
     from runplan.run.requests import Answer
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, TypeVar
 
-    from runplan.run.events import E, Recorded
+    from runplan.run.recorded import E, Recorded
     from runplan.run.requests import Answer
 
     R = TypeVar("R", bound=Struct)
@@ -222,7 +222,7 @@ class SqliteStore:
         return self._events("run=? AND seq>? ORDER BY seq", run, after)
 
     def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
-        from runplan.run.events import read_row  # slow to import
+        from runplan.run.recorded import read_row  # slow to import
 
         self._flush_kind(kind.__name__)
         if plan:

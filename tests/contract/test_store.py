@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from runplan.errors import Fenced
 from runplan.processes import identity
 from runplan.run import events as e
+from runplan.run.recorded import to_json
 from runplan.run.requests import Answer
 from runplan.run.rows import (
     Acquired,
@@ -65,7 +66,7 @@ def begin(store: Store, run: str = "r1", *, plan: str = PLAN, owner: str = ME) -
 
 
 def append(store: Store, fence: int, after: RunRow, *events: e.Event, at: str = NOW, **how: Any) -> None:
-    rows = [(at, type(event).__name__, e.to_json(event)) for event in events]
+    rows = [(at, type(event).__name__, to_json(event)) for event in events]
     store.append(rows, after, fence=fence, **{"pauses": "", "waits": False, **how})
 
 

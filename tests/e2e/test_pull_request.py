@@ -223,7 +223,7 @@ def test_a_pull_request_that_a_person_ends_in_mid_run_ends_the_run(
         assert (ran.code, hub.merges, list(hub.pulls)) == (1, 0, [1]), ran.err
         assert "runplan: failed: pr-closed" in ran.last
         assert "  merged " not in ran.err
-        assert "3" not in [body["phase"] for kind, body in project.events() if kind == "PlanRead"]
+        assert "3" not in [body["phase"] for kind, body in project.events() if kind == "PhaseChosen"]
         parked = project.repo.git("for-each-ref", "--format=%(objectname)", "refs/runplan/parked").split()
         assert (tip if act == "deleted" else hub.tip(BRANCH)) in parked
         if act == "deleted":  # the plan starts over

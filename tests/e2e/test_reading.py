@@ -16,7 +16,7 @@ import pytest
 
 from runplan.daemon.state import take
 from runplan.run.decide import decide
-from runplan.run.events import from_json
+from runplan.run.recorded import from_json
 from runplan.run.rows import ScheduleRow
 from runplan.run.state import fold
 from runplan.settings.places import state_directory
@@ -161,7 +161,7 @@ def test_status_and_logs_follow_a_running_run(tmp_path: Path) -> None:
 def test_every_line_of_the_log_has_its_number_time_run_and_type(recorded: Project) -> None:
     run = recorded.runplan("status", "X", "--json").json["run"]["id"]
     lines = [json.loads(line) for line in recorded.runplan("logs", "X", "--json").out.splitlines()]
-    assert [line["type"] for line in lines][:3] == ["RunStarted", "ClaimTaken", "PlanRead"]
+    assert [line["type"] for line in lines][:3] == ["RunStarted", "ClaimTaken", "PhaseChosen"]
     assert {line["run"] for line in lines} == {run}
     assert all(list(line)[:4] == ["seq", "at", "run", "type"] and TIME.fullmatch(line["at"]) for line in lines)
     assert [line["seq"] for line in lines] == sorted({line["seq"] for line in lines})
@@ -491,7 +491,7 @@ def test_status_does_not_show_a_dead_dispatch_as_running(project: Project) -> No
     now = datetime.now(UTC)
     with journal(project) as store:
         work = {"dispatch": "r1.1", "agent": "robot", "dispatched": iso(now)}
-        record(store, "r1", "plans/X.md", ("PlanRead", {}), now=now, owner="1:2:3", **work)
+        record(store, "r1", "plans/X.md", ("PhaseChosen", {}), now=now, owner="1:2:3", **work)
     directory = project.path / ".git/runplan/dispatch/r1.1"
     directory.mkdir(parents=True)
     (directory / "lock").touch()

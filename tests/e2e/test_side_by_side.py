@@ -146,7 +146,7 @@ def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhil
 
     assert project.landed() == ["2"]
     assert (run_of(project)["reason"], run_of(project)["phase"]) == ("agent-failed", "1")
-    assert "3" not in {body.get("phase") for kind, body in project.events() if kind == "PlanRead"}
+    assert "3" not in {body.get("phase") for kind, body in project.events() if kind == "PhaseChosen"}
     report = project.runplan("report", "X").out
     assert "## Phase — 2 Step 2" in report
     assert "The work is kept on the branch `runplan/x/1`" in report  # also what the agent had not committed

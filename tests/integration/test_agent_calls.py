@@ -16,7 +16,7 @@ from runplan.agents.prompts import SMALL_DIFF, Brief, verify_prompt
 from runplan.errors import RefusedEarly
 from runplan.names import DIFF_FILE
 from runplan.run.dispatch import Role
-from runplan.run.events import DispatchStarted, PlanRead
+from runplan.run.events import DispatchStarted, PhaseChosen
 from runplan.settings.load import Layer
 from runplan.settings.schema import AgentsSettings
 from tests.support.builders import settle
@@ -121,8 +121,8 @@ def test_aider_reads_the_plan_and_the_settings_and_does_not_edit_them(tmp_path: 
 
 @pytest.mark.parametrize(("diff", "is_read"), [("+x\n", False), ("+x\n" * SMALL_DIFF, True)], ids=["small", "large"])
 def test_aider_gets_the_diff_once(tmp_path: Path, diff: str, is_read: bool) -> None:
-    read = PlanRead(tip="c", choice="next", phase="1", title="T", text="", items=(), touches=())
-    brief = Brief(plan="plans/x.md", read=read, worktree="/w", branch="b", test_command="")
+    read = PhaseChosen(tip="c", phase="1", title="T", text="", items=(), touches=())
+    brief = Brief(plan="plans/x.md", chosen=read, worktree="/w", branch="b", test_command="")
     prompt = verify_prompt("{{changed}}\n{{diff}}\n", brief, diff=diff, changed=["a"], gates=[])
     argv = Call(tmp_path, "aider", Role.VERIFY, caller={}, prompt=prompt).argv
     assert (DIFF_FILE in argv, "--dry-run" in argv) == (is_read, True)

@@ -55,7 +55,7 @@ def facts(*kinds: str) -> list[tuple[str, str, str]]:
 
 def test_text_that_is_no_unicode_is_read_as_it_was_recorded(store: SqliteStore) -> None:
     begun = replace(row(), landing="pr", target="wörk-\udcff\udcfe", remote="fork")
-    store.append(facts("RunStarted", "PlanRead"), begun, fence=1)
+    store.append(facts("RunStarted", "PhaseChosen"), begun, fence=1)
     assert store.get_newest_run(PLAN) == begun
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_recorded_with_an_old_fence(store: SqliteStore, fence: int) -
 
 
 def test_events_are_written_together_or_not_at_all(store: SqliteStore) -> None:
-    broken = [*facts("RunStarted"), (NOW, "PlanRead", None)]
+    broken = [*facts("RunStarted"), (NOW, "PhaseChosen", None)]
     with pytest.raises(Unreachable, match="nothing was recorded"):
         store.append(broken, row(), fence=1)  # type: ignore[arg-type]
     assert (store.list_events("r1"), store.get_newest_run(PLAN)) == ([], None)
@@ -268,7 +268,7 @@ QUERIES: dict[str, Callable[[SqliteStore], object]] = {
     "leases": lambda store: store.count_leases("plans/7.md", "refs/heads/x"),
     "claim": lambda store: store.get_claim("plan", PLAN),
     "queued commands": lambda store: store.list_queued_commands(),
-    "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),
+    "append": lambda store: store.append(facts("PhaseChosen"), row("r-new"), fence=1),
 }
 
 

@@ -25,7 +25,7 @@ from tests.support.cli import a_project
 PLAN, RUN = "plans/X.md", "r1"
 LATER = "2999-01-01T00:00:00Z"
 BEGUN: tuple[e.Event, ...] = (
-    e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),)),
+    e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
     e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
 )
 PROVEN: tuple[e.Event, ...] = (
@@ -51,7 +51,7 @@ def pause(kind: str) -> e.Paused:
 WAITS: dict[str, tuple[Sequence[e.Event] | WaitRow, str | None, str | None, str, bool]] = {
     "approval": ((*PROVEN, e.ApprovalAsked(tree="t1")), None, None, "for approval", True),
     "sign-off": (
-        (e.PlanRead(tip="c0", choice="next", phase="1", sign_off=("look",)), *PROVEN[1:], e.ApprovalAsked(tree="t1")),
+        (e.PhaseChosen(tip="c0", phase="1", sign_off=("look",)), *PROVEN[1:], e.ApprovalAsked(tree="t1")),
         None,
         None,
         "for sign-off",

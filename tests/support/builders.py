@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
 from runplan.run.reasons import Beginning, Reason
 from runplan.run.rows import RunRow
@@ -170,19 +171,21 @@ class Chance:
 
     def _read(self) -> e.Event:
         if self._marked:
-            return e.PlanRead(tip=self._new("c"), choice="complete")
+            return e.NoWork(tip=self._new("c"), kind=NoWorkKind.COMPLETE)
         if self._left == 0:
             choice = self._choose(["all-done", "complete", "blocked"])
-            return e.PlanRead(tip=self._new("c"), choice=choice)
+            if choice == "all-done":
+                return e.CompletionChosen(tip=self._new("c"))
+            return e.NoWork(tip=self._new("c"), kind=NoWorkKind(choice))
         if self._choose(["next", "next", "next", "blocked"]) == "blocked":
-            return e.PlanRead(tip=self._new("c"), choice="blocked", detail="phase 1 is blocked")
+            return e.NoWork(tip=self._new("c"), detail="phase 1 is blocked", kind=NoWorkKind.BLOCKED)
         self._left -= 1
-        return e.PlanRead(tip=self._new("c"), choice="next", phase=self._new("p"), items=(("W1", "x"),))
+        return e.PhaseChosen(tip=self._new("c"), phase=self._new("p"), items=(("W1", "x"),))
 
     def _lease(self, state: RunState) -> e.Event:
         if self._choose(["fine", "fine", "fine", "refused"]) == "refused":
             return e.WorkRefused(reason="blocked", detail="the branch exists")
-        phase = state.phase.read.phase if state.phase else ""
+        phase = state.phase.chosen.phase if state.phase else ""
         fresh = self._choose(["fresh", "used"]) == "fresh"
         lease = e.Leased(
             phase=phase, branch=f"refs/heads/{phase}", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=fresh
@@ -335,7 +338,7 @@ class Chance:
         match self._choose(["landed", "landed", "held", "moved", "refused", "crash"]):
             case "landed":
                 self._marked = phase.candidate is None
-                return [*before, e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
+                return [*before, e.Landed(id="l", phase=phase.chosen.phase, tip="c3", code="c2")]
             case "held":
                 return [*before, e.LandingHeld(why="a.txt is edited")]
             case "moved":
@@ -344,4 +347,4 @@ class Chance:
                 return [*before, e.LandingRefused(why="protected branch")]
             case _:
                 self._marked = not before and phase.candidate is None
-                return before or [e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
+                return before or [e.Landed(id="l", phase=phase.chosen.phase, tip="c3", code="c2")]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from runplan.errors import Fenced
 from runplan.run import events as e
+from runplan.run.recorded import E, Recorded, read_row
 from runplan.run.requests import Answer
 from runplan.run.rows import (
     UNFINISHED,
@@ -85,14 +86,14 @@ class MemoryStore:
         self.flush()
         return [row for _, row in self._events if row.run == run and row.seq > after]
 
-    def list_facts(self, kind: type[e.E], *, plan: str = "", since: str = "") -> list[e.Recorded[e.E]]:
+    def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
         records = (record for of, record in self._facts(kind) if plan in ("", of))
         return [record for record in records if plan or record.at >= since]
 
-    def _facts(self, kind: type[e.E]) -> list[tuple[str, e.Recorded[e.E]]]:
+    def _facts(self, kind: type[E]) -> list[tuple[str, Recorded[E]]]:
         self.flush()
         rows = [(plan, row) for plan, row in self._events if row.type == kind.__name__]
-        return [(plan, record) for plan, row in rows if (record := e.read_row(row))]  # type: ignore[misc]
+        return [(plan, record) for plan, row in rows if (record := read_row(row))]  # type: ignore[misc]
 
     def get_newest_event(self) -> int:
         self.flush()

@@ -74,7 +74,7 @@ def first_action(beginning: Beginning) -> a.Action:
         ref="b", head="c1", tree="t1", beginning=beginning, complaint="red", failed=(("W1", "not there"),)
     )
     lease = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=2, fresh=False, kept=kept)
-    state = fold([started(test_command=""), e.PlanRead(tip="c0", choice="next", phase="1"), lease])
+    state = fold([started(test_command=""), e.PhaseChosen(tip="c0", phase="1"), lease])
     (action,) = decide(state).actions
     return action
 

@@ -9,7 +9,7 @@ from runplan.run.state import fold
 from tests.support.builders import started
 
 PLAN = "plans/x.md"
-READ_1 = e.PlanRead(tip="c1", choice="next", phase="1")
+READ_1 = e.PhaseChosen(tip="c1", phase="1")
 LANES = e.LanesChosen(tip="c1", lanes=(("a", "1", ("a/",)), ("b", "2", ("b/",))))
 LANE_FAILED = e.RunEnded(outcome="failed", reason="tests-failed", lane="a")
 

@@ -100,8 +100,8 @@ def in_lane(name: str, *events: e.Event) -> list[e.Event]:
     return [replace(event, lane=name) for event in events]
 
 
-def read(phase: str) -> e.PlanRead:
-    return e.PlanRead(tip="c0", choice="next", phase=phase, items=(("W1", "x"),))
+def read(phase: str) -> e.PhaseChosen:
+    return e.PhaseChosen(tip="c0", phase=phase, items=(("W1", "x"),))
 
 
 def at_work(phase: str, id_: str) -> list[e.Event]:

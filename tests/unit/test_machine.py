@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
 from runplan.run.delivery import MAX_MOVES
-from runplan.run.events import from_json
 from runplan.run.reasons import Reason
+from runplan.run.recorded import from_json
 from runplan.run.state import RunState, apply, fold
 from tests.support.builders import Chance, started
 
@@ -99,7 +99,7 @@ def test_there_are_never_more_fixes_than_allowed(data: st.DataObject) -> None:
     fixes: dict[str, set[int]] = {}
     phase = ""
     for event in events:
-        if isinstance(event, e.PlanRead):
+        if isinstance(event, e.Chosen):
             phase = event.phase
         if isinstance(event, e.DispatchStarted) and event.role == "fix":
             fixes.setdefault(phase, set()).add(event.cycle)
@@ -129,7 +129,7 @@ def landing(*more: e.Event) -> RunState:
     return fold(
         [
             started(test_command=""),
-            e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),)),
+            e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
             e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
             e.DispatchStarted(id="d1", role="implement", agent="r", cycle=1),
             e.DispatchEnded(id="d1", role="implement", ending="exited", code=0),
@@ -209,7 +209,7 @@ def proven_by(*more: e.Event) -> RunState:
     return fold(
         [
             started(setup="make deps"),
-            e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),)),
+            e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
             e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=True),
             *more,
         ]
@@ -269,7 +269,7 @@ def handed_over(*trees: str) -> RunState:
         events.append(e.HandedOver(number=number, tree=tree, note="", why="full"))
     begun: list[e.Event] = [
         started(test_command=""),
-        e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),)),
+        e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
         e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
     ]
     return fold([*begun, *events])
@@ -384,7 +384,7 @@ def gated(*more: e.Event, verifiers: tuple[str, ...] = ("codex",)) -> RunState:
     """A candidate that has to pass three gates, two of them side by side."""
     begun = replace(started(), gates=GROUPS, verifiers=verifiers)
     known = [e.BaselineKnown(key="k", tree="t0", results="", name=name) for name in ("tests", "lint", "types")]
-    read = e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),))
+    read = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
     leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False)
     return fold([begun, read, leased, *known, *IMPLEMENTED[-2:], *more])
 
@@ -476,7 +476,7 @@ def test_a_phase_with_an_interface_waits_for_its_sign_off_also_with_auto(
     assert state.started is not None
     phase = replace(
         state.phase,
-        read=replace(state.phase.read, sign_off=in_plan),
+        chosen=replace(state.phase.chosen, sign_off=in_plan),
         work=replace(state.phase.work, files=("web.html",)),
     )
     state = replace(state, phase=phase, started=replace(state.started, sign_off=patterns))
@@ -591,5 +591,5 @@ def fold_on(state: RunState, *more: e.Event) -> RunState:
 
 
 def test_a_plan_that_only_has_to_be_marked_is_read_again_when_the_target_moves() -> None:
-    done = fold([started(), e.PlanRead(tip="c0", choice="all-done"), e.LandingMoved(tip="c1")])
+    done = fold([started(), e.CompletionChosen(tip="c0"), e.LandingMoved(tip="c1")])
     assert decide(done).actions == (a.READ_PLAN,)

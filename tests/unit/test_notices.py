@@ -12,7 +12,7 @@ from runplan.settings.load import Layer
 from tests.support.builders import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}
-PHASE = PhaseRun(read=e.PlanRead(tip="0", choice="next", phase="2", title="Two"))
+PHASE = PhaseRun(chosen=e.PhaseChosen(tip="0", phase="2", title="Two"))
 
 
 def ended(outcome: str, reason: str = "", detail: str = "") -> RunState:

@@ -5,7 +5,8 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken, sanitized
+from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
+from runplan.run.recorded import sanitized
 from runplan.text import LONGEST, bounded, escaped, inert, plain
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import Plan, parse
 from runplan.plan.tracker import NoPhase, choose
 from runplan.run.decide import startable
@@ -84,7 +85,7 @@ BY_HAND = "which runplan does not support; remove the line, or do the phase by h
     ],
 )
 def test_without_a_phase_to_work_the_reason_is_given(found: Plan, wanted: str | None, choice: str, detail: str) -> None:
-    assert choose(found, wanted=wanted) == NoPhase(choice, detail)
+    assert choose(found, wanted=wanted) == NoPhase(NoWorkKind(choice), detail)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_without_a_phase_to_work_the_reason_is_given(found: Plan, wanted: str | 
 def test_a_plan_that_is_not_active_has_no_phase_to_work(said: str, status: str, wanted: str | None) -> None:
     found = plan("1✅ 2⬚", front=f"---\nstatus: {said}\n---\n")
     remedy = "to have it worked, write status: active in its front matter, and commit it"
-    assert choose(found, wanted=wanted) == NoPhase("inactive", f"the plan says status: {status}; {remedy}")
+    assert choose(found, wanted=wanted) == NoPhase(NoWorkKind.INACTIVE, f"the plan says status: {status}; {remedy}")
     assert startable(found, {}, limit=2) == []
 
 

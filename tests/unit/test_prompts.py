@@ -19,7 +19,7 @@ from runplan.agents.prompts import (
 from runplan.checks.results import Results
 from runplan.checks.returns import Unusable, blockers, parse_return
 from runplan.errors import SettingsError
-from runplan.run.events import GateJudged, PlanRead
+from runplan.run.events import GateJudged, PhaseChosen
 
 PROMPTS = Path(__file__).parents[2] / "config" / "prompts"
 
@@ -42,7 +42,7 @@ def a_brief(*, test_command: str = "make test", touches: tuple[str, ...] = ("src
     items = (("W1", "Read\n  rows"), ("C1", "It holds"))
     return Brief(
         plan="plans/tables.md",
-        read=PlanRead(tip="c", choice="next", phase="2", title="Tables", text=text, items=items, touches=touches),
+        chosen=PhaseChosen(tip="c", phase="2", title="Tables", text=text, items=items, touches=touches),
         worktree="/somewhere/tree",
         branch="runplan/tables/2",
         test_command=test_command,

@@ -125,7 +125,7 @@ def test_only_the_marked_block_is_replaced() -> None:
 
 COMMENT, OTHER = ("review 1", "bob:\n> Rename it."), ("line 2", "bob on a.py:1:\n> Why?")
 RESUMED = e.RunResumed(mode="finish", wanted="", auto=True, review=(COMMENT, OTHER))
-HANDLED = e.PlanRead(tip="t", choice="repair", review=(COMMENT[0],))
+HANDLED = e.RepairChosen(tip="t", review=(COMMENT[0],))
 
 
 def steps(*facts: e.Event, **fields: Any) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from runplan.report import sections
 from runplan.report.text import inline, prepend
 from runplan.run import events as e
 from runplan.run.reasons import Reason
+from runplan.run.recorded import Recorded
 from runplan.run.state import PhaseRun
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -29,12 +30,8 @@ GATE = e.GateJudged(tree=TREE, answer="passed", code=0, line="12 passed, 0 faile
 LINT = e.GateJudged(tree=TREE, answer="passed", code=0, line="passed", time=1, name="lint")
 RESULTS = json.dumps({"passed": 10, "failed": None, "exit_code": 0})
 PHASE = PhaseRun(
-    read=e.PlanRead(
-        tip="c",
-        choice="next",
-        phase="4a",
-        title="Read tables",
-        items=(("W1", "Read rows"), ("C1", "Pipes `a|b`\nare kept")),
+    chosen=e.PhaseChosen(
+        tip="c", phase="4a", title="Read tables", items=(("W1", "Read rows"), ("C1", "Pipes `a|b`\nare kept"))
     ),
     lease=e.Leased(
         phase="4a", branch="refs/heads/runplan/parser/4a", base="c", base_tree="t", worktree="w", attempt=1, fresh=True
@@ -62,7 +59,7 @@ def phase_section(phase: PhaseRun, **given: Any) -> str:
 
 
 def failure_section(failed: e.PhaseFailed, **given: Any) -> str:
-    recorded = e.Recorded(seq=1, run="r-1", at="2026-01-02T03:04:05Z", event=failed)
+    recorded = Recorded(seq=1, run="r-1", at="2026-01-02T03:04:05Z", event=failed)
     return sections.failure_section(recorded, plan="plans/parser.md", **given)
 
 
@@ -265,7 +262,7 @@ def row_kind(line: str) -> str:
 def test_no_text_changes_the_structure_of_a_phase_section(text: str) -> None:
     hostile = replace(
         PHASE,
-        read=replace(PHASE.read, title=text, items=(("W1", text), ("C1", text))),
+        chosen=replace(PHASE.chosen, title=text, items=(("W1", text), ("C1", text))),
         gates=(replace(GATE, line=text, differences=(("new", 1, (text,)),)),),
         verdicts=(replace(VERDICT, items=(("W1", True, text), ("C1", True, text))),),
     )

@@ -106,9 +106,9 @@ def test_a_cell_reads_as_it_was_written(text: str) -> None:
 @given(HOSTILE)
 def test_no_text_of_an_agent_becomes_markup(text: str) -> None:
     verdict = replace(VERDICT, items=(("W1", True, f"<script>{text}"),))
-    read = replace(PHASE.read, title=text, items=(("W1", text),))
+    read = replace(PHASE.chosen, title=text, items=(("W1", text),))
     subjects = dict.fromkeys(COMMITS, f'<img src="x">{text}')
-    section = phase_section(replace(PHASE, read=read, verdicts=(verdict,)), subjects=subjects)
+    section = phase_section(replace(PHASE, chosen=read, verdicts=(verdict,)), subjects=subjects)
     failure = failure_section(replace(FAILED, detail=f"{text}</pre><script>"))
     seen = Reader(page(f"{text}\n{section}{failure}", diffs={"abc1234": f"+</pre>{text}<script>"}))
     assert not {"script", "img", "link", "b"} & set(seen.tags)

@@ -3,15 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
+from runplan.plan.marks import NoWorkKind
 from runplan.run import events as e
 from runplan.run.decide import pause_reason, pending_answer
 from runplan.run.state import fold
 from tests.support.builders import started
 
-READ = e.PlanRead(tip="c1", choice="next", phase="2")
-BLOCKED = e.PlanRead(tip="c1", choice="blocked", detail="phase 2 waits for 1")
-DRAFT = e.PlanRead(tip="c1", choice="inactive", detail="the plan says status: draft")
-GONE = e.PlanRead(tip="c1", choice="unreadable", detail="it is gone")
+READ = e.PhaseChosen(tip="c1", phase="2")
+BLOCKED = e.NoWork(tip="c1", detail="phase 2 waits for 1", kind=NoWorkKind.BLOCKED)
+DRAFT = e.NoWork(tip="c1", detail="the plan says status: draft", kind=NoWorkKind.INACTIVE)
+GONE = e.NoWork(tip="c1", detail="it is gone", kind=NoWorkKind.UNREADABLE)
 FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detail="x")
 
 

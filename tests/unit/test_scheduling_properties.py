@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from runplan.engine.commands import Environments
 from runplan.engine.schedules import fire, fire_early, give_up
 from runplan.engine.worker import RepositoryWorker
-from runplan.run.events import RunStarted, to_json
+from runplan.run.events import RunStarted
+from runplan.run.recorded import to_json
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.run.state import RunState

@@ -9,7 +9,7 @@ from runplan.run.state import RunState, apply
 from tests.support.builders import started
 
 BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)
-READ = e.PlanRead(tip="c1", choice="next", phase="1", items=(("W1", "x"),))
+READ = e.PhaseChosen(tip="c1", phase="1", items=(("W1", "x"),))
 LEASED = e.Leased(phase="1", worktree="w", branch="b", base="c1", base_tree="t1", fresh=True, attempt=1)
 SENT = e.DispatchStarted(id="d1", role="implement", agent="robot", cycle=1)
 LIMITED = e.DispatchEnded(id="d1", role="implement", ending="exited", code=1, agent="robot", kind="limit")

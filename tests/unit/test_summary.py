@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from runplan.plan.model import parse
 from runplan.report.summary import Spent, attempted, summary_of, summary_section, total
 from runplan.run import events as e
+from runplan.run.recorded import Recorded
 from runplan.run.rows import RunRow, Work
 from tests.support.builders import waiting
 
@@ -23,9 +24,9 @@ LANDED = e.Landed(id="r.1", phase="1", tip="f" * 40, code="abcdef0123" * 4)
 FAILED = e.PhaseFailed(phase="1", reason="tests-failed", step="gate", detail="x")
 
 
-def records(*events: e.Event, run: str = "r", lane: str = "") -> list[e.Recorded[Any]]:
+def records(*events: e.Event, run: str = "r", lane: str = "") -> list[Recorded[Any]]:
     return [
-        e.Recorded(seq=at, run=run, at=f"2026-01-0{at}T00:00:00Z", event=replace(one, lane=lane))
+        Recorded(seq=at, run=run, at=f"2026-01-0{at}T00:00:00Z", event=replace(one, lane=lane))
         for at, one in enumerate(events, 1)
     ]
 

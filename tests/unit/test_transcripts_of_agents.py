@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.cli.show.journal import Transcript, Transcripts
-from runplan.run.events import DispatchEnded, DispatchStarted, Event, to_json
+from runplan.run.events import DispatchEnded, DispatchStarted, Event
+from runplan.run.recorded import to_json
 from runplan.run.rows import EventRow, RunRow
 from runplan.supervise.output import DispatchFiles, ShimRecord
 from tests.support.samples import SAMPLES

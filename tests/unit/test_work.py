@@ -9,7 +9,7 @@ from runplan.run.rows import RunRow
 from runplan.run.state import fold
 from tests.support.builders import started
 
-READ = e.PlanRead(tip="c", choice="next", phase="1")
+READ = e.PhaseChosen(tip="c", phase="1")
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=False)
 
 

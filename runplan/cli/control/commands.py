@@ -161,7 +161,7 @@ def _pending(at: RepositoryContext, plan: str | None, wanted: str | None, verb: 
         for _, lane_state in open_states(state):
             phase, waiting = lane_state.phase, decide(lane_state).waiting
             is_shown = phase is not None and (verb != "diff" or phase.candidate is not None)
-            if phase is not None and is_shown and waiting in waits and wanted in (None, phase.read.phase):
+            if phase is not None and is_shown and waiting in waits and wanted in (None, phase.chosen.phase):
                 changes.append(Change(run=row.id, state=state, phase=phase, waiting=waiting))
     return changes
 
@@ -202,7 +202,7 @@ def run_diff(args: argparse.Namespace) -> None:
 def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
     """The change as data (docs/reference.md)."""
     phase, started, git = change.phase, change.state.options, at.repository.git
-    verdict, texts, failed = phase.verdict, dict((*phase.read.items, *phase.questions)), phase.failure
+    verdict, texts, failed = phase.verdict, dict((*phase.chosen.items, *phase.questions)), phase.failure
     if failed is None:
         commit, tree, onto = phase.built.commits[-1], phase.built.tree, phase.built.onto
     else:
@@ -225,8 +225,8 @@ def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
     ]
     return {
         "plan": started.plan,
-        "phase": phase.read.phase,
-        "title": phase.read.title,
+        "phase": phase.chosen.phase,
+        "title": phase.chosen.title,
         "run": change.run,
         "waiting_for": change.waiting or None,
         "failed": failed
@@ -287,7 +287,9 @@ def _change_to_answer(at: RepositoryContext, plan: str | None, wanted: str | Non
     """The first change of the plan that waits for the verb; without a plan, the only one of the repository."""
     changes = _pending(at, plan, wanted, verb)
     if plan is None and len(changes) > 1:
-        commands = (command("runplan", verb, change.state.options.plan, change.phase.read.phase) for change in changes)
+        commands = (
+            command("runplan", verb, change.state.options.plan, change.phase.chosen.phase) for change in changes
+        )
         raise NotFound(f"{len(changes)} changes wait for you; name one: {'; '.join(commands)}")
     if not changes:
         raise _nothing_pending(plan, wanted) if plan else NotFound("no change waits for you here; see: runplan status")
@@ -311,7 +313,7 @@ def _answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
             tree, commit = phase.candidate.tree, phase.candidate.commits[-1]
             answer = replace(answer, tree=tree)
             action = "approving" if verb == "approve" else "rejecting"
-            progress.say(f"{action} phase {phase.read.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
+            progress.say(f"{action} phase {phase.chosen.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
         at = at.for_run(state.options)
         request = RunRequest(started=state.options, answer=answer)
         return runs.submit_run(at, request) if state.options.daemon else runs.run_here(at, request)

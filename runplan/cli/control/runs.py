@@ -23,7 +23,8 @@ from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, Sett
 from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse
-from runplan.run.events import Rows, RunStarted, from_json
+from runplan.run.events import Rows, RunStarted
+from runplan.run.recorded import from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
 from runplan.run.rows import Command, RunRow
 from runplan.settings.load import load_user, run_variables

@@ -22,7 +22,7 @@ from runplan.plan.tracker import hindrance
 from runplan.run.events import Landed, Rows, RunStarted
 from runplan.run.requests import RunRequest, Timing
 from runplan.settings.options import Options, in_plan, parse_words
-from runplan.steps.read_plan import as_read
+from runplan.steps.read_plan import choose_phase
 from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
@@ -130,8 +130,8 @@ def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
 
 def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
     branch = names.branch(at.settings.run.branch_prefix, started.slug, phase.id)
-    read, tests = as_read(phase, tip=""), at.settings.tests.command
-    brief = prompts.Brief(plan=started.plan, read=read, worktree="", branch=branch, test_command=tests)
+    read, tests = choose_phase(phase, tip=""), at.settings.tests.command
+    brief = prompts.Brief(plan=started.plan, chosen=read, worktree="", branch=branch, test_command=tests)
     size = len(prompts.implement_prompt(preflight.require_prompts(at)["implement"].text, brief).encode())
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 

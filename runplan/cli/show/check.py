@@ -12,6 +12,7 @@ from runplan.cli.terminal import as_json
 from runplan.engine.context import describe_link, open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
+from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse
 from runplan.plan.specs import PLAN_FILE
 from runplan.plan.tracker import NoPhase, add_tracker, choose
@@ -139,7 +140,7 @@ def _short(text: str) -> str:
 
 def _about(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) -> Iterator[str]:
     due = choose(plan, wanted=None)
-    inactive = [due.detail] if isinstance(due, NoPhase) and due.choice == "inactive" else []
+    inactive = [due.detail] if isinstance(due, NoPhase) and due.kind is NoWorkKind.INACTIVE else []
     if plan.remarks or readings or inactive:
         yield ""
     yield from (f"{plan.path}: warning: {detail}" for detail in inactive)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from runplan.agents.adapter import Agent
     from runplan.run.dispatch import AgentEvent
-    from runplan.run.events import DispatchStarted, Event, Recorded
+    from runplan.run.events import DispatchStarted, Event
+    from runplan.run.recorded import Recorded
     from runplan.run.rows import EventRow, RunRow
     from runplan.store.protocol import Store
 
@@ -123,8 +124,9 @@ class Transcripts:
 
     def add(self, row: EventRow) -> None:
         from runplan.run import events as e
+        from runplan.run.recorded import from_json
 
-        match e.from_json(row.type, row.body):
+        match from_json(row.type, row.body):
             case e.DispatchStarted(id=id_, agent=agent) as started if agent:
                 self._open[id_] = Transcript(self._dispatches / id_, started)
             case e.DispatchEnded(id=id_, seconds=seconds) if id_ in self._open:
@@ -279,7 +281,7 @@ def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
     for one in facts:
         state = apply(state, one.event)
         lanes = {lane.name: lane.phase for lane in state.lanes}
-        phase = lanes.get(one.event.lane, "") or (state.phase.read.phase if state.phase else "")
+        phase = lanes.get(one.event.lane, "") or (state.phase.chosen.phase if state.phase else "")
         steps.append({"at": one.at, "event": type(one.event).__name__, "phase": phase, "why": decide(state).why})
     return steps
 

@@ -16,6 +16,7 @@ from runplan.report.summary import figures_of_run
 from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.reasons import Reason, describe_ending, describe_pause, describe_proof, next_action
+from runplan.run.recorded import from_json
 from runplan.run.rows import EventRow, RunRow, wait_of
 from runplan.run.state import RunState, apply, failed_lane, failure as failure_of
 from runplan.text import clock, command, counted, elapsed, plain, zone_name
@@ -157,13 +158,13 @@ def sentence(event: e.Event) -> str:
     match event:
         case e.ClaimTaken(took_over=dead) if dead:
             return f"runplan: resumed the run of process {dead.partition(':')[0]}, which has ended"
-        case e.PlanRead(choice="next", phase=phase, title=title, remarks=remarks):
+        case e.PhaseChosen(phase=phase, title=title, remarks=remarks):
             return f"\nphase {phase}  {title}" + "".join(f"\n  warning    {each}" for each in remarks)
-        case e.PlanRead(choice="undo", phase=phase, title=title):
+        case e.UndoChosen(phase=phase, title=title):
             return f"\nundo phase {phase}  {title}"
-        case e.PlanRead(choice="repair", title=title):
+        case e.RepairChosen(title=title):
             return f"\n{title}"
-        case e.PlanRead(choice="all-done"):
+        case e.CompletionChosen():
             return "\nevery phase is done; the plan is marked complete"
         case e.LanesChosen(lanes=lanes) if lanes:
             return "\nside by side: " + ", ".join(f"phase {phase} as [{name}]" for name, phase, _ in lanes)
@@ -242,7 +243,7 @@ class RunLog:
         self._day = ""
 
     def add(self, row: EventRow) -> None:
-        event = e.from_json(row.type, row.body)
+        event = from_json(row.type, row.body)
         if event is None:  # of another version
             return
         self._state = apply(self._state, event)

@@ -1,0 +1,97 @@
+"""Facts in the journal: their JSON, without terminal sequences, and which of them may wait."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
+
+from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.text import bounded, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.run.rows import EventRow
+
+
+def _list_kinds(kind: type[e.Event]) -> Iterator[type[e.Event]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _list_kinds(each)
+
+
+_TYPES = {kind.__name__: kind for kind in _list_kinds(e.Event)}
+
+E = TypeVar("E", bound=e.Event)
+
+
+class Recorded(Struct, Generic[E], frozen=True, kw_only=True):
+    """An event with its place in the journal."""
+
+    seq: int
+    run: str = ""
+    at: str  #: UTC ISO-8601 with Z
+    event: E
+
+
+def to_json(event: e.Event) -> str:
+    # json escapes the surrogates of file names that are not UTF-8; msgspec.json rejects them.
+    return json.dumps(to_builtins(event), separators=(",", ":"))
+
+
+def from_json(name: str, body: str) -> e.Event | None:
+    """The event of a journal row; None for an unknown type."""
+    kind = _TYPES.get(name)
+    return convert(json.loads(body), kind) if kind is not None else None
+
+
+def read_row(row: EventRow) -> Recorded[e.Event] | None:
+    event = from_json(row.type, row.body)
+    return Recorded(seq=row.seq, run=row.run, at=row.at, event=event) if event is not None else None
+
+
+#: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.
+_SHORT = ("detail", "words", "why", "line", "complaint", "lines")
+_LONG = ("output", "evidence", "note")
+
+
+def sanitized(event: e.Event) -> e.Event:
+    """The event without terminal sequences in the words of agents and commands."""
+    names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (e.VerdictGiven, e.EvidenceUnresolved)) else ()))
+    before = {name: value for name in names if (value := getattr(event, name, None))}
+    after = {name: _sanitized(value, cut=name in _SHORT) for name, value in before.items()}
+    return event if after == before else replace(event, **after)
+
+
+def _sanitized(value: object, *, cut: bool) -> object:
+    if isinstance(value, tuple):
+        return tuple(_sanitized(part, cut=cut) for part in value)
+    return plain(bounded(value) if cut else value) if isinstance(value, str) else value
+
+
+def may_wait(event: e.Event) -> bool:
+    """Whether the event may be written with the next transaction: after a crash its step finds it again."""
+    match event:
+        case (
+            e.Chosen()
+            | e.NoWork()
+            | e.WorkTaken()
+            | e.CandidateBuilt()
+            | e.GateJudged()
+            | e.ProofJudged()
+            | e.VerdictGiven()
+            | e.EvidenceUnresolved()
+        ):
+            return True
+        case e.CleanedUp():
+            return True
+        case e.Leased():
+            return not event.parked  # parked work is not found on the branch a second time
+        case e.DispatchEnded():
+            return event.ending == Ending.EXITED  # its shim has written the exit record
+        case _:
+            return False
