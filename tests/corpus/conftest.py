@@ -10,6 +10,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     outcomes = [value for report in reports for key, value in report.user_properties if key == "outcome"]
+    if not outcomes:
+        return
     languages = sorted({language for language, *_ in outcomes})
     played = Counter((family, language) for language, family, *_ in outcomes)
     right = Counter((family, language) for language, family, _, wrong, _ in outcomes if not wrong)
