@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
-from runplan.checks import toolchain
 from runplan.engine.context import RepositoryContext, stored_as
 from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
@@ -28,6 +27,7 @@ from runplan.plan.tracker import NoPhase, choose, workable
 from runplan.processes import marked_inside
 from runplan.run.events import CompletionChosen, NoWork, PhaseChosen
 from runplan.run.reasons import Reason
+from runplan.settings import toolchain
 from runplan.settings.places import user_file, worktree_root
 from runplan.steps.land import landing_to_undo
 from runplan.steps.read_plan import choose_work

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from runplan.checks import results
 from runplan.checks.results import MOST_NOTED
 from runplan.checks.testfiles import is_on_test_side
-from runplan.checks.toolchain import SUBMODULES
 from runplan.git.command import ANY
 from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
@@ -21,6 +20,7 @@ from runplan.run.dispatch import LOGS, OWN
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, ProofKind, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.settings.places import is_hidden
+from runplan.settings.toolchain import SUBMODULES
 from runplan.store.files import read_bounded
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ ORDER = (
 #: Packages, and modules of others, whose functions take values and return values.
 PURE_PACKAGES = ("plan", "run", "checks")
 PURE_MODULES = (
-    *("runplan.settings.schema", "runplan.settings.options"),
+    *("runplan.settings.schema", "runplan.settings.options", "runplan.settings.toolchain"),
     "runplan.settings.schedule",
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
     *("runplan.report.text", "runplan.report.html", "runplan.report.sections"),

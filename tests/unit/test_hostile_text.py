@@ -15,12 +15,12 @@ from runplan.checks import (
     returns,
     secrets,
     tamper,
-    toolchain,
 )
 from runplan.errors import PlanUnreadable
 from runplan.plan import model as plan
 from runplan.report import text as markdown
 from runplan.run.dispatch import Reference
+from runplan.settings import toolchain
 
 LENGTH = 40_000
 NO_FACTS = evidence.Facts(count_lines=lambda _: None, is_in_base=lambda _: False, tests={"a > b": True})

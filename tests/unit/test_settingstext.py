@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.checks.toolchain import Toolchain, detect
 from runplan.cli.setup.settings import Facts, document, keys_text, settings_text, toml
 from runplan.gitfacts import Identity
 from runplan.settings.load import Layer, record, recorded
 from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
+from runplan.settings.toolchain import Toolchain, detect
 from tests.support.builders import settle
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runplan.checks.toolchain import (
+from runplan.settings.toolchain import (
     INPUTS,
     commands_of,
     detect,

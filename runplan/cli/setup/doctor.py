@@ -13,7 +13,6 @@ from msgspec import Struct, to_builtins
 
 from runplan.agents import invocation
 from runplan.agents.clis import agent_of
-from runplan.checks import toolchain
 from runplan.checks.results import from_text
 from runplan.checks.secrets import redacted
 from runplan.cli.control import runs
@@ -33,6 +32,7 @@ from runplan.git.repository import identity, require_git, require_target, requir
 from runplan.landing import modes
 from runplan.run import events as e
 from runplan.run.reasons import Reason
+from runplan.settings import toolchain
 from runplan.settings.load import environment
 from runplan.settings.places import worktree_root
 from runplan.settings.schema import Settings

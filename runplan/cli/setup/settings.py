@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from runplan.agents.clis import agent_of
 from runplan.agents.environment import FETCHING
-from runplan.checks.toolchain import Toolchain, detect, manifests
 from runplan.cli.terminal import as_json
 from runplan.engine.context import open_context, settings_note, spec_plans
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
@@ -22,6 +21,7 @@ from runplan.plan.specs import PLAN_FILE
 from runplan.settings.load import environment, kinds
 from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key
+from runplan.settings.toolchain import Toolchain, detect, manifests
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
