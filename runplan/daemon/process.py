@@ -26,7 +26,7 @@ from runplan.daemon.protocol import AnyRequest, Done, Hello
 from runplan.daemon.server import ControlServer
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
 from runplan.engine.context import context_at
-from runplan.engine.repository import OpenRepository, open_repository
+from runplan.engine.repository import Environments, OpenRepository, open_repository
 from runplan.errors import SettingsError
 from runplan.git import command
 from runplan.git.zones import STOPPED_S
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from runplan.daemon.state import Known
-    from runplan.engine.commands import Environments
     from runplan.settings.schema import Settings
 
 LOG = "daemon.log"

@@ -13,10 +13,10 @@ from runplan.clock import SystemClock, until
 from runplan.daemon.client import Client, HungUp, NotRunning, Silent, connect, reach, wake
 from runplan.daemon.protocol import Done, Environment, Hello, Ping, Wake
 from runplan.daemon.state import Known, holder, remember
-from runplan.engine.commands import BEGINNING, ENVIRONMENT, Environments, Executor
+from runplan.engine.commands import BEGINNING, Executor, LocalWorker
 from runplan.engine.context import RepositoryContext, uses_forge
-from runplan.engine.repository import open_repository
-from runplan.engine.worker import Interruption, LocalWorker
+from runplan.engine.repository import ENVIRONMENT, Environments, open_repository
+from runplan.engine.worker import Interruption
 from runplan.errors import Unreachable
 from runplan.landing import modes
 from runplan.settings.places import state_directory

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
-from runplan.engine.commands import BEGINNING, Environments, Executor
+from runplan.engine.commands import BEGINNING, Executor
+from runplan.engine.repository import Environments
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import CallEnded, Crashed, Fenced, RunplanError, Unreachable, refused_by_system

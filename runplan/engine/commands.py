@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from runplan.agents.environment import describe_missing
 from runplan.engine import schedules
+from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.run import events as e
@@ -20,43 +21,14 @@ from runplan.settings.schedule import what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from runplan.engine.worker import RepositoryWorker
+    from runplan.engine.repository import Environments
 
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
 KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run only
-ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
-
-
-class Environments:
-    """The environments of callers. They contain the keys of agents, so they are kept in memory only."""
-
-    def __init__(self, own: Mapping[str, str]) -> None:
-        self._own = own  #: of this process, for runs whose caller sent none
-        self._plans: dict[str, Mapping[str, str]] = {}
-        self._sent: dict[str, Mapping[str, str]] = {}  #: by the name in the command
-
-    def receive(self, name: str, sent: Mapping[str, str]) -> None:
-        """Keep an environment until its command, which is stored afterwards, is executed."""
-        self._sent[name] = sent
-
-    def forget(self, command: Command) -> None:
-        self._sent.pop(str(command.arguments.get(ENVIRONMENT)), None)
-
-    def of(self, plan: str) -> Mapping[str, str]:
-        return self._plans.get(plan, self._own)
-
-    def use(self, plan: str, command: Command, *, anew: bool) -> None:
-        """Use the environment sent with the command, on top of the plan's own unless `anew`."""
-        if sent := self._sent.get(str(command.arguments.get(ENVIRONMENT))):
-            self._plans[plan] = {**({} if anew else self._plans.get(plan, {})), **sent}
-
-    def share(self, plan: str, watch: str) -> None:
-        """Use the environment of a watch for the run that it begins."""
-        self._plans[plan] = self.of(watch)
 
 
 class Executor:
@@ -272,3 +244,19 @@ class Executor:
         started = schedules.request_of(row).started if row is not None else self._worker.newest(plan).started
         if started is not None and (names := self._repository.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))
+
+
+class LocalWorker(RepositoryWorker):
+    """Executes commands in this process when no daemon runs; stopped runs are worked to their end."""
+
+    def run(self, commands: list[Command], executor: Executor) -> list[Answer | None]:
+        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
+
+        No run begins: no process would continue it.
+        """
+        answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
+        for plan in [plan for plan, active in self.runs.items() if not active.state.stop]:
+            self.disown(plan)  # the next worker continues it
+        self.work()
+        # Another process may have executed it first.
+        return [answers.get(command.seq) or self.repository.store.get_answer(command.seq) for command in commands]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from runplan.engine.commands import Environments
+    from runplan.engine.repository import Environments
     from runplan.engine.worker import RepositoryWorker
     from runplan.forge.model import Issue
     from runplan.run.events import RunStarted

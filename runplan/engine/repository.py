@@ -35,6 +35,38 @@ if TYPE_CHECKING:
 
     from runplan.engine.context import RepositoryContext
     from runplan.run.events import RunStarted
+    from runplan.run.rows import Command
+
+
+ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
+
+
+class Environments:
+    """The environments of callers. They contain the keys of agents, so they are kept in memory only."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self._own = own  #: of this process, for runs whose caller sent none
+        self._plans: dict[str, Mapping[str, str]] = {}
+        self._sent: dict[str, Mapping[str, str]] = {}  #: by the name in the command
+
+    def receive(self, name: str, sent: Mapping[str, str]) -> None:
+        """Keep an environment until its command, which is stored afterwards, is executed."""
+        self._sent[name] = sent
+
+    def forget(self, command: Command) -> None:
+        self._sent.pop(str(command.arguments.get(ENVIRONMENT)), None)
+
+    def of(self, plan: str) -> Mapping[str, str]:
+        return self._plans.get(plan, self._own)
+
+    def use(self, plan: str, command: Command, *, anew: bool) -> None:
+        """Use the environment sent with the command, on top of the plan's own unless `anew`."""
+        if sent := self._sent.get(str(command.arguments.get(ENVIRONMENT))):
+            self._plans[plan] = {**({} if anew else self._plans.get(plan, {})), **sent}
+
+    def share(self, plan: str, watch: str) -> None:
+        """Use the environment of a watch for the run that it begins."""
+        self._plans[plan] = self.of(watch)
 
 
 class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from runplan.engine.commands import Environments
+    from runplan.engine.repository import Environments
     from runplan.engine.worker import RepositoryWorker
     from runplan.store.protocol import Store
 

@@ -19,7 +19,7 @@ from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.requests import Answer, RunRequest
-from runplan.run.rows import Acquired, Command, HeldByOther, RunRow, wait_of
+from runplan.run.rows import Acquired, HeldByOther, RunRow, wait_of
 from runplan.run.state import RunState, open_states, running
 from runplan.store.journal import Journal
 from runplan.text import in_words
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from runplan.engine.commands import Executor
     from runplan.engine.repository import OpenRepository
     from runplan.run.actions import Decision
 
@@ -422,19 +421,3 @@ class ForegroundWorker(RepositoryWorker):
         if isinstance(event, e.IssueShared):
             self._warn(event.words)
         self._show(event)
-
-
-class LocalWorker(RepositoryWorker):
-    """Executes commands in this process when no daemon runs; stopped runs are worked to their end."""
-
-    def run(self, commands: list[Command], executor: Executor) -> list[Answer | None]:
-        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
-
-        No run begins: no process would continue it.
-        """
-        answers = {command.seq: answer for command, answer in executor.execute_queued(begins=False)}
-        for plan in [plan for plan, active in self.runs.items() if not active.state.stop]:
-            self.disown(plan)  # the next worker continues it
-        self.work()
-        # Another process may have executed it first.
-        return [answers.get(command.seq) or self.repository.store.get_answer(command.seq) for command in commands]

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from msgspec import to_builtins
 
-from runplan.engine.commands import ENVIRONMENT, Environments, Executor
-from runplan.engine.repository import OpenRepository
+from runplan.engine.commands import Executor, LocalWorker
+from runplan.engine.repository import ENVIRONMENT, Environments, OpenRepository
 from runplan.engine.runs import ActiveRun
-from runplan.engine.worker import LocalWorker, RepositoryWorker
+from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.run.events import Event, RunStarted
 from runplan.run.requests import Answer, RunRequest

@@ -14,9 +14,8 @@ import pytest
 
 from runplan.clock import SystemClock
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
-from runplan.engine.commands import Environments
 from runplan.engine.context import context_at
-from runplan.engine.repository import OpenRepository, open_repository
+from runplan.engine.repository import Environments, OpenRepository, open_repository
 from runplan.settings.load import load
 from runplan.times import iso
 from tests.support.cli import Meanwhile, Project, a_project, until

@@ -9,7 +9,7 @@ from typing import cast
 from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.engine.commands import Environments
+from runplan.engine.repository import Environments
 from runplan.engine.schedules import fire, fire_early, give_up
 from runplan.engine.worker import RepositoryWorker
 from runplan.run.events import RunStarted
