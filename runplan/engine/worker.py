@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.engine import runs
@@ -19,7 +20,7 @@ from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.requests import Answer, RunRequest
-from runplan.run.rows import Acquired, HeldByOther, RunRow, wait_of
+from runplan.run.rows import Acquired, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
 from runplan.run.state import RunState, open_states, running
 from runplan.store.journal import Journal
 from runplan.text import in_words
@@ -31,9 +32,26 @@ if TYPE_CHECKING:
 
     from runplan.engine.repository import OpenRepository
     from runplan.run.actions import Decision
+    from runplan.steps.context import RunContext
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ResolvedRun(Struct, frozen=True, kw_only=True):
+    """The run that a plan is to be claimed for."""
+
+    context: RunContext
+    started: e.RunStarted
+    state: str = ""  #: as recorded; "" for a new run
+
+    @property
+    def id(self) -> str:
+        return self.context.run
+
+    @property
+    def is_new(self) -> bool:
+        return not self.state
 
 
 class RepositoryWorker:
@@ -214,68 +232,97 @@ class RepositoryWorker:
 
     def _acquire(self, request: RunRequest) -> Answer | None:
         """Claim the plan, then resume its unfinished run or begin one."""
-        interrupted, plan = self.repository.store.get_interrupted_run, request.started.plan
-        while (active := self._claim(row := interrupted(plan), request)) is None:
-            pass  # another process was faster; look again
-        if isinstance(active, Answer):
-            return active
-        if row is not None and not _resume(active, request.started):
+        plan = request.started.plan
+        row = self.repository.store.get_interrupted_run(plan)
+        run = self._resolve_run(row) if row is not None else self._new_run(request.started)
+        claim = self._claim(run)
+        if claim is None:
+            return self._acquire(request)
+        if isinstance(claim, HeldByOther):
+            return self._decline_held(claim, request)
+        if run.is_new and (why := self._too_late(request)):
+            self.repository.claims.release(plan, run=run.id)
+            return Answer(declined=True, why=why)
+        active = self._open_journal(run, claim)
+        if not run.is_new and not _resume(active, request.started):
             return None
         if request.answer is not None:
             active.journal.append(request.answer)
-        resumed = row is not None and request.answer is None
+        resumed = not run.is_new and request.answer is None
         return Answer(run=active.id, fresh=True, resumed=resumed, warnings=active.state.warnings)
 
     def adopt(self, plan: str) -> Answer | None:
         """Own the plan's unfinished run and continue it unchanged; an answer when another process owns it."""
         if plan in self.runs or (row := self.repository.store.get_interrupted_run(plan)) is None:
             return None
-        claimed = self._claim(row, None)
-        return claimed if isinstance(claimed, Answer) else None
-
-    def _claim(self, row: RunRow | None, request: RunRequest | None) -> ActiveRun | Answer | None:
-        """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
-        repository, store, claims = self.repository, self.repository.store, self.repository.claims
-        repository.workspace.restore()
-        if row is not None:
-            run, started = row.id, state_of(store, row).options
-        else:
-            assert request is not None
-            run, started = f"r{os.urandom(4).hex()}", request.started
-            if not started.settings:  # each run of a schedule reads them again
-                started = repository.context_for(started).record_settings(started)
-        plan = started.plan
-        context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
-        claim = claims.take_plan(plan, run=run)
+        run = self._resolve_run(row)
+        claim = self._claim(run)
         if isinstance(claim, HeldByOther):
-            theirs = store.get_interrupted_run(plan)
-            if theirs is not None and request is not None and not request.fired:
-                state = state_of(store, theirs)
-                if not runs.does_what_is_asked(state, request.started):
-                    return _busy(plan, theirs.id, state)
             return Answer(declined=True, owner=claim.owner)
-        now = store.get_interrupted_run(plan)
-        if (now and now.id) != (row and row.id):
-            # Before we had the claim, another process ended its run, or began one and died.
-            claims.release(plan, run=run)
-            return None
-        if row is None and request is not None:  # a retry or an answer, whose run has ended, begins none
-            last = store.get_newest_run(plan) if request.again else None
-            late = runs.succeeded(plan) if last is not None and last.state == "done" else ""
-            if why := runs.nothing_waits(plan) if request.answer is not None else late:
-                claims.release(plan, run=run)
-                return Answer(declined=True, why=why)
-        on_event = functools.partial(self.recorded, plan, run)
-        journal = Journal(store, repository.clock, run=run, plan=plan, fence=claim.fence, on_event=on_event)
-        if row is None or isinstance(claim, Acquired):
+        if claim is not None:
+            self._open_journal(run, claim)
+        return None
+
+    def _new_run(self, asked: e.RunStarted) -> ResolvedRun:
+        """Resolve the settings of a new run; each run of a schedule reads them again."""
+        self.repository.workspace.restore()
+        started = asked if asked.settings else self.repository.context_for(asked).record_settings(asked)
+        context = self.repository.run_context(run=f"r{os.urandom(4).hex()}", started=started)
+        return ResolvedRun(context=context, started=started)
+
+    def _resolve_run(self, row: RunRow) -> ResolvedRun:
+        """Resolve an unfinished run, which keeps the settings and the target it began with."""
+        self.repository.workspace.restore()
+        started = state_of(self.repository.store, row).options
+        return ResolvedRun(
+            context=self.repository.run_context(run=row.id, started=started), started=started, state=row.state
+        )
+
+    def _claim(self, run: ResolvedRun) -> ClaimResult | None:
+        """Claim the plan for the run; None when another process ended its run, or began one and died, before."""
+        plan = run.started.plan
+        claim = self.repository.claims.take_plan(plan, run=run.id)
+        if isinstance(claim, HeldByOther):
+            return claim
+        row = self.repository.store.get_interrupted_run(plan)
+        if (row is None) if run.is_new else (row is not None and row.id == run.id):
+            return claim
+        self.repository.claims.release(plan, run=run.id)
+        return None
+
+    def _decline_held(self, claim: HeldByOther, request: RunRequest) -> Answer:
+        """Decline a request for a plan of another process, which may do other work."""
+        row = self.repository.store.get_interrupted_run(request.started.plan)
+        if row is not None and not request.fired:
+            state = state_of(self.repository.store, row)
+            if not runs.does_what_is_asked(state, request.started):
+                return _busy(row.plan, row.id, state)
+        return Answer(declined=True, owner=claim.owner)
+
+    def _too_late(self, request: RunRequest) -> str:
+        """Why a retry or an answer, whose run has ended, begins none."""
+        plan = request.started.plan
+        if request.answer is not None:
+            return runs.nothing_waits(plan)
+        last = self.repository.store.get_newest_run(plan) if request.again else None
+        return runs.succeeded(plan) if last is not None and last.state == "done" else ""
+
+    def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
+        """Own the run: record its start and the claim, and claim its issues."""
+        repository, plan = self.repository, run.started.plan
+        on_event = functools.partial(self.recorded, plan, run.id)
+        journal = Journal(
+            repository.store, repository.clock, run=run.id, plan=plan, fence=claim.fence, on_event=on_event
+        )
+        if run.is_new or isinstance(claim, Acquired):
             # A process that left its run waiting for a person did not die.
-            waited = row is not None and row.state == "waiting"
-            dead = claim.took_over if isinstance(claim, Acquired) and not waited else ""
-            journal.append(*([started] if row is None else []), e.ClaimTaken(owner=claims.me, took_over=dead))
-        self.runs[plan] = active = ActiveRun(context=context, journal=journal)
-        if row is not None:
+            dead = claim.took_over if isinstance(claim, Acquired) and run.state != "waiting" else ""
+            taken = e.ClaimTaken(owner=repository.claims.me, took_over=dead)
+            journal.append(*([run.started] if run.is_new else []), taken)
+        self.runs[plan] = active = ActiveRun(context=run.context, journal=journal)
+        if not run.is_new:
             active.unlock_refs()
-        self._claim_issues(active, started.issues)
+        self._claim_issues(active, run.started.issues)
         return active
 
     def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> None:
