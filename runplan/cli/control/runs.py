@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run, needed_by_a_run
@@ -43,53 +43,82 @@ if TYPE_CHECKING:
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
 
-def prepared(
-    at: RepositoryContext, word: str, asked: Options, *, like: RunStarted | None = None, review: Rows = ()
-) -> tuple[RepositoryContext, RunRequest] | str:
-    """The request for a run of the plan after all checks; a sentence when there is nothing to do.
+class Ready(Struct, frozen=True, kw_only=True):
+    """A start that passed all checks: the context of its run, and the request."""
+
+    context: RepositoryContext
+    request: RunRequest
+    plan: Plan
+    phases: list[str]  #: ids of those that would be worked on
+
+
+class NothingToDo(Struct, frozen=True, kw_only=True):
+    """A start of a plan whose work is done."""
+
+    why: str
+
+
+class AlreadyRunning(Struct, frozen=True, kw_only=True):
+    """A start of a plan while a live process does what is asked."""
+
+    why: str
+    plan: str
+    run: str = ""  #: of the daemon; "" for that of another process
+
+
+def resolve_start(
+    context: RepositoryContext, word: str, asked: Options, *, like: RunStarted | None = None, review: Rows = ()
+) -> Ready | NothingToDo | AlreadyRunning:
+    """Resolve the plan and the settings of a start, and check everything that can be refused.
 
     `like` is the run that is retried: the new one lands in the same place. A run at work takes a `review`, too.
     """
-    at = with_landing(at, asked.landing)
-    if not review and not asked.every and (already := _already_running(at, word, asked)):
-        return already
-    remarks = complete_landings(at)
-    at = with_target_settings(at, asked.landing, like=like)
-    found = request_for(at, word, asked)
-    if isinstance(found, str):
-        return found
-    request = replace(found[0], started=replace(found[0].started, review=review, remarks=remarks))
-    if (left := unfinished(at, request.started.plan)) is not None:  # a resumed run keeps its settings
-        return at.for_run(left[1].options), request
-    if note := contexts.settings_note(at):
+    context = with_landing(context, asked.landing)
+    path = ""
+    if not review and not asked.every and context.store().list_active_plans():
+        path = contexts.plan_path(context, word)
+        if (running := _already_running(context, path, asked)) is not None:
+            return running
+    remarks = complete_landings(context)
+    context = with_target_settings(context, asked.landing, like=like)
+    start = resolve_request(context, path or resolve_plan(context, word), asked)
+    if isinstance(start, NothingToDo):
+        return start
+    request = replace(start.request, started=replace(start.request.started, review=review, remarks=remarks))
+    if (left := unfinished(context, request.started.plan)) is not None:  # a resumed run keeps its settings
+        context = context.for_run(left[1].options)
+    elif note := contexts.settings_note(context):
         progress.say(note)
-    return at, request
+    return replace(start, context=context, request=request)
 
 
-def _already_running(at: RepositoryContext, word: str, asked: Options) -> str:
-    """Says that a live process does what is asked, before the remote is asked, which may hang; "" for none.
+def resolve_plan(context: RepositoryContext, word: str) -> str:
+    """The path of the plan; a repository without a commit has none."""
+    context.tip()
+    return contexts.plan_path(context, word)
+
+
+def _already_running(context: RepositoryContext, plan: str, asked: Options) -> AlreadyRunning | None:
+    """Find a live process that does what is asked, before the remote is asked, which may hang.
 
     Other work is refused. A run that is being stopped ends first.
     """
-    store = at.store()
-    if not store.list_active_plans():
-        return ""
-    plan = contexts.plan_path(at, word)
+    store = context.store()
     row, owner = store.get_interrupted_run(plan), store.get_living_owner(plan)
     if row is None or row.state != "running" or not owner or row.asked:
-        return ""
-    if any(one.plan == plan for one in store.list_queued_commands()):
-        return ""
-    at, state = at.landing_like(row), state_of(store, row)
-    phases = parse(preflight.committed_plan(at, plan, is_compared=False), path=plan).phases
+        return None
+    if any(queued.plan == plan for queued in store.list_queued_commands()):
+        return None
+    context, state = context.landing_like(row), state_of(store, row)
+    phases = parse(preflight.committed_plan(context, plan, is_compared=False), path=plan).phases
     wanted = in_plan(asked, [phase.id for phase in phases])
-    request = run_started(at.with_landing(asked.landing or row.landing), plan, row.title, wanted)
+    request = run_started(context.with_landing(asked.landing or row.landing), plan, row.title, wanted)
     if not does_what_is_asked(state, request):
         raise Busy(describe_busy(plan, row.id, state))
     if not row.daemon:
-        return describe_owner(plan, owner)
-    wake(at.env)  # the repository may have been away
-    return _describe_running(plan, row.id)
+        return AlreadyRunning(why=describe_owner(plan, owner), plan=plan)
+    wake(context.env)  # the repository may have been away
+    return AlreadyRunning(why=_describe_running(plan, row.id), plan=plan, run=row.id)
 
 
 def _describe_running(plan: str, run: str) -> str:
@@ -130,31 +159,31 @@ def with_target_settings(at: RepositoryContext, landing: str, *, like: RunStarte
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
 
 
-def request_for(at: RepositoryContext, word: str, asked: Options) -> tuple[RunRequest, Plan, list[str]] | str:
-    """The request, the plan, and the ids of the phases; a sentence when there is nothing to do."""
-    at.tip()  # a repository without a commit has no plan either
-    path = contexts.plan_path(at, word)
-    if modes.concludes(at.settings.run.landing):  # the plan is read from its own branch
-        at = replace(at, pull=contexts.slug_of(at, path))
-        modes.fetch_branch(at.repository, at.settings.run, at.pull, at.env)
-    tip, store = at.tip(), at.store()
+def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Ready | NothingToDo:
+    """The request for a run of the plan, which is read from the target, or from its own branch."""
+    on_target = context
+    if modes.concludes(context.settings.run.landing):
+        context = replace(context, pull=contexts.slug_of(context, path))
+        modes.fetch_branch(context.repository, context.settings.run, context.pull, context.env)
+    tip, store = context.tip(), context.store()
     resuming = store.get_interrupted_run(path) is not None
-    text = preflight.committed_plan(at, path, is_compared=not resuming)
+    text = preflight.committed_plan(context, path, is_compared=not resuming)
     plan = parse(text, path=path)
     asked = in_plan(asked, [phase.id for phase in plan.phases])
     phases = preflight.phases_to_work(plan, text, tip=tip, options=asked, resuming=resuming)
     if isinstance(phases, str):
-        if not at.is_on_branch:
-            return phases
+        if not context.is_on_branch:
+            return NothingToDo(why=phases)
         phases = []  # the pull request is still to be merged
-    preflight.require_test_command(at)
-    started = at.record_settings(run_started(at, path, plan.title, asked, issues=plan.issues))
-    preflight.require_same_history(at, path)
+    preflight.require_test_command(context)
+    started = context.record_settings(run_started(context, path, plan.title, asked, issues=plan.issues))
+    preflight.require_same_history(context, path)
     if not resuming:
-        preflight.require_own_branches(at, plan=path, slug=started.slug, phases=phases, tip=tip)
-    for remark in (one for one in plan.remarks if one.landing != started.landing):
-        progress.warn(f"{path}:{remark.line}: {remark.text}")
-    return RunRequest(started=started), plan, phases
+        preflight.require_own_branches(context, plan=path, slug=started.slug, phases=phases, tip=tip)
+    for remark in plan.remarks:
+        if remark.landing != started.landing:
+            progress.warn(f"{path}:{remark.line}: {remark.text}")
+    return Ready(context=on_target, request=RunRequest(started=started), plan=plan, phases=phases)
 
 
 def run_started(

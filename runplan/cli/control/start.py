@@ -85,17 +85,19 @@ def _start(
     review: Rows = (),
 ) -> Exit:
     """Begin the run that the options ask for; `again`: as a retry of the plan's last run, which was `like`."""
-    found = runs.prepared(at, word, asked, like=like, review=review)
-    if isinstance(found, str):
-        progress.say(found)
-        plan, store = plan_path(at, word), at.store()
-        row = store.get_interrupted_run(plan)
-        return runs.follow(at, plan, row.id) if wait and row is not None and row.daemon else Exit.DONE
-    at, request = found[0], replace(found[1], again=again)
-    if foreground:
-        return runs.run_here(at, request)
-    runs.admit_agents(at)
-    return runs.submit_run(at, request, _timing(asked, at.settings.run), wait=wait)
+    match runs.resolve_start(at, word, asked, like=like, review=review):
+        case runs.NothingToDo(why=why):
+            progress.say(why)
+            return Exit.DONE
+        case runs.AlreadyRunning(why=why, plan=plan, run=run):
+            progress.say(why)
+            return runs.follow(at, plan, run) if wait and run else Exit.DONE
+        case runs.Ready(context=context, request=request):
+            request = replace(request, again=again)
+            if foreground:
+                return runs.run_here(context, request)
+            runs.admit_agents(context)
+            return runs.submit_run(context, request, _timing(asked, context.settings.run), wait=wait)
 
 
 def _timing(asked: Options, run: RunSettings) -> Timing | None:
@@ -107,12 +109,11 @@ def _timing(asked: Options, run: RunSettings) -> Timing | None:
 def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
     """What a start would do; nothing is written."""
     at = runs.with_target_settings(runs.with_landing(at, asked.landing), asked.landing)
-    found = runs.request_for(at, word, asked)
-    if isinstance(found, str):
-        return found
-    request, plan, ids = found
-    started, agents = request.started, at.settings.agents
-    others = [phase for phase in plan.phases if phase.status is not Status.DONE and phase.id not in ids]
+    start = runs.resolve_request(at, runs.resolve_plan(at, word), asked)
+    if isinstance(start, runs.NothingToDo):
+        return start.why
+    started, plan, agents = start.request.started, start.plan, at.settings.agents
+    others = [phase for phase in plan.phases if phase.status is not Status.DONE and phase.id not in start.phases]
     lines = [
         f"plan        {started.plan} ({started.title})",
         f"target      {started.target}, landing by {started.landing}",
@@ -120,7 +121,7 @@ def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {at.settings.tests.command or 'none'}",
         "",
-        *(_describe(at, started, phase) for phase in plan.phases if phase.id in ids),
+        *(_describe(at, started, phase) for phase in plan.phases if phase.id in start.phases),
         *(f"phase {phase.id:<6}is not worked: it {hindrance(plan, phase)}" for phase in others if asked.finish),
         "",
         "Nothing was changed.",
