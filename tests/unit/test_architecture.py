@@ -27,7 +27,7 @@ PURE_MODULES = (
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )
 #: Packages whose modules may import each other for the type checker.
-CIRCLES_OF_TYPES = ("daemon", "store", "run")
+CIRCLES_OF_TYPES = ("daemon", "run")
 PURE = {
     *["os", "subprocess", "time", "random", "secrets", "socket", "logging", "sqlite3", "threading", "signal", "shutil"]
 }
