@@ -61,10 +61,10 @@ class Executor:
         with lock:
             for command in self._store.list_queued_commands():
                 plan, is_stop = command.plan, command.verb == "stop"
-                starts = [one for one in deferred.get(plan, ()) if one.verb in BEGINNING] if is_stop else []
-                for one in starts:
-                    deferred[plan].remove(one)
-                    yield self._finish(one, refused(RefusedEarly(f"{plan} was stopped before it began")))
+                starts = [queued for queued in deferred.get(plan, ()) if queued.verb in BEGINNING] if is_stop else []
+                for start in starts:
+                    deferred[plan].remove(start)
+                    yield self._finish(start, refused(RefusedEarly(f"{plan} was stopped before it began")))
                 is_late = plan in deferred and not is_stop
                 waits = is_late or (command.verb in BEGINNING and not begins)
                 answer = None if waits else self._answer(command)
@@ -167,10 +167,10 @@ class Executor:
         self._environments.use(plan, command, anew=False)
         self._require_keys(plan)
         scheduled = self._store.pause_schedule(plan, None)
-        for one, active in self._worker.runs.items() if plan.startswith(WATCH) else ():
+        for issue_plan, active in self._worker.runs.items() if plan.startswith(WATCH) else ():
             state = active.state
             if state.missing and state.started is not None and state.started.watch == plan:
-                self._environments.use(one, command, anew=False)
+                self._environments.use(issue_plan, command, anew=False)
                 active.journal.append(e.Continued())
         return Answer(lines=(f"Resumed {plan}",) if self._worker.record(plan, e.Continued()) or scheduled else ())
 

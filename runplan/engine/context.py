@@ -76,13 +76,13 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def landing_like(self, run: RunStarted | RunRow) -> RepositoryContext:
         """The context with the landing mode, the target and the pull request of a run."""
-        at = replace(self, pull=run.slug) if run.concludes else self
-        return at.with_landing(run.landing, target=run.target, remote=run.remote)
+        context = replace(self, pull=run.slug) if run.concludes else self
+        return context.with_landing(run.landing, target=run.target, remote=run.remote)
 
     def for_run(self, started: RunStarted) -> RepositoryContext:
         """The context with the settings and landing of a run, which are fixed when it starts."""
-        at = replace(self, settings=recorded(started.settings)) if started.settings else self
-        return at.landing_like(started)
+        context = replace(self, settings=recorded(started.settings)) if started.settings else self
+        return context.landing_like(started)
 
     def record_settings(self, asked: RunStarted) -> RunStarted:
         """The request with the settings of this context, which its run keeps."""
@@ -106,8 +106,8 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         """The settings file on the target, and its name; None for none."""
         git = self.repository.git
         tip = git.tip(self.target)
-        found = ((name, git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
-        return next(((name, blob) for name, blob in found if blob is not None and blob.kind == "blob"), None)
+        files = ((name, git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
+        return next(((name, blob) for name, blob in files if blob is not None and blob.kind == "blob"), None)
 
     def with_settings(self) -> RepositoryContext:
         """The context with the settings of the checkout."""
@@ -170,8 +170,8 @@ def open_context(*, warn: Callable[[str], None] | None = None) -> Iterator[Repos
     def read(root: Path, env: Mapping[str, str]) -> Settings:
         return load(root, env=env).settings if warn is None else load_lenient(root, env=env, warn=warn)
 
-    with context_at(Path.cwd(), environment(), read) as at:
-        yield at
+    with context_at(Path.cwd(), environment(), read) as context:
+        yield context
 
 
 @contextlib.contextmanager
@@ -197,25 +197,25 @@ def refuse_under_agent(verb: str) -> None:
 # --- plans --------------------------------------------------------------------------------------------
 
 
-def newest_run(at: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
+def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, RunRow]:
     """The newest run of the plan, or of all plans without a word, and the journal it is in."""
-    path = plan_path(at, word) if word is not None else None
-    store = at.store()
-    found = store.list_runs(path, limit=1)
-    if not found:
+    path = plan_path(context, word) if word is not None else None
+    store = context.store()
+    rows = store.list_runs(path, limit=1)
+    if not rows:
         start = command("runplan", "start", path or "PLAN")
         raise NotFound(f"no run of {path or 'any plan'} is recorded here; start one: {start}")
-    return store, found[0]
+    return store, rows[0]
 
 
-def plan_path(at: RepositoryContext, word: str) -> str:
+def plan_path(context: RepositoryContext, word: str) -> str:
     """The repository-relative path of the plan that `word` means."""
-    root = at.repository.root
-    named = Path(os.path.normpath(at.cwd / word))
+    root = context.repository.root
+    named = Path(os.path.normpath(context.cwd / word))
     if os.path.isfile(named / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
         named /= PLAN_FILE
     if os.path.isfile(named):  # noqa: PTH113 - False for a name that is too long
-        checkout = next((top for top in (at.cwd, *at.cwd.parents) if (top / ".git").exists()), root)
+        checkout = next((top for top in (context.cwd, *context.cwd.parents) if (top / ".git").exists()), root)
         for top in (root, checkout):
             if named.is_relative_to(top):
                 path = named.relative_to(top).as_posix()
@@ -224,16 +224,16 @@ def plan_path(at: RepositoryContext, word: str) -> str:
         raise UsageError(f"{word} is not in this repository ({root})")
     ran, active = list[str](), list[str]()
     with contextlib.suppress(Unreachable):  # a damaged journal does not matter for finding a plan
-        store = at.store()
+        store = context.store()
         ran, active = store.list_plans(), store.list_active_plans()
-    plans = known_plans(at, active)
+    plans = known_plans(context, active)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
     plans = list(dict.fromkeys([*plans, *spec_plans(root)]))
     gone = [plan for plan in ran if plan not in plans]
-    if (path := _on_own_branch(at, word)) and path not in (*plans, *gone):
+    if (path := _on_own_branch(context, word)) and path not in (*plans, *gone):
         return path
-    return names.find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
+    return names.find_plan(names.shown(word), plans, place=context.settings.paths.plans, gone=gone)
 
 
 def describe_link(file: Path, path: str, verb: str) -> str:
@@ -247,18 +247,21 @@ def describe_link(file: Path, path: str, verb: str) -> str:
     return f"{path} is a symbolic link to {names.shown(link)}; {remedy}"
 
 
-def _on_own_branch(at: RepositoryContext, word: str) -> str:
+def _on_own_branch(context: RepositoryContext, word: str) -> str:
     """The plan of an issue that another repository has taken, which is on its branch alone; "" for none."""
-    run, path = at.settings.run, f"{at.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md"
+    run, path = (
+        context.settings.run,
+        f"{context.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md",
+    )
     branch = names.pull_branch(run.branch_prefix, names.slug(path))
-    return path if at.repository.git.object(f"refs/remotes/{run.remote}/{branch}:{path}") is not None else ""
+    return path if context.repository.git.object(f"refs/remotes/{run.remote}/{branch}:{path}") is not None else ""
 
 
-def plan_or_watch(at: RepositoryContext, word: str) -> str:
+def plan_or_watch(context: RepositoryContext, word: str) -> str:
     """The plan that `word` means, or a watch of issues by its name."""
     if not word.startswith(names.WATCH):
-        return plan_path(at, word)
-    watches = [one for one in scheduled(at) if one.startswith(names.WATCH)]
+        return plan_path(context, word)
+    watches = [plan for plan in scheduled(context) if plan.startswith(names.WATCH)]
     if word not in watches:
         label = word.removeprefix(names.WATCH) or "LABEL"
         make = f"make one: {command('runplan', 'watch-issues', '--label', label, 'every', '10m')}"
@@ -267,41 +270,41 @@ def plan_or_watch(at: RepositoryContext, word: str) -> str:
     return word
 
 
-def known_plans(at: RepositoryContext, active: Iterable[str]) -> list[str]:
+def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
     """The Markdown files of the plans directory in the checkout and on the target, and plans with a run or schedule.
 
     The file of a plan may be deleted during its run, which must still be found to be stopped.
     """
-    place = at.settings.paths.plans
-    directory = at.repository.root / place
-    found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
-    found = found.union(plans_on_target(at), active)
-    return sorted(path for path in found if names.is_plain(path) and not path.startswith(names.WATCH))
+    place = context.settings.paths.plans
+    directory = context.repository.root / place
+    paths = {path.relative_to(context.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
+    paths = paths.union(plans_on_target(context), active)
+    return sorted(path for path in paths if names.is_plain(path) and not path.startswith(names.WATCH))
 
 
 def spec_plans(root: Path) -> list[str]:
     """The plans in spec folders of the checkout."""
-    found = (file for folder in FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}")))
-    return [file.relative_to(root).as_posix() for file in found]
+    files = (file for folder in FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}")))
+    return [file.relative_to(root).as_posix() for file in files]
 
 
-def scheduled(at: RepositoryContext) -> list[str]:
+def scheduled(context: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
-    return [row.plan for row in at.store().list_schedules()]
+    return [row.plan for row in context.store().list_schedules()]
 
 
-def uses_forge(at: RepositoryContext, plan: str) -> bool:
+def uses_forge(context: RepositoryContext, plan: str) -> bool:
     """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
-    store = at.store()
+    store = context.store()
     newest, row = store.get_newest_run(plan), store.get_schedule(plan)
     return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
 
 
-def plans_on_target(at: RepositoryContext) -> dict[str, str]:
+def plans_on_target(context: RepositoryContext) -> dict[str, str]:
     """The Markdown files of the plans directory on the target, with their blob ids."""
-    git, place = at.repository.git, at.settings.paths.plans
-    top = git.object(f"{at.target}:{place}")
-    found: dict[str, str] = {}
+    git, place = context.repository.git, context.settings.paths.plans
+    top = git.object(f"{context.target}:{place}")
+    blobs: dict[str, str] = {}
     waiting = [(place, top.oid)] if top is not None and top.kind == "tree" else []
     while waiting:
         prefix, tree = waiting.pop()
@@ -309,34 +312,36 @@ def plans_on_target(at: RepositoryContext) -> dict[str, str]:
             if entry.mode == trees.TREE:
                 waiting.append((f"{prefix}/{name}", entry.oid))
             elif name.endswith(".md"):
-                found[f"{prefix}/{name}"] = entry.oid
-    return found
+                blobs[f"{prefix}/{name}"] = entry.oid
+    return blobs
 
 
-def slug_of(at: RepositoryContext, plan: str) -> str:
+def slug_of(context: RepositoryContext, plan: str) -> str:
     """The name of the plan in branch, worktree and report, fixed by its first run."""
-    store = at.store()
+    store = context.store()
     newest = store.get_newest_run(plan)
     if newest is not None and newest.slug:
         return newest.slug
-    return names.plan_key(plan, [*known_plans(at, store.list_active_plans()), *spec_plans(at.repository.root)])
+    return names.plan_key(
+        plan, [*known_plans(context, store.list_active_plans()), *spec_plans(context.repository.root)]
+    )
 
 
-def stored_as(at: RepositoryContext, path: str, content: bytes) -> str:
+def stored_as(context: RepositoryContext, path: str, content: bytes) -> str:
     """The blob id of the file's content; line-end conversion and other filters change it."""
-    return at.repository.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
+    return context.repository.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
 
 
-def settings_note(at: RepositoryContext) -> str:
+def settings_note(context: RepositoryContext) -> str:
     """The version of the settings file that a start uses, if the checkout has another; "" for the same."""
-    own, file = repository_file(at.repository.root), at.committed()
-    name = own.relative_to(at.repository.root).as_posix() if own is not None else ""
+    own, file = repository_file(context.repository.root), context.committed()
+    name = own.relative_to(context.repository.root).as_posix() if own is not None else ""
     if file is None:
         commit = committing(name, "Settings of runplan")
         used = f"the checkout's file is used. To commit it: {commit}"
-        return f"{name} is not committed on {at.target_name}; {used}" if own is not None else ""
+        return f"{name} is not committed on {context.target_name}; {used}" if own is not None else ""
     committed, blob = file
-    if own is not None and name == committed and stored_as(at, name, own.read_bytes()) == blob.oid:
+    if own is not None and name == committed and stored_as(context, name, own.read_bytes()) == blob.oid:
         return ""
-    used = f"the version of {at.target_name} ({at.tip()[:12]}) is used"
-    return f"{committed} in the checkout is not committed on {at.target_name}; {used}"
+    used = f"the version of {context.target_name} ({context.tip()[:12]}) is used"
+    return f"{committed} in the checkout is not committed on {context.target_name}; {used}"

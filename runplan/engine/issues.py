@@ -97,61 +97,66 @@ def _harmless(line: str) -> str:
     return shown.replace("<!--", "<! --").replace("-->", "-- >").replace("```", "` ` `").replace("~~~", "~ ~ ~")
 
 
-def path_of(at: RepositoryContext, number: int) -> str:
-    return f"{at.settings.paths.plans}/issue-{number}.md"
+def path_of(context: RepositoryContext, number: int) -> str:
+    return f"{context.settings.paths.plans}/issue-{number}.md"
 
 
 # --- the branch -----------------------------------------------------------------------------------------
 
 
-def take(at: RepositoryContext, number: int, *, now: datetime, label: str = "") -> RepositoryContext | TakenElsewhere:
+def take(
+    context: RepositoryContext, number: int, *, now: datetime, label: str = ""
+) -> RepositoryContext | TakenElsewhere:
     """Take the issue: afterwards the branch with its plan is on the remote. The context that reads the plan there.
 
     A watch passes its label: then the issue is taken only if `issues.trust` permits its author or labeller.
     """
-    git, path = at.repository.git, path_of(at, number)
-    slug, target, store = slug_of(at, path), at.tip(), at.store()
-    tip = modes.fetch_branch(at.repository, at.settings.run, slug, at.env)
-    at = replace(at, pull=slug)
+    git, path = context.repository.git, path_of(context, number)
+    slug, target, store = slug_of(context, path), context.tip(), context.store()
+    tip = modes.fetch_branch(context.repository, context.settings.run, slug, context.env)
+    context = replace(context, pull=slug)
     if tip is None and git.blob(target, path) is None:
-        require_test_command(at)  # a refused start leaves no branch behind
-        require_agents(at)
-        made = _create_branch(at, number, now=now, label=label)
+        require_test_command(context)  # a refused start leaves no branch behind
+        require_agents(context)
+        made = _create_branch(context, number, now=now, label=label)
         if isinstance(made, TakenElsewhere):
             return made
         tip = made
     if tip is None:
-        return at  # the plan is on the target: the work is merged
+        return context  # the plan is on the target: the work is merged
     has_run = store.get_newest_run(path) is not None
-    if not has_run and _taken_by(at, tip) != names.repository_id(at.repository.common_dir):
+    if not has_run and _taken_by(context, tip) != names.repository_id(context.repository.common_dir):
         here = command("runplan", "start", f"issue-{number}", "auto", "pr")
         return TakenElsewhere(
-            why=f"issue {number} is taken: another repository made the branch {at.target_name}; nothing was changed. "
-            f"To continue its work here instead: {here}"
+            why=f"issue {number} is taken: another repository made the branch {context.target_name}; "
+            f"nothing was changed. To continue its work here instead: {here}"
         )
     if git.blob(tip, path) is None:
-        raise RefusedEarly(f"the branch {at.target_name} has no {path}; delete the branch, or rename it")
-    return at
+        raise RefusedEarly(f"the branch {context.target_name} has no {path}; delete the branch, or rename it")
+    return context
 
 
-def _taken_by(at: RepositoryContext, tip: Oid) -> str:
+def _taken_by(context: RepositoryContext, tip: Oid) -> str:
     """The repository that made the branch; "" when no commit of the branch says so."""
     form = f"--format=%(trailers:key={TAKEN_BY},valueonly)"
-    own = ("--not", modes.target_ref(at.settings.run), "--")
-    found = at.repository.git.text("log", form, tip, *own).split()
-    return found[-1] if found else ""
+    own = ("--not", modes.target_ref(context.settings.run), "--")
+    repository_ids = context.repository.git.text("log", form, tip, *own).split()
+    return repository_ids[-1] if repository_ids else ""
 
 
-def _create_branch(at: RepositoryContext, number: int, *, now: datetime, label: str) -> Oid | TakenElsewhere:
+def _create_branch(context: RepositoryContext, number: int, *, now: datetime, label: str) -> Oid | TakenElsewhere:
     """Push a commit with the plan as a new branch; the tip of the branch, which another repository may have made."""
-    repository, run, path, target = at.repository, at.settings.run, path_of(at, number), at.tip()
-    forge, there = modes.forge_of(repository.git, run, at.env), modes.own_branch(repository, run, at.pull, at.env)
+    repository, run, path, target = context.repository, context.settings.run, path_of(context, number), context.tip()
+    forge, there = (
+        modes.forge_of(repository.git, run, context.env),
+        modes.own_branch(repository, run, context.pull, context.env),
+    )
     issue = forge.issue(number)
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
     text = plan_of(issue, path)
     # After the text was read: an edit since then would be seen.
-    if label and at.settings.issues.trust == "write" and not forge.is_trusted(number, label):
+    if label and context.settings.issues.trust == "write" and not forge.is_trusted(number, label):
         start = command("runplan", "start", "--issue", str(number), "auto")
         raise NotWorkable(
             f"issue {number} is not worked on: neither its author, {issue.author}, nor the account that set the label "
@@ -163,7 +168,7 @@ def _create_branch(at: RepositoryContext, number: int, *, now: datetime, label: 
     writer = Candidates(repository.git, common_dir=repository.common_dir)
     blob = writer.write("blob", text, target)
     tree = writer.tree_with(repository.git.commit(target).tree, {path: Entry("100644", blob)})
-    user = require_workable(repository, target=at.target, prefix=run.branch_prefix)
+    user = require_workable(repository, target=context.target, prefix=run.branch_prefix)
     by = Signature(author=user, committer=user, when=git_date(now), sign=signing(repository.git))
     message = add_trailers(f"Plan issue {number}", [(TAKEN_BY, names.repository_id(repository.common_dir))])
     made = writer.commit(tree, onto=target, message=message, by=by)
@@ -193,12 +198,12 @@ def begin_next(
         why = describe_missing(missing, plan=watch)
         repository.store.pause_schedule(watch, why)
         return Answer(declined=True, why=why)
-    at = repository.context_for(asked)
-    modes.require_ready(at.repository, at.settings, at.env)
+    context = repository.context_for(asked)
+    modes.require_ready(context.repository, context.settings, context.env)
     label, refusals = watch.removeprefix(names.WATCH), list[str]()
-    for number in _free_issues(at, label, repository.store, now):
+    for number in _free_issues(context, label, repository.store, now):
         try:
-            taken = take(at, number, now=now, label=label)
+            taken = take(context, number, now=now, label=label)
         except NotWorkable as error:  # a person who starts it is told
             refusals.append(str(error))
             continue
@@ -207,32 +212,32 @@ def begin_next(
     else:
         none = f"there is no open issue with the label {label} that is not worked on yet"
         return Answer(declined=True, why="; ".join([none, *refusals]))
-    at, path = taken, path_of(at, number)
-    plan = parse(at.repository.git.blob(at.tip(), path) or b"", path=path)
+    context, path = taken, path_of(context, number)
+    plan = parse(context.repository.git.blob(context.tip(), path) or b"", path=path)
     environments.share(path, watch)
-    started = replace(asked, plan=path, title=plan.title, slug=at.pull, issues=plan.issues, watch=watch)
+    started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
     begun = worker.begin(RunRequest(started=started, fired=True))
     return replace(begun, plan=path) if begun is not None else None
 
 
-def _free_issues(at: RepositoryContext, label: str, store: Store, now: datetime) -> Iterator[int]:
+def _free_issues(context: RepositoryContext, label: str, store: Store, now: datetime) -> Iterator[int]:
     """The open issues with the label without any work, oldest first.
 
     Among them are those with a branch of this repository, which died before the run began.
     """
-    git, run, target = at.repository.git, at.settings.run, at.tip()
-    forge, own = modes.forge_of(git, run, at.env), names.repository_id(at.repository.common_dir)
+    git, run, target = context.repository.git, context.settings.run, context.tip()
+    forge, own = modes.forge_of(git, run, context.env), names.repository_id(context.repository.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
-    branches = modes.own_branch(at.repository, run, "issue", at.env).branches(pattern)
+    branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)
     for issue in forge.issues(label):
-        path = path_of(at, issue.number)
-        branch = names.pull_branch(run.branch_prefix, slug_of(at, path))
+        path = path_of(context, issue.number)
+        branch = names.pull_branch(run.branch_prefix, slug_of(context, path))
         tip = branches.get(branch)
         if store.get_newest_run(path) is not None or git.blob(target, path) is not None:
             continue
-        if tip is not None and (git.known(tip) is None or _taken_by(at, tip) != own):  # a commit of ours is known
+        if tip is not None and (git.known(tip) is None or _taken_by(context, tip) != own):  # a commit of ours is known
             continue
         if forge.find(branch=branch, base=run.target) is not None:
             continue
-        if not at.settings.issues.claim or not foreign_claims(forge, issue.number, own, now=now):
+        if not context.settings.issues.claim or not foreign_claims(forge, issue.number, own, now=now):
             yield issue.number

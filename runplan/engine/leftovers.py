@@ -25,40 +25,42 @@ if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
 
-def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
+def collect(context: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """Worktrees and refs; and logs."""
-    prefix, common, store = at.settings.run.branch_prefix, at.repository.common_dir, at.store()
+    prefix, common, store = context.settings.run.branch_prefix, context.repository.common_dir, context.store()
     own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
-    if not at.state.is_dir() and not any(ref.startswith(own) for ref in refs_snapshot(common)):
+    if not context.state.is_dir() and not any(ref.startswith(own) for ref in refs_snapshot(common)):
         return [], []
-    root = worktree_root(at.repository.root, at.settings, at.env)
-    workspace = Workspace(at.repository.git, common_dir=common, state=at.state, root=root, mirror=at.mirrored)
+    root = worktree_root(context.repository.root, context.settings, context.env)
+    workspace = Workspace(
+        context.repository.git, common_dir=common, state=context.state, root=root, mirror=context.mirrored
+    )
     workspace.prepare()
     try:
-        sandbox = Sandbox(Checkouts(at.repository.root, common), worktrees=root, env=at.env)
-        agents = Agents(at.settings.agents, root=root, plan="", run="", caller=at.env, sandbox=sandbox)
-        removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=at.targets)
-        active = set(_in_use(store, str(at.repository.root), at.state))
-        known = {one.event.branch for one in store.list_facts(e.Leased)}
-        found = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
+        sandbox = Sandbox(Checkouts(context.repository.root, common), worktrees=root, env=context.env)
+        agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, sandbox=sandbox)
+        removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
+        active = set(_in_use(store, str(context.repository.root), context.state))
+        known = {fact.event.branch for fact in store.list_facts(e.Leased)}
+        answers = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
         if not dry_run:
             removal.sweep()
-        return found, list(_logs(at, removal, dry_run=dry_run))
+        return answers, list(_logs(context, removal, dry_run=dry_run))
     finally:
         workspace.close()
-        remove_unused_root(root, at.settings)
+        remove_unused_root(root, context.settings)
 
 
-def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
+def _logs(context: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
     """The logs of dispatches; they may go when the run has ended and the phase has landed."""
-    home = at.state / "dispatch"
-    directories = sorted(one for one in home.iterdir() if one.is_dir()) if home.is_dir() else []
-    store = at.store()
-    runs = {names.run_of(one.name.rpartition(".")[0]) for one in directories}
+    home = context.state / "dispatch"
+    directories = sorted(directory for directory in home.iterdir() if directory.is_dir()) if home.is_dir() else []
+    store = context.store()
+    runs = {names.run_of(directory.name.rpartition(".")[0]) for directory in directories}
     dispatched = dict(_dispatched(store, runs)) if runs else {}
-    for one in directories:
-        used_by, landed = dispatched.get(one.name, ("", False))
-        yield removal.log(one, used_by=used_by, landed=landed, dry_run=dry_run)
+    for directory in directories:
+        used_by, landed = dispatched.get(directory.name, ("", False))
+        yield removal.log(directory, used_by=used_by, landed=landed, dry_run=dry_run)
 
 
 def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
@@ -89,10 +91,10 @@ def _in_use(store: Store, root: str, state: Path) -> Iterator[str]:
     for row in store.list_unfinished_runs():
         slug = ""
         yield names.base_ref(row.id)
-        for one in recorded(store, row.id):
-            match one.event:
+        for fact in recorded(store, row.id):
+            match fact.event:
                 case e.RunStarted():
-                    slug = one.event.slug
+                    slug = fact.event.slug
                     yield names.worktree_name(root, slug)
                 case e.LanesChosen(lanes=lanes):
                     for lane, *_ in lanes:

@@ -29,14 +29,14 @@ def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) ->
 
     A check that is known to pass runs all the same. An error or an interruption is raised after the removal.
     """
-    at, run = repository.context, f"doctor{os.urandom(4).hex()}"
-    landing, target = at.settings.run.landing, at.settings.run.target
+    repository_context, run = repository.context, f"doctor{os.urandom(4).hex()}"
+    landing, target = repository_context.settings.run.landing, repository_context.settings.run.target
     options = e.RunStarted(
         plan=SLUG, title="", slug=SLUG, mode="phase", wanted=SLUG, auto=False, landing=landing, target=target
     )
-    started = at.record_settings(options)
+    started = repository_context.record_settings(options)
     context = repository.run_context(run=run, started=started)
-    lock = file_lock(at.state / LOCK)
+    lock = file_lock(repository_context.state / LOCK)
     try:
         lock.acquire(timeout=0)
     except TimeoutError:
@@ -46,7 +46,7 @@ def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) ->
         return _work(state, context, on_event)
     finally:
         lock.release()
-        for directory in (at.state / "dispatch").glob(f"{run}.*"):
+        for directory in (repository_context.state / "dispatch").glob(f"{run}.*"):
             remove_directory(directory)
 
 

@@ -78,8 +78,8 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
     def context_for(self, asked: RunStarted) -> RepositoryContext:
         """The context of a new run: the environment of its caller, and the settings on its target."""
         env = {**self.environment(asked.plan), **dict(asked.given)}
-        at = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
-        return at.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
+        context = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
+        return context.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The variables that the run needs and that a restart has lost."""
@@ -87,29 +87,29 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
 
     def is_complete(self, plan: str) -> bool:
         """Whether the plan on its target has no work left."""
-        at = self.context.for_plan(plan)
-        text = at.repository.git.blob(at.tip(), plan)
+        context = self.context.for_plan(plan)
+        text = context.repository.git.blob(context.tip(), plan)
         try:
             return text is not None and parse(text, path=plan).complete
         except PlanUnreadable:
             return False
 
     def run_context(self, *, run: str, started: RunStarted) -> RunContext:
-        at = replace(self.context, env=self.environment(started.plan)).for_run(started)
-        git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
-        report = names.report_path(at.settings.paths.reports, started.slug)
+        context = replace(self.context, env=self.environment(started.plan)).for_run(started)
+        git, root, common = context.repository.git, context.repository.root, context.repository.common_dir
+        report = names.report_path(context.settings.paths.reports, started.slug)
         plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
         agents = Agents(
-            at.settings.agents,
+            context.settings.agents,
             root=root,
             plan=started.plan,
             run=run,
-            caller=at.env,
-            checks=at.settings.tests.env,
-            sandbox=Sandbox(Checkouts(root, common), worktrees=self.workspace.root, env=at.env),
+            caller=context.env,
+            checks=context.settings.tests.env,
+            sandbox=Sandbox(Checkouts(root, common), worktrees=self.workspace.root, env=context.env),
             git_config=self.workspace.agent_config,
         )
-        limits = at.settings.limits
+        limits = context.settings.limits
         bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
         zones = Zones(self.workspace, agents.confine, bounds, agents.script_env)
         return RunContext(
@@ -118,48 +118,51 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
             plan=started.plan,
             slug=started.slug,
             root=root,
-            env=at.env,
-            settings=at.settings,
-            prompts={role: template.text for role, template in require_prompts(at).items()},
+            env=context.env,
+            settings=context.settings,
+            prompts={role: template.text for role, template in require_prompts(context).items()},
             zones=zones,
-            removal=Removal(zones, targets=at.targets),
+            removal=Removal(zones, targets=context.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
             lander=modes.open_lander(
-                at.repository, at.settings, at.env, tool=self.workspace.path, plan=plan, zones=zones
+                context.repository, context.settings, context.env, tool=self.workspace.path, plan=plan, zones=zones
             ),
-            fingerprints=Fingerprints(common, git.env, at.settings.run.branch_prefix),
+            fingerprints=Fingerprints(common, git.env, context.settings.run.branch_prefix),
             agents=agents,
         )
 
 
 @contextlib.contextmanager
 def open_repository(
-    at: RepositoryContext, *, wakeup: int | None = None, environment: Callable[[str], Mapping[str, str]] | None = None
+    context: RepositoryContext,
+    *,
+    wakeup: int | None = None,
+    environment: Callable[[str], Mapping[str, str]] | None = None,
 ) -> Iterator[OpenRepository]:
     """Open a repository, or refuse one that cannot be worked in. The spawner starts early, to be ready in time.
 
     `wakeup` is a descriptor that interrupts a wait for dispatches. Without `environment`, that of this process is used.
     """
-    own = at.settings
-    user = repositories.require_workable(at.repository, target=at.target, prefix=own.run.branch_prefix)
-    git, common = at.repository.git, at.repository.common_dir
+    own = context.settings
+    user = repositories.require_workable(context.repository, target=context.target, prefix=own.run.branch_prefix)
+    git, common = context.repository.git, context.repository.common_dir
     sign = repositories.signing(git)
-    root = worktree_root(at.repository.root, own, at.env)
-    _make(at.state, below=common, remedy="the journal is kept there")
-    settle_lost_landings(at)
-    workspace = Workspace(git, common_dir=common, state=at.state, root=root, mirror=at.mirrored)
+    root = worktree_root(context.repository.root, own, context.env)
+    _make(context.state, below=common, remedy="the journal is kept there")
+    settle_lost_landings(context)
+    workspace = Workspace(git, common_dir=common, state=context.state, root=root, mirror=context.mirrored)
     with contextlib.ExitStack() as closing:
         closing.callback(remove_unused_root, root, own)
         _make(root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created")
         workspace.prepare()
-        dispatches = closing.enter_context(Dispatches(at.state / "dispatch", wakeup=wakeup))
-        store = open_store(at.state)
+        dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup))
+        store = open_store(context.state)
         closing.callback(store.close)
         closing.callback(workspace.close)
-        claims = Claims(store, at.state / "locks")
+        claims = Claims(store, context.state / "locks")
         closing.callback(claims.close)
         yield OpenRepository(
-            context=at,
+            context=context,
             user=user,
             sign=sign,
             clock=SystemClock(),
@@ -167,7 +170,7 @@ def open_repository(
             claims=claims,
             dispatches=dispatches,
             workspace=workspace,
-            environment=environment or (lambda _plan: at.env),
+            environment=environment or (lambda _plan: context.env),
         )
 
 

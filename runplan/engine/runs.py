@@ -54,7 +54,7 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
 
 def state_of(store: Store, row: RunRow) -> RunState:
     """The state of a run, from its journal."""
-    state = fold(one.event for one in recorded(store, row.id))
+    state = fold(fact.event for fact in recorded(store, row.id))
     if state.started is None:
         raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
     return state
@@ -65,8 +65,8 @@ def state_of(store: Store, row: RunRow) -> RunState:
 
 def is_current(state: RunState, answer: e.Answered) -> bool:
     """Whether the answer is about a candidate that waits now: the trees are the same."""
-    for _, one in open_states(state):
-        phase = one.phase
+    for _, lane_state in open_states(state):
+        phase = lane_state.phase
         if phase is None or phase.refusal or phase.landed:
             continue
         tree = phase.candidate.tree if phase.candidate else ""
@@ -125,7 +125,10 @@ def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
 def phases_at_work(state: RunState) -> list[str]:
     """The phases that the run works on now; none before it has chosen one."""
     states = [lane_state for _, lane_state in open_states(state)]
-    phases = (one.phase.chosen.phase if one.phase is not None else one.options.wanted for one in states)
+    phases = (
+        lane_state.phase.chosen.phase if lane_state.phase is not None else lane_state.options.wanted
+        for lane_state in states
+    )
     return [phase for phase in phases if phase]
 
 
@@ -208,7 +211,7 @@ def end_recorded_agents(state: Path, plan: str) -> list[str]:
     """
     with closing(open_store(state, writable=False)) as store:
         meant = [row for row in store.list_unfinished_runs() if plan in ("", row.plan)]
-        found = {row.plan: ids for row in meant if (ids := running(state_of(store, row)))}
-    if found:
-        Dispatches(state / "dispatch").end([id_ for ids in found.values() for id_ in ids], grace_s=GRACE_S)
-    return list(found)
+        ids_by_plan = {row.plan: ids for row in meant if (ids := running(state_of(store, row)))}
+    if ids_by_plan:
+        Dispatches(state / "dispatch").end([id_ for ids in ids_by_plan.values() for id_ in ids], grace_s=GRACE_S)
+    return list(ids_by_plan)

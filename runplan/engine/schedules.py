@@ -70,7 +70,7 @@ def give_up(row: ScheduleRow, store: Store, now: datetime, why: str) -> None:
 
 def _settle(row: ScheduleRow, store: Store, now: datetime, newest: Callable[[], tuple[str, str]]) -> list[FiringRow]:
     """Record the answers to all due slots; `newest` gives the answer to the newest."""
-    found = what_is_due(row, now)
+    due = what_is_due(row, now)
     recorded: list[FiringRow] = []
 
     def answer(slot: Slot, what: str, why: str) -> None:
@@ -78,10 +78,10 @@ def _settle(row: ScheduleRow, store: Store, now: datetime, newest: Callable[[], 
         if store.answer_slot(firing):
             recorded.append(firing)
 
-    if found.missed is not None:
-        answer(found.missed, "missed", "it was not fired in time, nor those before it")
-    if found.fire is not None and not store.is_slot_answered(row.plan, _key(found.fire), before=iso(now)):
-        answer(found.fire, *newest())
+    if due.missed is not None:
+        answer(due.missed, "missed", "it was not fired in time, nor those before it")
+    if due.fire is not None and not store.is_slot_answered(row.plan, _key(due.fire), before=iso(now)):
+        answer(due.fire, *newest())
     return recorded
 
 

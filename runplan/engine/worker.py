@@ -101,15 +101,15 @@ class RepositoryWorker:
         stepped: dict[str, RunState] = {}
         wakes: dict[str, str] = {}
         # A run that a command has changed meanwhile is stepped again.
-        while plan := next((one for one, run in self.runs.items() if stepped.get(one) is not run.state), ""):
+        while plan := next((name for name, run in self.runs.items() if stepped.get(name) is not run.state), ""):
             decision = self.step(plan)
             if plan in self.runs:
                 stepped[plan] = self.runs[plan].state
             wakes[plan] = decision.wake if decision else ""
             self.execute_commands()
         # The worker does not wait for dispatches of lanes that wait for a time.
-        states = [one for active in self.runs.values() for _, one in open_states(active.state)]
-        ids = [id_ for one in states if not decide(one).waiting for id_ in running(one)]
+        states = [lane_state for active in self.runs.values() for _, lane_state in open_states(active.state)]
+        ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in running(lane_state)]
         return ids, min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
 
     def step(self, plan: str) -> Decision | None:
