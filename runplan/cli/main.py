@@ -185,9 +185,9 @@ def parser_of(verb: str) -> ArgumentParser:
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )
-    for one in arguments:
-        place = parser.add_mutually_exclusive_group() if isinstance(one, list) else parser
-        for names, options in one if isinstance(one, list) else [one]:
+    for argument in arguments:
+        place = parser.add_mutually_exclusive_group() if isinstance(argument, list) else parser
+        for names, options in argument if isinstance(argument, list) else [argument]:
             place.add_argument(*names, **options)
     return parser
 

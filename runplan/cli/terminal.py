@@ -50,7 +50,7 @@ class Style:
         import re
         import textwrap
 
-        words = re.sub(_COMMAND, lambda found: found[0].replace(" ", "\0"), text.lstrip())
+        words = re.sub(_COMMAND, lambda match: match[0].replace(" ", "\0"), text.lstrip())
         first = text[: len(text) - len(words)]
         form = textwrap.TextWrapper(self.width, initial_indent=first, subsequent_indent=indent, max_lines=most)
         form.placeholder = " …"

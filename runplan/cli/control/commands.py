@@ -51,33 +51,35 @@ def run_resume(args: argparse.Namespace) -> None:
 
 def _control(word: str, verb: str, then: str) -> None:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
-    with open_context(warn=progress.warn if verb == "pause" else None) as at:
-        plan, store = plan_or_watch(at, word), at.store()
+    with open_context(warn=progress.warn if verb == "pause" else None) as context:
+        plan, store = plan_or_watch(context, word), context.store()
         run = store.get_interrupted_run(plan)
         has_run = run is not None and run.daemon
         row = store.get_schedule(plan)
         is_kept = has_run or row is not None
         if is_kept and verb == "resume" and not plan.startswith(WATCH):
-            preflight.require_active(at.landing_like(request_of(row).started) if row else at.for_plan(plan), plan)
-        answer = runs.submit(at, plan, verb, wait=verb == "resume") if is_kept else Answer()
+            preflight.require_active(
+                context.landing_like(request_of(row).started) if row else context.for_plan(plan), plan
+            )
+        answer = runs.submit(context, plan, verb, wait=verb == "resume") if is_kept else Answer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
 
 
 def run_now(args: argparse.Namespace) -> Exit:
-    with open_context() as at:
-        plans = scheduled(at)
+    with open_context() as context:
+        plans = scheduled(context)
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
-        plan = plan_or_watch(at, args.plan) if args.plan else plans[0] if plans else ""
+        plan = plan_or_watch(context, args.plan) if args.plan else plans[0] if plans else ""
         if plan not in plans:
             make = command("runplan", "start", plan or "PLAN", "auto", "every", "4h")
             raise NotFound(f"{plan or 'this repository'} has no schedule; make one: {make}")
-        row = at.store().get_schedule(plan)
+        row = context.store().get_schedule(plan)
         if row is not None and not plan.startswith(WATCH):
-            preflight.require_active(at.landing_like(request_of(row).started), plan)
-        answer = runs.submit(at, plan, "now")
+            preflight.require_active(context.landing_like(request_of(row).started), plan)
+        answer = runs.submit(context, plan, "now")
     assert answer is not None
     return runs.print_answer(plan, answer)
 
@@ -86,28 +88,32 @@ def run_now(args: argparse.Namespace) -> Exit:
 
 
 def run_stop(args: argparse.Namespace) -> None:
-    with open_context(warn=progress.warn) as at:
-        plan = plan_or_watch(at, args.plan) if args.plan else ""
-        if not _stop(at, at.store(), plan, keep_schedule=args.keep_schedule, force=args.force):
+    with open_context(warn=progress.warn) as context:
+        plan = plan_or_watch(context, args.plan) if args.plan else ""
+        if not _stop(context, context.store(), plan, keep_schedule=args.keep_schedule, force=args.force):
             progress.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
 
 
-def _stop(at: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool, force: bool) -> bool:
+def _stop(context: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool, force: bool) -> bool:
     """Cancel schedules and end runs, of one plan or of all; whether there were any."""
     arguments = {KEEP_SCHEDULE: True} if keep_schedule else {}
-    lines, still_running = _end_foreground(at, store, plan, force=force)
-    plans = [one for one in store.list_active_plans(queued=True) if plan in ("", one) and one not in still_running]
-    commands = [Command(plan=one, verb="stop", arguments=arguments, by="runplan stop", at="") for one in plans]
+    lines, still_running = _end_foreground(context, store, plan, force=force)
+    plans = [
+        active
+        for active in store.list_active_plans(queued=True)
+        if plan in ("", active) and active not in still_running
+    ]
+    commands = [Command(plan=stopped, verb="stop", arguments=arguments, by="runplan stop", at="") for stopped in plans]
     error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
     try:
-        answers = submit.submit(at, commands, say=progress.say) if commands else []
+        answers = submit.submit(context, commands, say=progress.say) if commands else []
         lines += [line for answer in answers if answer is not None for line in answer.lines]
         lines += [submit.BUSY] if None in answers else []
         refused = (error_with(answer.error, answer.exit) for answer in answers if answer is not None and answer.error)
         error = next(refused, error)
     except Unreachable as failed:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
-        lines += [f"Ended the agent of {one}; its work is kept" for one in end_recorded_agents(at.state, plan)]
+        lines += [f"Ended the agent of {ended}; its work is kept" for ended in end_recorded_agents(context.state, plan)]
         is_queued = isinstance(failed, submit.Queued)  # the daemon executes it when it can
         error = failed if is_queued else Unreachable(f"{failed}; then stop it again")
     for line in lines:
@@ -117,10 +123,12 @@ def _stop(at: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool
     return bool(lines)
 
 
-def _end_foreground(at: RepositoryContext, store: Store, plan: str, *, force: bool) -> tuple[list[str], dict[str, str]]:
+def _end_foreground(
+    context: RepositoryContext, store: Store, plan: str, *, force: bool
+) -> tuple[list[str], dict[str, str]]:
     """End foreground runs in other terminals as Ctrl-C twice does; messages, and errors by plan."""
     owners = {key: owner for key, owner in store.list_owners().items() if plan in ("", key)}
-    daemon = holder(state_directory(at.env))
+    daemon = holder(state_directory(context.env))
     others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
     lines, still_running = list[str](), dict[str, str]()
     for key, owner in owners.items():
@@ -150,9 +158,9 @@ class Change(Struct, frozen=True, kw_only=True):
     waiting: str = ""  #: what it waits for; "" after a failure
 
 
-def _pending(at: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
+def _pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
     """The phases that wait for the verb, of one plan or of all."""
-    store, waits = at.store(), ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
+    store, waits = context.store(), ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
     changes = []
     for row in store.list_unfinished_runs():
         if plan not in (None, row.plan):
@@ -171,44 +179,46 @@ def _nothing_pending(plan: str, wanted: str | None) -> NotFound:
     return NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
 
 
-def _kept_work(at: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
+def _kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Change | None:
     """The newest failure of the phase, or of any, whose work is on its branch."""
-    store = at.store()
+    store = context.store()
     for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
         failed, row = fact.event, store.get_run(fact.run)
         if wanted not in (None, failed.phase) or row is None:
             continue
         state = state_of(store, row)
         phases = [each.phase for each in (state, *(lane.state for lane in state.lanes))]
-        phase = next((one for one in phases if one and one.failure and one.failure.phase == failed.phase), None)
-        is_kept = bool(failed.branch) and at.repository.git.tip(f"refs/heads/{failed.branch}") is not None
+        phase = next(
+            (phase for phase in phases if phase and phase.failure and phase.failure.phase == failed.phase), None
+        )
+        is_kept = bool(failed.branch) and context.repository.git.tip(f"refs/heads/{failed.branch}") is not None
         return Change(run=row.id, state=state, phase=phase) if phase is not None and is_kept else None
     return None
 
 
 def run_diff(args: argparse.Namespace) -> None:
-    with open_context(warn=progress.warn) as at:
-        plan = plan_path(at, args.plan)
-        change = next(iter(_pending(at, plan, args.phase, "diff")), None) or _kept_work(at, plan, args.phase)
+    with open_context(warn=progress.warn) as context:
+        plan = plan_path(context, args.plan)
+        change = next(iter(_pending(context, plan, args.phase, "diff")), None) or _kept_work(context, plan, args.phase)
         if change is None:
             raise _nothing_pending(plan, args.phase)
-        view = _view(at, change)
+        view = _view(context, change)
     if args.json:
         print(as_json(view, indent=None))
     else:
         page(plain(_text(view)))
 
 
-def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
+def _view(context: RepositoryContext, change: Change) -> dict[str, Any]:
     """The change as data (docs/reference.md)."""
-    phase, started, git = change.phase, change.state.options, at.repository.git
+    phase, started, git = change.phase, change.state.options, context.repository.git
     verdict, texts, failed = phase.verdict, dict((*phase.chosen.items, *phase.questions)), phase.failure
     if failed is None:
         commit, tree, onto = phase.built.commits[-1], phase.built.tree, phase.built.onto
     else:
         commit, onto = git.tip(f"refs/heads/{failed.branch}") or "", phase.base
         tree = git.commit(commit).tree
-    checks = at.for_run(started).settings.checks
+    checks = context.for_run(started).settings.checks
     gates = [
         {
             "name": gate.name,
@@ -247,7 +257,7 @@ def _view(at: RepositoryContext, change: Change) -> dict[str, Any]:
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
         "findings": list(phase.warnings),
-        "diff": at.diff(onto, commit).decode("utf-8", "backslashreplace"),
+        "diff": context.diff(onto, commit).decode("utf-8", "backslashreplace"),
     }
 
 
@@ -283,9 +293,9 @@ def _text(view: dict[str, Any]) -> str:
     return "\n".join([*lines, "", view["diff"], helps])
 
 
-def _change_to_answer(at: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> Change:
+def _change_to_answer(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> Change:
     """The first change of the plan that waits for the verb; without a plan, the only one of the repository."""
-    changes = _pending(at, plan, wanted, verb)
+    changes = _pending(context, plan, wanted, verb)
     if plan is None and len(changes) > 1:
         commands = (
             command("runplan", verb, change.state.options.plan, change.phase.chosen.phase) for change in changes
@@ -306,14 +316,14 @@ def run_reject(args: argparse.Namespace) -> Exit:
 
 def _answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
     """Record the answer to the change that waits, and continue the run as it was started."""
-    with open_context() as at:
-        change = _change_to_answer(at, plan_path(at, args.plan) if args.plan else None, args.phase, verb)
+    with open_context() as context:
+        change = _change_to_answer(context, plan_path(context, args.plan) if args.plan else None, args.phase, verb)
         phase, state, path = change.phase, change.state, change.state.options.plan
         if phase.candidate is not None:
             tree, commit = phase.candidate.tree, phase.candidate.commits[-1]
             answer = replace(answer, tree=tree)
             action = "approving" if verb == "approve" else "rejecting"
             progress.say(f"{action} phase {phase.chosen.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
-        at = at.for_run(state.options)
+        context = context.for_run(state.options)
         request = RunRequest(started=state.options, answer=answer)
-        return runs.submit_run(at, request) if state.options.daemon else runs.run_here(at, request)
+        return runs.submit_run(context, request) if state.options.daemon else runs.run_here(context, request)

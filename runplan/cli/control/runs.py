@@ -130,33 +130,35 @@ def describe_owner(plan: str, owner: str) -> str:
     return f"{plan} is already running in another process ({pid}); nothing was changed. Follow it: {follow}"
 
 
-def with_landing(at: RepositoryContext, landing: str) -> RepositoryContext:
+def with_landing(context: RepositoryContext, landing: str) -> RepositoryContext:
     """The context with this landing mode, else that of the settings; it decides the tip that the plan is read from."""
-    landing = landing or at.settings.run.landing
-    modes.require_allowed(landing, at.settings.run)
-    return at.with_landing(landing)
+    landing = landing or context.settings.run.landing
+    modes.require_allowed(landing, context.settings.run)
+    return context.with_landing(landing)
 
 
-def complete_landings(at: RepositoryContext) -> tuple[str, ...]:
+def complete_landings(context: RepositoryContext) -> tuple[str, ...]:
     """Complete interrupted landings, and refuse a target that cannot be landed on; remarks for the report."""
-    notes = preflight.settle_lost_landings(at)
-    remarks = modes.require_ready(at.repository, at.settings, at.env)
+    notes = preflight.settle_lost_landings(context)
+    remarks = modes.require_ready(context.repository, context.settings, context.env)
     for note in (*notes, *remarks):
         progress.warn(note)
     return remarks
 
 
-def with_target_settings(at: RepositoryContext, landing: str, *, like: RunStarted | None = None) -> RepositoryContext:
+def with_target_settings(
+    context: RepositoryContext, landing: str, *, like: RunStarted | None = None
+) -> RepositoryContext:
     """The context with the settings of the target's tip, which a new run uses."""
     for _ in range(MOST_TARGETS):
-        there = with_landing(at.with_committed_settings(), landing)
+        there = with_landing(context.with_committed_settings(), landing)
         if like is not None:
             return there.with_landing(there.settings.run.landing, target=like.target, remote=like.remote)
-        if there.target == at.target:
+        if there.target == context.target:
             return there
         modes.require_ready(there.repository, there.settings, there.env)
-        at = there
-    raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
+        context = there
+    raise SettingsError(f"run.target: the settings on each branch name another one; the last is {context.target_name}")
 
 
 def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Ready | NothingToDo:
@@ -187,10 +189,10 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
 
 
 def run_started(
-    at: RepositoryContext, plan: str, title: str, asked: Options, *, issues: tuple[int, ...] = ()
+    context: RepositoryContext, plan: str, title: str, asked: Options, *, issues: tuple[int, ...] = ()
 ) -> RunStarted:
     """A run with these options and the landing of this context; `plan` may be a watch of issues."""
-    run = at.settings.run
+    run = context.settings.run
     return RunStarted(
         plan=plan,
         title=title,
@@ -200,17 +202,17 @@ def run_started(
         anew=asked.anew,
         landing=run.landing,
         target=run.target,
-        slug="" if plan.startswith(WATCH) else contexts.slug_of(at, plan),
+        slug="" if plan.startswith(WATCH) else contexts.slug_of(context, plan),
         issues=issues,
         remote=run.remote if modes.uses_remote(run.landing) else "",
         concludes=modes.concludes(run.landing),
-        given=run_variables(at.env),
+        given=run_variables(context.env),
     )
 
 
-def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
+def unfinished(context: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
     """The plan's unfinished run with its state."""
-    store = at.store()
+    store = context.store()
     row = store.get_interrupted_run(plan)
     return (row, state_of(store, row)) if row is not None else None
 
@@ -219,44 +221,46 @@ def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | No
 
 
 def submit(
-    at: RepositoryContext, plan: str, verb: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True
+    context: RepositoryContext, plan: str, verb: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True
 ) -> Answer | None:
     """Submit a command; its answer, or None while the daemon is busy, unless `wait`. A refusal is raised."""
     asked = Command(plan=plan, verb=verb, arguments=arguments or {}, by=BY_PERSON, at="")
-    (answer,) = queue.submit(at, [asked], say=progress.say, wait=wait)
+    (answer,) = queue.submit(context, [asked], say=progress.say, wait=wait)
     if answer is not None and answer.error:
         raise error_with(answer.error, answer.exit)
     return answer
 
 
-def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False) -> Exit:
+def submit_run(
+    context: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False
+) -> Exit:
     """Have the daemon execute the run; `wait` follows it to its end."""
-    started, agents, checks = request.started, at.settings.agents, at.settings.tests.env
+    started, agents, checks = request.started, context.settings.agents, context.settings.tests.env
     plan, pushes, forge = started.plan, modes.uses_remote(started.landing), started.concludes
-    sent = for_a_run(at.env, agents, forge=forge, checks=checks)
+    sent = for_a_run(context.env, agents, forge=forge, checks=checks)
     needs = needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
-    seen, left = at.store().get_newest_event(), at.store().get_interrupted_run(plan)
-    orphan = left.id if left is not None and not at.store().get_living_owner(plan) else ""
+    seen, left = context.store().get_newest_event(), context.store().get_interrupted_run(plan)
+    orphan = left.id if left is not None and not context.store().get_living_owner(plan) else ""
     submitted = replace(request, started=replace(started, daemon=True, needs=needs), timing=timing)
-    answer = submit(at, plan, "start", to_builtins(submitted))
+    answer = submit(context, plan, "start", to_builtins(submitted))
     assert answer is not None
     if orphan and answer.run == orphan and not answer.declined and request.answer is None:
         answer = replace(answer, resumed=True)  # by the daemon, which was started for the command
     if timing is not None and answer.scheduled:
-        first = parse_iso(answer.scheduled).astimezone(zone(at.settings.run.timezone))
+        first = parse_iso(answer.scheduled).astimezone(zone(context.settings.run.timezone))
         instead = f" instead of every {answer.instead}" if answer.instead else ""
         progress.say(f"Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}")
         if not timing.now:
             return Exit.DONE
     code = print_answer(plan, answer, None if timing else request)
-    return follow(at, plan, answer.run, after=seen) if wait and not answer.declined else code
+    return follow(context, plan, answer.run, after=seen) if wait and not answer.declined else code
 
 
-def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
+def follow(context: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
-    after = at.store().get_newest_event() if after is None else after
+    after = context.store().get_newest_event() if after is None else after
     try:
-        with progress.live(), closing(at.store()) as store:
+        with progress.live(), closing(context.store()) as store:
             for rows, _ in journal.follow(store, plan, run, after=after):
                 for event in filter(None, (from_json(row.type, row.body) for row in rows)):
                     progress.show(event)
@@ -267,41 +271,41 @@ def follow(at: RepositoryContext, plan: str, run: str, *, after: int | None = No
     if newest is not None and newest.is_active and not newest.needs_person:
         status = command("runplan", "status", plan)
         raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
-    return _show_end(at, run)
+    return _show_end(context, run)
 
 
-def _show_end(at: RepositoryContext, run: str) -> Exit:
-    store = at.store()
+def _show_end(context: RepositoryContext, run: str) -> Exit:
+    store = context.store()
     row = store.get_run(run)
     assert row is not None
-    return progress.show_end(store, row, state_of(store, row), at.state)
+    return progress.show_end(store, row, state_of(store, row), context.state)
 
 
-def admit_agents(at: RepositoryContext) -> None:
+def admit_agents(context: RepositoryContext) -> None:
     """Refuse agents that cannot run; say once per repository and day that they run without a sandbox."""
-    preflight.require_agents(at)
-    if require_sandbox(sandbox_modes(at.settings.agents), at.env) is None:
+    preflight.require_agents(context)
+    if require_sandbox(sandbox_modes(context.settings.agents), context.env) is None:
         return
-    today = str(SystemClock().now().astimezone(zone(at.settings.run.timezone)).date())
-    last_warning = at.state / "sandbox-warning"
+    today = str(SystemClock().now().astimezone(zone(context.settings.run.timezone)).date())
+    last_warning = context.state / "sandbox-warning"
     if first_line(last_warning) != today:
         progress.warn("no sandbox: agents can edit your checkout; see: runplan doctor")
-        make_below(at.repository.common_dir, at.state)
+        make_below(context.repository.common_dir, context.state)
         last_warning.write_text(today)  # not by rename: several starts may be here at once
 
 
-def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
+def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
     """Execute the run in this process; errors from outside name the command that continues it."""
     if request.started.mode != "undo":
-        admit_agents(at)
+        admit_agents(context)
     plan = request.started.plan
     retry = command("runplan", "retry", plan)
     with (
         progress.live(),
-        Interruption(load_user(at.env).daemon.grace_s) as interruption,
-        open_repository(at, wakeup=interruption.wakeup) as repository,
+        Interruption(load_user(context.env).daemon.grace_s) as interruption,
+        open_repository(context, wakeup=interruption.wakeup) as repository,
     ):
-        _remember(at)
+        _remember(context)
         worker = ForegroundWorker(interruption, show=progress.show, warn=progress.warn)
         try:
             answer = worker.run(request, repository)
@@ -315,13 +319,16 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if answer.declined or (request.answer is not None and not request.answer.approved):
         return print_answer(plan, answer, request)
-    return _show_end(at, answer.run)
+    return _show_end(context, answer.run)
 
 
-def _remember(at: RepositoryContext) -> None:
+def _remember(context: RepositoryContext) -> None:
     """Add the repository to those that `report --since` lists; a run does not depend on it."""
     try:
-        remember(state_directory(at.env), Known(common=str(at.repository.common_dir), root=str(at.repository.root)))
+        remember(
+            state_directory(context.env),
+            Known(common=str(context.repository.common_dir), root=str(context.repository.root)),
+        )
     except Unreachable as error:
         progress.warn(f"{error}; report --since will not list this repository")
 

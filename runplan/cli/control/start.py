@@ -47,34 +47,34 @@ def run_start(args: argparse.Namespace) -> Exit:
         raise UsageError(f"{word} with --issue: an issue is worked on once, and has no plan yet; leave out one of them")
     if args.foreground and asked.every:
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
-    with open_context() as at:
+    with open_context() as context:
         if number is not None:
             from runplan.engine import issues
 
             asked = in_plan(asked, ["1"])
-            at = _with_pull_requests(at, asked, "--issue")
-            taken = issues.take(at, number, now=SystemClock().now())
+            context = _with_pull_requests(context, asked, "--issue")
+            taken = issues.take(context, number, now=SystemClock().now())
             if isinstance(taken, issues.TakenElsewhere):
                 progress.say(taken.why)
                 return Exit.DONE
-            at, plan, asked = taken, issues.path_of(taken, number), replace(asked, landing="pr")
+            context, plan, asked = taken, issues.path_of(taken, number), replace(asked, landing="pr")
         if args.dry_run:
-            print(_dry_run(at, plan, asked))
+            print(_dry_run(context, plan, asked))
             return Exit.DONE
-        return _start(at, plan, asked, foreground=args.foreground, wait=args.wait)
+        return _start(context, plan, asked, foreground=args.foreground, wait=args.wait)
 
 
-def _with_pull_requests(at: RepositoryContext, asked: Options, what: str) -> RepositoryContext:
+def _with_pull_requests(context: RepositoryContext, asked: Options, what: str) -> RepositoryContext:
     """The context of runs that land by pr, after the checks of a start."""
     if asked.landing not in ("", "pr"):
         raise UsageError(f"{asked.landing} with {what}: the plan of an issue lands by pr; leave out {asked.landing}")
-    at = runs.with_landing(at, "pr")
-    runs.complete_landings(at)
-    return runs.with_target_settings(at, "pr")
+    context = runs.with_landing(context, "pr")
+    runs.complete_landings(context)
+    return runs.with_target_settings(context, "pr")
 
 
 def _start(
-    at: RepositoryContext,
+    context: RepositoryContext,
     word: str,
     asked: Options,
     *,
@@ -85,13 +85,13 @@ def _start(
     review: Rows = (),
 ) -> Exit:
     """Begin the run that the options ask for; `again`: as a retry of the plan's last run, which was `like`."""
-    match runs.resolve_start(at, word, asked, like=like, review=review):
+    match runs.resolve_start(context, word, asked, like=like, review=review):
         case runs.NothingToDo(why=why):
             progress.say(why)
             return Exit.DONE
         case runs.AlreadyRunning(why=why, plan=plan, run=run):
             progress.say(why)
-            return runs.follow(at, plan, run) if wait and run else Exit.DONE
+            return runs.follow(context, plan, run) if wait and run else Exit.DONE
         case runs.Ready(context=context, request=request):
             request = replace(request, again=again)
             if foreground:
@@ -106,22 +106,22 @@ def _timing(asked: Options, run: RunSettings) -> Timing | None:
     return Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
 
 
-def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
+def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
     """What a start would do; nothing is written."""
-    at = runs.with_target_settings(runs.with_landing(at, asked.landing), asked.landing)
-    start = runs.resolve_request(at, runs.resolve_plan(at, word), asked)
+    context = runs.with_target_settings(runs.with_landing(context, asked.landing), asked.landing)
+    start = runs.resolve_request(context, runs.resolve_plan(context, word), asked)
     if isinstance(start, runs.NothingToDo):
         return start.why
-    started, plan, agents = start.request.started, start.plan, at.settings.agents
+    started, plan, agents = start.request.started, start.plan, context.settings.agents
     others = [phase for phase in plan.phases if phase.status is not Status.DONE and phase.id not in start.phases]
     lines = [
         f"plan        {started.plan} ({started.title})",
         f"target      {started.target}, landing by {started.landing}",
         f"pauses      {'none' if started.auto else 'before each landing'}",
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
-        f"tests       {at.settings.tests.command or 'none'}",
+        f"tests       {context.settings.tests.command or 'none'}",
         "",
-        *(_describe(at, started, phase) for phase in plan.phases if phase.id in start.phases),
+        *(_describe(context, started, phase) for phase in plan.phases if phase.id in start.phases),
         *(f"phase {phase.id:<6}is not worked: it {hindrance(plan, phase)}" for phase in others if asked.finish),
         "",
         "Nothing was changed.",
@@ -129,11 +129,11 @@ def _dry_run(at: RepositoryContext, word: str, asked: Options) -> str:
     return "\n".join(lines)
 
 
-def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
-    branch = names.branch(at.settings.run.branch_prefix, started.slug, phase.id)
-    read, tests = choose_phase(phase, tip=""), at.settings.tests.command
+def _describe(context: RepositoryContext, started: RunStarted, phase: Phase) -> str:
+    branch = names.branch(context.settings.run.branch_prefix, started.slug, phase.id)
+    read, tests = choose_phase(phase, tip=""), context.settings.tests.command
     brief = prompts.Brief(plan=started.plan, chosen=read, worktree="", branch=branch, test_command=tests)
-    size = len(prompts.implement_prompt(preflight.require_prompts(at)["implement"].text, brief).encode())
+    size = len(prompts.implement_prompt(preflight.require_prompts(context)["implement"].text, brief).encode())
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 
 
@@ -143,26 +143,26 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
         raise UsageError("watch-issues needs a schedule, such as: every 10m")
     if not args.label.strip() or "," in args.label or not names.is_plain(args.label):
         raise RefusedEarly("the label is empty, or has a comma or control characters; a watch has one label")
-    with open_context() as at:
-        at = _with_pull_requests(at, asked, "watch-issues")
-        preflight.require_test_command(at)
-        runs.admit_agents(at)
+    with open_context() as context:
+        context = _with_pull_requests(context, asked, "watch-issues")
+        preflight.require_test_command(context)
+        runs.admit_agents(context)
         watch, title = f"{names.WATCH}{args.label}", f"Issues with the label {args.label}"
-        request = RunRequest(started=runs.run_started(at, watch, title, asked))
-        return runs.submit_run(at, request, _timing(asked, at.settings.run))
+        request = RunRequest(started=runs.run_started(context, watch, title, asked))
+        return runs.submit_run(context, request, _timing(asked, context.settings.run))
 
 
 # --- retry ------------------------------------------------------------------------------------------------
 
 
 def run_retry(args: argparse.Namespace) -> Exit:
-    with open_context() as at:
-        store, row = newest_run(at, args.plan)
+    with open_context() as context:
+        store, row = newest_run(context, args.plan)
         last = state_of(store, row).options
-        at = at.for_run(last)
+        context = context.for_run(last)
         review: Rows = ()
         if args.review:
-            review = _review(at, last, store)
+            review = _review(context, last, store)
             if not review:
                 return Exit.DONE
             last = replace(last, mode="finish", wanted="", auto=False) if last.mode == "undo" else last
@@ -172,38 +172,40 @@ def run_retry(args: argparse.Namespace) -> Exit:
             progress.say(succeeded(row.plan))
             return Exit.DONE
         elif last.mode == "undo":
-            return _undo(at, row.plan, last.wanted)
+            return _undo(context, row.plan, last.wanted)
         is_again = not args.phase and not args.review
         asked = Options(phase=last.wanted, finish=last.mode == "finish", auto=last.auto, landing=last.landing)
         asked = replace(asked, anew=args.fresh)
         here = args.foreground or not (args.wait or last.daemon)
-        return _start(at, row.plan, asked, foreground=here, wait=args.wait, again=is_again, like=last, review=review)
+        return _start(
+            context, row.plan, asked, foreground=here, wait=args.wait, again=is_again, like=last, review=review
+        )
 
 
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
     """The plan's last run that was no undo, which runs in this process and asks for no approval."""
-    found = (state_of(store, row).options for row in store.list_runs(last.plan))
-    worked = next((one for one in found if one.mode != "undo"), None)
+    options = (state_of(store, row).options for row in store.list_runs(last.plan))
+    worked = next((started for started in options if started.mode != "undo"), None)
     return worked or replace(last, daemon=True, auto=False)
 
 
-def _review(at: RepositoryContext, last: RunStarted, store: Store) -> Rows:
+def _review(context: RepositoryContext, last: RunStarted, store: Store) -> Rows:
     """The comments of reviewers on the plan's open pull request that no run has handled: ids and quoted texts."""
     if not last.concludes:
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
-    run = at.settings.run
-    forge = modes.forge_of(at.repository.git, run, at.env)
+    run = context.settings.run
+    forge = modes.forge_of(context.repository.git, run, context.env)
     pull = forge.find(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
     if pull is None or not pull.is_open:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
-    handled = {id_ for one in store.list_facts(Landed, plan=last.plan) for id_ in one.event.review}
-    found = [one for one in forge.review_comments(pull.number) if one.id not in handled]
-    if not found:
+    handled = {id_ for fact in store.list_facts(Landed, plan=last.plan) for id_ in fact.event.review}
+    comments = [comment for comment in forge.review_comments(pull.number) if comment.id not in handled]
+    if not comments:
         progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
-    strangers = {comment.author for comment in found if not forge.may_write(comment.author)}
+    strangers = {comment.author for comment in comments if not forge.may_write(comment.author)}
     if strangers:
         progress.warn(f"comments of accounts without write access are among them: {', '.join(sorted(strangers))}")
-    return tuple((one.id, _quoted(one, is_stranger=one.author in strangers)) for one in found)
+    return tuple((comment.id, _quoted(comment, is_stranger=comment.author in strangers)) for comment in comments)
 
 
 def _quoted(comment: ReviewComment, *, is_stranger: bool) -> str:
@@ -217,23 +219,23 @@ def _quoted(comment: ReviewComment, *, is_stranger: bool) -> str:
 
 
 def run_undo(args: argparse.Namespace) -> Exit:
-    with open_context() as at:
-        return _undo(at, plan_path(at, args.plan), args.phase)
+    with open_context() as context:
+        return _undo(context, plan_path(context, args.plan), args.phase)
 
 
-def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
+def _undo(context: RepositoryContext, path: str, phase: str) -> Exit:
     """Revert the phase in this process, with the landing mode of the plan."""
-    at = at.for_plan(path)
-    runs.complete_landings(at)
-    plan = parse(preflight.committed_plan(at, path, is_compared=False), path=path)
-    found = runs.unfinished(at, path)
-    if found is not None and (owner := at.store().get_living_owner(path)):
-        was = found[1].options
+    context = context.for_plan(path)
+    runs.complete_landings(context)
+    plan = parse(preflight.committed_plan(context, path, is_compared=False), path=path)
+    left = runs.unfinished(context, path)
+    if left is not None and (owner := context.store().get_living_owner(path)):
+        was = left[1].options
         if (was.mode, was.wanted) != ("undo", phase):
-            raise Busy(describe_busy(path, found[0].id, found[1]))
+            raise Busy(describe_busy(path, left[0].id, left[1]))
         progress.say(runs.describe_owner(path, owner))
         return Exit.DONE
-    undone = preflight.phase_to_undo(at, plan, phase, unfinished=found[1].started if found else None)
-    at = runs.with_landing(at.with_committed_settings().for_plan(path), "")
-    asked = runs.run_started(at, path, plan.title, Options(phase=undone, auto=True))
-    return runs.run_here(at, RunRequest(started=at.record_settings(replace(asked, mode="undo"))))
+    undone = preflight.phase_to_undo(context, plan, phase, unfinished=left[1].started if left else None)
+    context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
+    asked = runs.run_started(context, path, plan.title, Options(phase=undone, auto=True))
+    return runs.run_here(context, RunRequest(started=context.record_settings(replace(asked, mode="undo"))))

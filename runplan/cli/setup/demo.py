@@ -50,7 +50,7 @@ def run_demo(args: argparse.Namespace) -> Exit:
 def _make(repository: Path, env: Mapping[str, str]) -> None:
     package = Path(__file__).parents[2]
     # Installed, the project is inside the package; in a checkout, next to it.
-    project = next(found for base in (package, package.parent) if (found := base / "config/demo").is_dir())
+    project = next(folder for base in (package, package.parent) if (folder := base / "config/demo").is_dir())
     shutil.copytree(project, repository)
     check = f"exec {shlex.quote(sys.executable)} -m unittest discover -v -s tests\n"
     (repository / "check").write_text(check, encoding="utf-8")

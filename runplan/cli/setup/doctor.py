@@ -64,10 +64,10 @@ class Check(Struct, frozen=True):
 
 
 def run_doctor(args: argparse.Namespace) -> Exit:
-    with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as at:
-        checks = examine(at)
+    with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as context:
+        checks = examine(context)
         if args.run:
-            checks.append(_rehearse(at, checks))
+            checks.append(_rehearse(context, checks))
     if args.json:
         print(as_json([{"name": check.name, "ok": check.ok, **to_builtins(check)} for check in checks]))
     else:
@@ -81,24 +81,24 @@ def _line(check: Check) -> str:
     return f"{line}\n      {'':<12}-> {check.remedy}" if check.remedy else line
 
 
-def examine(at: RepositoryContext) -> list[Check]:
+def examine(context: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
-    git, person = _check("git", _git, at.repository.git), _check("identity", _identity, at.repository.git)
+    git, person = _check("git", _git, context.repository.git), _check("identity", _identity, context.repository.git)
     try:
-        at = runs.with_target_settings(at.with_settings(), "")
-        note = settings_note(at) or "every key is valid"
+        context = runs.with_target_settings(context.with_settings(), "")
+        note = settings_note(context) or "every key is valid"
     except RunplanError as error:
         return [git, _failed("settings", error), person]
-    target = _check("target", _target, at)
-    checks = [git, Check("settings", State.OK, note), person, target, _check("worktrees", _worktrees, at)]
-    checks += [_check(role, _agent, at, role, name) for role, name in at.settings.agents.dispatched]
-    checks.append(_check("sandbox", _sandbox, at))
+    target = _check("target", _target, context)
+    checks = [git, Check("settings", State.OK, note), person, target, _check("worktrees", _worktrees, context)]
+    checks += [_check(role, _agent, context, role, name) for role, name in context.settings.agents.dispatched]
+    checks.append(_check("sandbox", _sandbox, context))
     if target.ok:
-        local = at.with_landing("cherry-pick")  # the remote of others is asked last
+        local = context.with_landing("cherry-pick")  # the remote of others is asked last
         checks += [_check("prompts", _prompts, local), _check("tests", _tests, local), _check("setup", _setup, local)]
-    if modes.concludes(at.settings.run.landing):
-        checks += _github(at)
-    return [*checks, _check("start", _start, at)] if all(each.ok for each in checks) else checks
+    if modes.concludes(context.settings.run.landing):
+        checks += _github(context)
+    return [*checks, _check("start", _start, context)] if all(each.ok for each in checks) else checks
 
 
 def _check(name: str, look: Callable[..., str | Check], *about: object) -> Check:
@@ -128,65 +128,65 @@ def _identity(git: Git) -> str:
     return f"{person.name} <{person.email}>"
 
 
-def _target(at: RepositoryContext) -> str:
-    require_target(at.repository, at.local_target)
-    return f"branch {at.settings.run.target}"
+def _target(context: RepositoryContext) -> str:
+    require_target(context.repository, context.local_target)
+    return f"branch {context.settings.run.target}"
 
 
-def _worktrees(at: RepositoryContext) -> str:
-    place = worktree_root(at.repository.root, at.settings, at.env)
+def _worktrees(context: RepositoryContext) -> str:
+    place = worktree_root(context.repository.root, context.settings, context.env)
     nearest = next(each for each in (place, *place.parents) if each.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
     return str(place)
 
 
-def _agent(at: RepositoryContext, role: str, name: str) -> str:
-    table, in_dollars = at.settings.agents.agent(name), at.settings.limits.in_dollars
-    invocation.require_agent(table, role, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
+def _agent(context: RepositoryContext, role: str, name: str) -> str:
+    table, in_dollars = context.settings.agents.agent(name), context.settings.limits.in_dollars
+    invocation.require_agent(table, role, root=context.repository.root, caller=context.env, in_dollars=in_dollars)
     program = invocation.program_of(table)
-    if lacks := invocation.lacks_login(table, at.env):
+    if lacks := invocation.lacks_login(table, context.env):
         raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
-    agent, version = agent_of(table.kind), invocation.version_of(table, at.env)
+    agent, version = agent_of(table.kind), invocation.version_of(table, context.env)
     return f"{name} ({f'{program} {version}'.rstrip()})" + (
-        f"; {redacted(agent.account(table, at.env))}" if agent.program else ""
+        f"; {redacted(agent.account(table, context.env))}" if agent.program else ""
     )
 
 
-def _sandbox(at: RepositoryContext) -> str | Check:
-    modes = invocation.sandbox_modes(at.settings.agents)
+def _sandbox(context: RepositoryContext) -> str | Check:
+    modes = invocation.sandbox_modes(context.settings.agents)
     if set(modes.values()) == {"none"}:
         return 'off: agents.sandbox = "none"'
-    obstacle = invocation.require_sandbox(modes, at.env)
+    obstacle = invocation.require_sandbox(modes, context.env)
     if obstacle is None:
         return "bubblewrap works"
     remedy = f'{obstacle.remedy}, or turn this off: agents.sandbox = "none"'
     return Check("sandbox", State.WARN, f"agents can edit your checkout: {obstacle.problem}", remedy)
 
 
-def _prompts(at: RepositoryContext) -> str:
-    return "; ".join(f"{role}: {each.origin}" for role, each in preflight.require_prompts(at).items())
+def _prompts(context: RepositoryContext) -> str:
+    return "; ".join(f"{role}: {each.origin}" for role, each in preflight.require_prompts(context).items())
 
 
-def _tests(at: RepositoryContext) -> str | Check:
-    preflight.require_test_command(at)
-    line, target = at.settings.tests.command, at.target_name
+def _tests(context: RepositoryContext) -> str | Check:
+    preflight.require_test_command(context)
+    line, target = context.settings.tests.command, context.target_name
     other = "or set tests.command to another command"
-    if file := toolchain.missing_file(line, preflight.project_files(at)[0]):
+    if file := toolchain.missing_file(line, preflight.project_files(context)[0]):
         raise RefusedEarly(f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}")
-    _require_programs(at, line, other)
-    if line or at.settings.gates.tables:
-        return line or f"none; gates: {', '.join(at.settings.gates.tables)}"
+    _require_programs(context, line, other)
+    if line or context.settings.gates.tables:
+        return line or f"none; gates: {', '.join(context.settings.gates.tables)}"
     return Check("tests", State.WARN, "no tests are run, and every report says so", "set tests.command in runplan.toml")
 
 
-def _setup(at: RepositoryContext) -> str | Check:
-    line = at.settings.run.setup
-    _require_programs(at, line, "or set run.setup to another command")
+def _setup(context: RepositoryContext) -> str | Check:
+    line = context.settings.run.setup
+    _require_programs(context, line, "or set run.setup to another command")
     if line:
         return line
-    files, texts = preflight.project_files(at)
-    need = toolchain.needed_setup([*files, *at.settings.run.copy], texts, at.settings.tests.command)
+    files, texts = preflight.project_files(context)
+    need = toolchain.needed_setup([*files, *context.settings.run.copy], texts, context.settings.tests.command)
     if need is None:
         return "none, and none seems to be needed"
     remedy = f"add to runplan.toml, under [run]: setup = {toml(need.setup)}"
@@ -196,9 +196,9 @@ def _setup(at: RepositoryContext) -> str | Check:
     return Check("setup", State.WARN, detail, remedy)
 
 
-def _require_programs(at: RepositoryContext, line: str, other: str) -> None:
-    if program := preflight.missing_program(at, line):
-        has_corepack = program in ("pnpm", "yarn") and shutil.which("corepack", path=at.env.get("PATH", ""))
+def _require_programs(context: RepositoryContext, line: str, other: str) -> None:
+    if program := preflight.missing_program(context, line):
+        has_corepack = program in ("pnpm", "yarn") and shutil.which("corepack", path=context.env.get("PATH", ""))
         install = f"run corepack enable {program}" if has_corepack else f"install {program}"
         raise RefusedEarly(f"`{line}`: {program} was not found; {install}, {other}")
 
@@ -208,14 +208,14 @@ def _require_programs(at: RepositoryContext, line: str, other: str) -> None:
 _NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
 
 
-def _rehearse(at: RepositoryContext, checks: Sequence[Check]) -> Check:
+def _rehearse(context: RepositoryContext, checks: Sequence[Check]) -> Check:
     """Run set-up and tests once in a fresh worktree."""
     passed = {check.name for check in checks if check.ok}
     if failed := [name for name in _NEEDED if name not in passed]:
         return Check("run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first")
     ended: list[e.DispatchEnded] = []
     try:
-        phase = _run(at, ended)
+        phase = _run(context, ended)
     except RunplanError as error:
         return _failed("run", error)
     failure = phase.failure
@@ -223,14 +223,14 @@ def _rehearse(at: RepositoryContext, checks: Sequence[Check]) -> Check:
         last = "".join(f"\n{line}" for line in failure.output.splitlines()[-progress.LINES_SHOWN :])
         return Check("run", State.FAIL, f"{failure.detail}{last}", Reason(failure.reason).advice)
     results = [from_text(known.results) for known in phase.baselines.values()]
-    times = [f"{'set-up' if one.role == 'setup' else 'tests'} {elapsed(one.seconds)}" for one in ended]
+    times = [f"{'set-up' if dispatch.role == 'setup' else 'tests'} {elapsed(dispatch.seconds)}" for dispatch in ended]
     detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
     if any(result.red for result in results):
         return Check("run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures")
     return Check("run", State.OK, detail)
 
 
-def _run(at: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
+def _run(context: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
     """Rehearse a phase; its state, and the set-up and tests that ended."""
 
     def show(event: e.Event) -> None:
@@ -239,21 +239,21 @@ def _run(at: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
         if isinstance(event, e.DispatchEnded):
             ended.append(event)
 
-    at = runs.with_target_settings(at.with_settings(), "").with_landing("cherry-pick")
-    with Interruption(0.0), progress.live(), open_repository(at) as repository:
+    context = runs.with_target_settings(context.with_settings(), "").with_landing("cherry-pick")
+    with Interruption(0.0), progress.live(), open_repository(context) as repository:
         return rehearse(repository, show).current
 
 
-def _github(at: RepositoryContext) -> list[Check]:
+def _github(context: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
     from runplan.forge.github_access import find_access
 
-    run, method = at.settings.run, at.settings.pull_request.method
+    run, method = context.settings.run, context.settings.pull_request.method
     try:
-        access = find_access(at.repository.git, remote=run.remote, env=at.env)
+        access = find_access(context.repository.git, remote=run.remote, env=context.env)
         forge = access.open_forge()
         there, target = forge.repository(), forge.target(run.target)
-        remarks = modes.require_mergeable(forge, access.address, at.settings)
+        remarks = modes.require_mergeable(forge, access.address, context.settings)
     except NotAllowed as error:
         return [Check("github", State.FAIL, str(error), f"check the token from {access.source}")]
     except RunplanError as error:
@@ -268,11 +268,11 @@ def _github(at: RepositoryContext) -> list[Check]:
     ]
 
 
-def _start(at: RepositoryContext) -> str:
+def _start(context: RepositoryContext) -> str:
     """The refusals of `start` that no other check has found."""
-    modes.require_ready(at.repository, at.settings, at.env)
-    require_workable(at.repository, target=at.target, prefix=at.settings.run.branch_prefix)
-    preflight.require_agents(at)
+    modes.require_ready(context.repository, context.settings, context.env)
+    require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
+    preflight.require_agents(context)
     return "no further obstacle"
 
 
@@ -282,25 +282,25 @@ def _start(at: RepositoryContext) -> str:
 def run_gc(args: argparse.Namespace) -> None:
     if not args.dry_run:
         refuse_under_agent("gc")
-    with open_context() as at:
-        found, logs = collect(at, dry_run=args.dry_run)
+    with open_context() as context:
+        answers, logs = collect(context, dry_run=args.dry_run)
     if args.json:
-        rows = [{"answer": type(one).__name__.lower(), **to_builtins(one)} for one in (*found, *logs)]
+        rows = [{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in (*answers, *logs)]
         print(as_json(rows))
         return
-    for line in _leftovers(found, logs, "would remove" if args.dry_run else "removed"):
+    for line in _leftovers(answers, logs, "would remove" if args.dry_run else "removed"):
         print(plain(line))
 
 
-def _leftovers(found: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
+def _leftovers(answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
     """One line for each leftover; logs are many, so those with the same answer share a line."""
-    for one in found:
-        yield f"kept  {one.what}: {one.why}" if isinstance(one, Kept) else f"{verb}  {one.what}"
+    for answer in answers:
+        yield f"kept  {answer.what}: {answer.why}" if isinstance(answer, Kept) else f"{verb}  {answer.what}"
     by_reason: dict[str, list[str]] = {}
-    for one in logs:
-        by_reason.setdefault(one.why if isinstance(one, Kept) else "", []).append(one.what)
+    for answer in logs:
+        by_reason.setdefault(answer.why if isinstance(answer, Kept) else "", []).append(answer.what)
     for why, names in sorted(by_reason.items()):
         many = f"{len(names)} log{'' if len(names) == 1 else 's'} of agents and checks in {names[0].rpartition('/')[0]}"
         yield f"kept  {many}: {why}" if why else f"{verb}  {many}: their phases have landed"
-    if not found and not logs:
+    if not answers and not logs:
         yield "Nothing is left over."

@@ -38,9 +38,9 @@ _NO_AGENT = """\
 
 
 def run_config(args: argparse.Namespace) -> None:
-    with open_context() as at:
-        loaded = at.committed_settings()
-        if note := settings_note(at):
+    with open_context() as context:
+        loaded = context.committed_settings()
+        if note := settings_note(context):
             print(f"runplan: {note}", file=sys.stderr)
     if args.json:
         rows = [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
@@ -68,18 +68,18 @@ def run_init(_args: argparse.Namespace) -> None:
 
 def settings_text(facts: Facts) -> str:
     """The runplan.toml that fits the repository; keys for which nothing was found are commented out."""
-    found: dict[str, object] = dict(_roles(facts.installed))
+    values: dict[str, object] = dict(_roles(facts.installed))
     if facts.default_branch:
-        found["run.target"] = facts.default_branch
+        values["run.target"] = facts.default_branch
     if facts.remotes and "origin" not in facts.remotes:
-        found["run.remote"] = facts.remotes[0]
+        values["run.remote"] = facts.remotes[0]
     if facts.toolchain.setup:
-        found["run.setup"] = facts.toolchain.setup
+        values["run.setup"] = facts.toolchain.setup
     if facts.toolchain.tests:
-        found["tests.command"] = facts.toolchain.tests
+        values["tests.command"] = facts.toolchain.tests
     if facts.variables and (facts.toolchain.setup or facts.toolchain.tests):
-        found["tests.env"] = facts.variables
-    return document(_INIT_HEAD, found, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents())))
+        values["tests.env"] = facts.variables
+    return document(_INIT_HEAD, values, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents())))
 
 
 def _roles(installed: tuple[str, ...]) -> dict[str, str]:

@@ -62,9 +62,9 @@ def _file(word: str) -> tuple[Path, str]:
     if word.endswith(".md"):
         raise NotFound(f"{names.shown(word)}: no such file")
     try:
-        with open_context() as at:
-            path = plan_path(at, word)
-            return at.repository.root / path, path
+        with open_context() as context:
+            path = plan_path(context, word)
+            return context.repository.root / path, path
     except RefusedEarly as error:  # outside of a repository a plan is a file
         if os.path.isfile(f"{word}.md"):  # noqa: PTH113 - likewise
             return _file(f"{word}.md")
@@ -80,8 +80,13 @@ def _view(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any
         "format": plan.format,
         "read_as": plan.read_as,
         "readings": [
-            {"format": one.format, "read_as": one.name, "phases": len(one.places), "line": one.decided_by + 1}
-            for one in readings or ()
+            {
+                "format": reading.format,
+                "read_as": reading.name,
+                "phases": len(reading.places),
+                "line": reading.decided_by + 1,
+            }
+            for reading in readings or ()
         ],
         "issues": plan.issues,
         "phases": [_phase(phase) for phase in plan.phases],
@@ -150,8 +155,8 @@ def _about(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) ->
         chosen, other = readings
         lines = text.decode().splitlines()
         yield f"{plan.path} can be read in two ways:"
-        for one in readings:
-            where = f"line {one.decided_by + 1}: {lines[one.decided_by].strip()}"
-            yield f"  {one.name}, {len(one.places)} phases ({where}){' - chosen' if one is chosen else ''}"
+        for reading in readings:
+            where = f"line {reading.decided_by + 1}: {lines[reading.decided_by].strip()}"
+            yield f"  {reading.name}, {len(reading.places)} phases ({where}){' - chosen' if reading is chosen else ''}"
         word = other.format if chosen.format is not other.format else other.name.lower()
         yield f"  To choose the other one, add to the front matter: format: {word}"

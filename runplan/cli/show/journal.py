@@ -251,8 +251,8 @@ def _event_text(event: AgentEvent) -> str:
 def run_explain(args: argparse.Namespace) -> None:
     from runplan.store.journal import recorded
 
-    with open_context(warn=warn) as at:
-        store, newest = newest_run(at, args.plan)
+    with open_context(warn=warn) as context:
+        store, newest = newest_run(context, args.plan)
         every = _steps(recorded(store, newest.id))
     steps = [step for step in every if args.phase in (None, step["phase"])]
     if args.phase and not steps:
@@ -278,11 +278,11 @@ def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
 
     state = RunState()
     steps = []
-    for one in facts:
-        state = apply(state, one.event)
+    for fact in facts:
+        state = apply(state, fact.event)
         lanes = {lane.name: lane.phase for lane in state.lanes}
-        phase = lanes.get(one.event.lane, "") or (state.phase.chosen.phase if state.phase else "")
-        steps.append({"at": one.at, "event": type(one.event).__name__, "phase": phase, "why": decide(state).why})
+        phase = lanes.get(fact.event.lane, "") or (state.phase.chosen.phase if state.phase else "")
+        steps.append({"at": fact.at, "event": type(fact.event).__name__, "phase": phase, "why": decide(state).why})
     return steps
 
 
@@ -299,6 +299,6 @@ def run_metrics(_args: argparse.Namespace) -> None:
         with connect(environment()) as client:
             text = client.call(Metrics(), MetricsText).text
     except NotRunning:
-        with open_context(warn=warn) as at:
-            text = render(samples(at.store(), repository=str(at.repository.root), now=datetime.now(UTC)))
+        with open_context(warn=warn) as context:
+            text = render(samples(context.store(), repository=str(context.repository.root), now=datetime.now(UTC)))
     print(text, end="")

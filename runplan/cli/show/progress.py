@@ -101,9 +101,9 @@ class LiveLine:
                     if not self._is_refreshed:
                         self._is_refreshed = True
                         threading.Thread(target=self._refresh, daemon=True).start()
-                case e.DispatchEnded(id=id_) if (found := self._running.pop(lane + id_, None)) is not None:
+                case e.DispatchEnded(id=id_) if (process := self._running.pop(lane + id_, None)) is not None:
                     if event.ending == "exited":
-                        return _took(event, time.monotonic() - found[2])
+                        return _took(event, time.monotonic() - process[2])
                 case _:
                     pass
         return ""
@@ -120,7 +120,9 @@ class LiveLine:
 
     def _draw(self) -> None:
         now, style = time.monotonic(), Style.of(sys.stderr)
-        parts = [f"{role:<10} {agent or 'runs'}, {elapsed(now - at)}" for role, agent, at in self._running.values()]
+        parts = [
+            f"{role:<10} {agent or 'runs'}, {elapsed(now - began)}" for role, agent, began in self._running.values()
+        ]
         text = f"  {' · '.join(parts)}"[: (style.width or 80) - 1]
         print(f"\r{style.paint(text, 'dim')}\x1b[K", end="", file=sys.stderr, flush=True)
         self._is_shown = True
@@ -314,7 +316,7 @@ def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[st
 
 
 def _landed(state: RunState) -> str:
-    phases = [one.phase for one in state.landed if one.phase]
+    phases = [landing.phase for landing in state.landed if landing.phase]
     if state.started is not None and state.started.mode == "undo":
         return f"phase {phases[0]} was reverted" if phases else "nothing was changed"
     if not phases:

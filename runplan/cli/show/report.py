@@ -43,16 +43,18 @@ def run_report(args: argparse.Namespace) -> None:
 
 
 def _one_plan(args: argparse.Namespace) -> str:
-    with open_context(warn=warn) as at:
-        store = at.store()
-        path = plan_path(at, args.plan) if args.plan is not None else newest_run(at, None)[1].plan
-        at = at.for_plan(path)
-        tip = at.tip()
-        landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
+    with open_context(warn=warn) as context:
+        store = context.store()
+        path = plan_path(context, args.plan) if args.plan is not None else newest_run(context, None)[1].plan
+        context = context.for_plan(path)
+        tip = context.tip()
+        landed = context.repository.git.blob(
+            tip, names.report_path(context.settings.paths.reports, slug_of(context, path))
+        )
         failures = failure_sections(store, path)
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
-        plan, text = None, at.repository.git.blob(tip, path)
+        plan, text = None, context.repository.git.blob(tip, path)
         with suppress(PlanUnreadable):
             plan = parse(text, path=path) if text is not None else None
         attempts = summary.attempted(summary.recorded(store, path))
@@ -62,16 +64,16 @@ def _one_plan(args: argparse.Namespace) -> str:
         whole = report.prepend(old, plan_title=facts.title, sections=failures)
         whole = report.insert(whole, summary.summary_section(facts))
         if args.html:
-            return html.page(whole, diffs=_diffs(at, html.commits_in(whole)))
+            return html.page(whole, diffs=_diffs(context, html.commits_in(whole)))
     if args.json:
-        found = {"plan": path, "report": whole, "title": facts.title, "phases": facts.phases}
-        return as_json(found, indent=None) + "\n"
+        view = {"plan": path, "report": whole, "title": facts.title, "phases": facts.phases}
+        return as_json(view, indent=None) + "\n"
     return plain(whole)
 
 
-def _diffs(at: RepositoryContext, shorts: list[str]) -> dict[str, str]:
+def _diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]:
     """The diffs of the commits that exist, by their abbreviated ids; one git process."""
-    git = at.repository.git
+    git = context.repository.git
     known = {short: oid for short in shorts if (oid := git.tip(short)) is not None}
     options = ("--no-walk=unsorted", "--no-color", "--no-ext-diff", "--no-textconv", "--patch", "--format=%x00%H")
     out = git.run("log", *options, "--stdin", stdin="\n".join(known.values()).encode()).out if known else b""
@@ -109,9 +111,11 @@ def since(word: str, *, now: datetime) -> datetime:
 
 def _journals() -> dict[str, Path]:
     """The journals of the repositories in which a run was started, and of the current one."""
-    found = {one.root: one.state for one in known(state_directory(environment()))}
+    states = {repository.root: repository.state for repository in known(state_directory(environment()))}
     try:
-        with open_context(warn=lambda _: None) as at:
-            return found if at.state in found.values() else {**found, str(at.repository.root): at.state}
+        with open_context(warn=lambda _: None) as context:
+            return (
+                states if context.state in states.values() else {**states, str(context.repository.root): context.state}
+            )
     except RunplanError:  # not in a repository
-        return found
+        return states

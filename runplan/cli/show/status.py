@@ -76,10 +76,10 @@ def watch(output: Callable[[int], str], wait: Callable[[float], None], *, termin
 def _output(args: argparse.Namespace, height: int = 0) -> str:
     """The text of at most `height` lines; 0 for any number."""
     now = datetime.now(UTC)
-    with open_context(warn=warn) as at:
-        at.repository.git.prepare()  # starts while the journal is opened
-        views = Reader(at, plan_or_watch(at, args.plan) if args.plan is not None else "", now).views()
-        daemon = _closed(at, views) or _absent(at, views)
+    with open_context(warn=warn) as context:
+        context.repository.git.prepare()  # starts while the journal is opened
+        views = Reader(context, plan_or_watch(context, args.plan) if args.plan is not None else "", now).views()
+        daemon = _closed(context, views) or _absent(context, views)
     views = by_need(views)
     if args.json:
         for view in views:
@@ -128,33 +128,33 @@ def _height(text: str) -> int:
     return text.count("\n") + 2
 
 
-def _absent(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _absent(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
     """That no daemon runs, where a schedule needs one."""
     if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
         return None
-    return {"state": "absent", "error": ABSENT} if holder(state_directory(at.env)) is None else None
+    return {"state": "absent", "error": ABSENT} if holder(state_directory(context.env)) is None else None
 
 
-def _closed(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _closed(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Why the daemon cannot work in this repository; asked only for a run that continues but has no process."""
     running = [view["run"] for view in views if view["run"] is not None and view["run"]["state"] == "running"]
-    idle = [run for run in running if not any(one["dispatched"] for one in (run, *run["lanes"]))]
+    idle = [run for run in running if not any(work["dispatched"] for work in (run, *run["lanes"]))]
     if not idle:
         return None
     from runplan.daemon.client import Client  # slow to import
 
     try:
-        with Client(socket_path(at.env), answer_s=ANSWER_S) as client:
+        with Client(socket_path(context.env), answer_s=ANSWER_S) as client:
             hello = client.hello
     except RunplanError:  # no daemon, or a busy one
         return None
-    found = next((one for one in hello.closed if one.root == str(at.repository.root)), None)
-    if found is None:
+    closed = next((repository for repository in hello.closed if repository.root == str(context.repository.root)), None)
+    if closed is None:
         return None
     for run in idle:
         run["stuck"] = {"level": "look", "sentence": STANDS_STILL}
     about = {"pid": hello.pid, "version": hello.version, "state": "closed"}
-    return {**about, "until": found.again, "since": found.since, "error": found.error}
+    return {**about, "until": closed.again, "since": closed.since, "error": closed.error}
 
 
 # --- reading ------------------------------------------------------------------------------------------
@@ -163,24 +163,24 @@ def _closed(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any
 class Reader:
     """Reads the plans of a repository. The journal and the tree of each target are read once for all of them."""
 
-    def __init__(self, at: RepositoryContext, plan: str, now: datetime) -> None:
-        self._at = at
+    def __init__(self, context: RepositoryContext, plan: str, now: datetime) -> None:
+        self._context = context
         self._now = now
         self._plan = plan  #: the only one to read; "" for all
-        self._store = at.store()
+        self._store = context.store()
         self._facts = self._store.read_plan_facts(plan)
         self._blobs: dict[str, dict[str, str]] = {}  #: by target and plan
         self._new: list[tuple[str, str, str]] = []  #: outlines of plans that were parsed here
 
     def views(self) -> list[dict[str, Any]]:
-        known = [self._plan] if self._plan else known_plans(self._at, self._store.list_active_plans())
+        known = [self._plan] if self._plan else known_plans(self._context, self._store.list_active_plans())
         ran = [path for path, facts in self._facts.items() if facts.run is not None]
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
         watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
         views = [self._view(path) for path in sorted({*known, *ran}.difference(watches))]
         views += [self._watch(path) for path in sorted(watches)]
-        if self._new and store_exists(self._at.state):
-            with suppress(RunplanError, OSError), closing(open_store(self._at.state)) as store:
+        if self._new and store_exists(self._context.state):
+            with suppress(RunplanError, OSError), closing(open_store(self._context.state)) as store:
                 store.put_outlines(self._new)
         return views
 
@@ -193,7 +193,7 @@ class Reader:
         return {**status_view(name, watch, facts, landing="pr", now=self._now), "answered": answered}
 
     def _view(self, path: str) -> dict[str, Any]:
-        facts, landing = self._facts.get(path, PlanFacts()), self._at.settings.run.landing
+        facts, landing = self._facts.get(path, PlanFacts()), self._context.settings.run.landing
         outline = self._outline(path, facts)
         if facts.run is not None:
             run = self._live(facts.run)
@@ -210,7 +210,7 @@ class Reader:
         """The work with the last output of its process, or without a process that has ended."""
         if work.dispatch is None:
             return work
-        directory = self._at.state / "dispatch" / work.dispatch
+        directory = self._context.state / "dispatch" / work.dispatch
         if not is_held(directory / "lock"):
             return replace(work, dispatch=None, agent=None, version=None, dispatched=None, gates=())
         written = last_write(directory / "out.log", directory / "err.log")
@@ -218,29 +218,31 @@ class Reader:
 
     def _outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
-        at = self._at if facts.run is None else self._at.with_landing_of(facts.run)
-        if facts.run is None and (link := describe_link(at.repository.root / path, path, "status")):
+        context = self._context if facts.run is None else self._context.with_landing_of(facts.run)
+        if facts.run is None and (link := describe_link(context.repository.root / path, path, "status")):
             return PlanOutline(error=link, is_page=True)
-        if blob := self._blob(at, path):
-            found = self._known(blob, path, facts)
-            return replace(found, status="active", complete=False) if at.is_on_branch else found
+        if blob := self._blob(context, path):
+            stored = self._known(blob, path, facts)
+            return replace(stored, status="active", complete=False) if context.is_on_branch else stored
         try:
-            return _parsed((at.repository.root / path).read_bytes(), path)
+            return _parsed((context.repository.root / path).read_bytes(), path)
         except FileNotFoundError:
-            return PlanOutline(error=f"{path}: the plan is gone, from {self._at.target_name} and from the checkout")
+            return PlanOutline(
+                error=f"{path}: the plan is gone, from {self._context.target_name} and from the checkout"
+            )
 
-    def _blob(self, at: RepositoryContext, path: str) -> str:
+    def _blob(self, context: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""
-        if at.target not in self._blobs:
+        if context.target not in self._blobs:
             try:
-                at.tip()
+                context.tip()
             except RefusedEarly as error:  # the branch is gone
                 warn(f"{error}; plans are shown as in the checkout")
-            self._blobs[at.target] = plans_on_target(at)
-        if blob := self._blobs[at.target].get(path):
+            self._blobs[context.target] = plans_on_target(context)
+        if blob := self._blobs[context.target].get(path):
             return blob
-        found = at.repository.git.object(f"{at.target}:{path}")  # outside the directory of plans
-        return found.oid if found is not None and found.kind == "blob" else ""
+        stored = context.repository.git.object(f"{context.target}:{path}")  # outside the directory of plans
+        return stored.oid if stored is not None and stored.kind == "blob" else ""
 
     def _known(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
         """The outline that was stored for this blob, or a new one."""
@@ -248,13 +250,13 @@ class Reader:
         if known == stamp:
             with suppress(msgspec.DecodeError):  # text that is not valid Unicode
                 return msgspec.json.decode(outline, type=PlanOutline)
-        stored = self._at.repository.git.known(blob)
+        stored = self._context.repository.git.known(blob)
         if stored is None:
             raise Unreachable(f"{path} cannot be read; see: git fsck")
-        found = _parsed(stored.content, path)
+        plan = _parsed(stored.content, path)
         # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
-        self._new.append((path, stamp, json.dumps(msgspec.to_builtins(found))))
-        return found
+        self._new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
+        return plan
 
 
 def outline_of(plan: Plan) -> PlanOutline:
@@ -418,7 +420,7 @@ def _help(view: dict[str, Any]) -> list[str]:
     run, waiting = view["run"], view["run"]["waiting_for"]
     if waiting == "claim":
         return [f"The daemon waits: {run['about']}"]
-    waits = [wait_of(one["waiting_for"]) for one in (run, *run["lanes"]) if one["waiting_for"]]
+    waits = [wait_of(work["waiting_for"]) for work in (run, *run["lanes"]) if work["waiting_for"]]
     helps = [wait.help(view["plan"]) for wait in waits if wait.is_for_person]
     is_left = not (view["claim"] and view["claim"]["alive"]) and (waiting is None or run["wake"] is not None)
     return list(dict.fromkeys(helps)) or ([wait_of(waiting).help(view["plan"])] if is_left else [])
@@ -441,10 +443,10 @@ def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -
 
 def run_next(args: argparse.Namespace) -> None:
     now = datetime.now(UTC)
-    with open_context(warn=warn) as at:
-        rows = at.store().list_schedules()
+    with open_context(warn=warn) as context:
+        rows = context.store().list_schedules()
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
-        absent = _absent(at, [{"schedule": view} for view in views])
+        absent = _absent(context, [{"schedule": view} for view in views])
     if args.json:
         print(as_json(views))
         return
