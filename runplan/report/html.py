@@ -65,8 +65,8 @@ td::before {{ content: attr(data-label) ": "; font-weight: bold; }}
 
 def commits_in(markdown: str) -> list[str]:
     """The abbreviated ids of the commits that a report lists."""
-    found = (_COMMIT.match(line) for line in markdown.splitlines())
-    return list(dict.fromkeys(match[1] for match in found if match))
+    matches = (_COMMIT.match(line) for line in markdown.splitlines())
+    return list(dict.fromkeys(match[1] for match in matches if match))
 
 
 def page(markdown: str, *, diffs: Mapping[str, str]) -> str:
@@ -80,23 +80,23 @@ def page(markdown: str, *, diffs: Mapping[str, str]) -> str:
 def _blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
     is_open = False
     for kind, group in groupby(lines, key=_kind):
-        found = list(group)
+        members = list(group)
         match kind:
             case "heading":
-                for line in found:
+                for line in members:
                     marks, _, text = line.partition(" ")
                     if marks == "##":
                         yield ("</section>\n" if is_open else "") + "<section>"
                         is_open = True
                     yield f"<h{len(marks)}>{_inline(text)}</h{len(marks)}>"
             case "row":
-                yield "<table>\n" + "\n".join(_rows(found)) + "\n</table>"
+                yield "<table>\n" + "\n".join(_rows(members)) + "\n</table>"
             case "item":
-                yield "<ul>\n" + "\n".join(_item(line, diffs) for line in found) + "\n</ul>"
+                yield "<ul>\n" + "\n".join(_item(line, diffs) for line in members) + "\n</ul>"
             case "block":
-                yield f"<pre>{escape(chr(10).join(line[4:] for line in found))}</pre>"
+                yield f"<pre>{escape(chr(10).join(line[4:] for line in members))}</pre>"
             case "text":
-                yield "\n".join(f"<p>{_inline(line)}</p>" for line in found)
+                yield "\n".join(f"<p>{_inline(line)}</p>" for line in members)
     if is_open:
         yield "</section>"
 
@@ -127,12 +127,12 @@ def _rows(lines: list[str]) -> Iterator[str]:
 
 def _item(line: str, diffs: Mapping[str, str]) -> str:
     text = _inline(re.sub(r"^\\", "", line[2:]))
-    found = _COMMIT.match(line)
-    diff = diffs.get(found[1]) if found else None
+    commit = _COMMIT.match(line)
+    diff = diffs.get(commit[1]) if commit else None
     if diff is None:
         return f"<li>{text}</li>"
-    cut = "" if len(diff) <= LONGEST_DIFF else "\n[…] the whole diff: git show " + (found[1] if found else "")
-    shown = "\n".join(_coloured(one) for one in diff[:LONGEST_DIFF].splitlines())
+    cut = "" if len(diff) <= LONGEST_DIFF else "\n[…] the whole diff: git show " + (commit[1] if commit else "")
+    shown = "\n".join(_coloured(diff_line) for diff_line in diff[:LONGEST_DIFF].splitlines())
     return f"<li><details><summary>{text}</summary>\n<pre>{shown}{cut}</pre></details></li>"
 
 
@@ -146,14 +146,14 @@ def _inline(text: str) -> str:
     label = re.match(r"\*\*([^*`<]+)\*\*", text)
     start = f"<strong>{escape(label[1])}</strong>" if label else ""
     pieces = SPAN.split(text[label.end() :] if label else text)
-    for at, piece in enumerate(pieces):
-        if at % 3 == 0:  # outside of code spans
-            pieces[at] = escape(piece.replace("&lt;", "<"))
-        elif at % 3 == 1:
-            fence = len(pieces[at + 1])
+    for index, piece in enumerate(pieces):
+        if index % 3 == 0:  # outside of code spans
+            pieces[index] = escape(piece.replace("&lt;", "<"))
+        elif index % 3 == 1:
+            fence = len(pieces[index + 1])
             code = piece[fence:-fence]
             padded = code.startswith(" ") and code.endswith(" ") and code.strip()
-            pieces[at] = f"<code>{escape(code[1:-1] if padded else code)}</code>"
+            pieces[index] = f"<code>{escape(code[1:-1] if padded else code)}</code>"
         else:
-            pieces[at] = ""
+            pieces[index] = ""
     return start + "".join(pieces)

@@ -58,14 +58,14 @@ def samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]
 
 def metrics_text(states: Mapping[str, Path], *, now: datetime, process: Iterable[Sample] = ()) -> str:
     """The metrics of the repositories with these journals; an unreadable one is left out."""
-    found = list(process)
+    all_samples = list(process)
     for root, state in states.items():
         # One that was moved away, is damaged or of a newer version: `status` there says which.
         with contextlib.suppress(RunplanError, OSError):
             if store_exists(state):
                 with contextlib.closing(open_store(state, writable=False)) as store:
-                    found += list(samples(store, repository=root, now=now))
-    return render(found)
+                    all_samples += list(samples(store, repository=root, now=now))
+    return render(all_samples)
 
 
 def this_process(
@@ -91,7 +91,7 @@ def render(samples: Iterable[Sample]) -> str:
     """The text, in a fixed order, with help and type once per name."""
     lines: list[str] = []
     last = ""
-    for sample in sorted(samples, key=lambda one: (one.name, one.labels)):
+    for sample in sorted(samples, key=lambda sample: (sample.name, sample.labels)):
         if sample.name != last:
             last = sample.name
             kind = "counter" if sample.name.endswith("_total") else "gauge"

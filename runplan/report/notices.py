@@ -35,8 +35,8 @@ class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
 
 def facts(notice: Notice) -> dict[str, str]:
     """The fields by the names that notification programs get."""
-    found: dict[str, str] = to_builtins(notice)
-    return found
+    fields: dict[str, str] = to_builtins(notice)
+    return fields
 
 
 def as_json(notice: Notice) -> bytes:

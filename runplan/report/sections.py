@@ -82,9 +82,11 @@ def failure_sections(store: Store, plan: str) -> list[str]:
     shared = store.list_facts(IssueShared, plan=plan) if failures else []
     parked = {(end.run, end.event.lane): end.event.parked for end in ends}
     sections = []
-    for one in failures:
-        notes = [issue.event.words for issue in shared if issue.run == one.run]
-        sections.append(failure_section(one, plan=plan, parked=parked.get((one.run, one.event.lane), ""), notes=notes))
+    for failure in failures:
+        notes = [issue.event.words for issue in shared if issue.run == failure.run]
+        sections.append(
+            failure_section(failure, plan=plan, parked=parked.get((failure.run, failure.event.lane), ""), notes=notes)
+        )
     return sections
 
 
@@ -112,13 +114,13 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
 
 def kept(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
     """Where the work of a failed phase is; `state` is the directory of the journal."""
-    found = (
+    parts = (
         (failed.branch, f"The work is kept on the branch `{failed.branch}`; the next attempt continues from it"),
         (failed.parked, f"The work before the conflict is kept at `{failed.parked}`"),
         (parked, f"Work that is on no branch is kept at `{parked}`"),
         (failed.dispatch, f"The log of the last process is `{state}/dispatch/{failed.dispatch}/out.log`"),
     )
-    return [words for name, words in found if name]
+    return [words for name, words in parts if name]
 
 
 def _mark(**names: str) -> str:
@@ -191,6 +193,6 @@ def _check(
 
 def counts(results: str) -> str:
     """The number of tests in the JSON of results; "" when that is not known."""
-    found = json.loads(results) if results else {}
-    passed = found.get("passed")
-    return "" if passed is None else f"{passed} passed, {found.get('failed') or 0} failed"
+    totals = json.loads(results) if results else {}
+    passed = totals.get("passed")
+    return "" if passed is None else f"{passed} passed, {totals.get('failed') or 0} failed"

@@ -122,12 +122,12 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
 
 def recorded(store: Store, plan: str) -> list[Recorded[Any]]:
     """The events of the plan that a summary needs, oldest first."""
-    return sorted((one for kind in KINDS for one in store.list_facts(kind, plan=plan)), key=lambda one: one.seq)
+    return sorted((fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
 
 
 def attempted(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
     """The phases that were attempted; only time and agents from `since` on count as spent."""
-    found: dict[str, PhaseSummary] = {}
+    phases: dict[str, PhaseSummary] = {}
     current: dict[tuple[str, str], tuple[str, str]] = {}  #: phase, and time of its newest event, by run and lane
     for record in records:
         strand = (record.run, record.event.lane)
@@ -136,36 +136,36 @@ def attempted(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str,
         name = getattr(record.event, "phase", "") or (REPAIR if is_begin else worked)
         if not name:
             continue
-        phase = _after(found.get(name) or PhaseSummary(id=name), record, worked, since)
+        phase = _after(phases.get(name) or PhaseSummary(id=name), record, worked, since)
         if is_begin or worked:
             current[strand] = (name if is_begin else worked, record.at)
         if not is_begin and record.at > since:
             wall = parse_iso(record.at) - parse_iso(max(previous, since))
             phase = replace(phase, spent=total(phase.spent, Spent(wall_seconds=wall.total_seconds())))
-        found[name] = phase
-    return found
+        phases[name] = phase
+    return phases
 
 
-def _after(phase: PhaseSummary, one: Recorded[Any], worked: str, since: str) -> PhaseSummary:
+def _after(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: str) -> PhaseSummary:
     """The phase after one more event of a run that works on the phase `worked`."""
-    match one.event:
+    match fact.event:
         case e.Leased():
             attempts, state = phase.attempts + 1, PhaseState.RUNNING
-            return replace(phase, state=state, run=one.run, attempts=attempts, before="", after="", why="")
-        case e.DispatchEnded() as ended if one.at >= since:
+            return replace(phase, state=state, run=fact.run, attempts=attempts, before="", after="", why="")
+        case e.DispatchEnded() as ended if fact.at >= since:
             return replace(phase, spent=total(phase.spent, _spent(ended)))
         case e.BaselineKnown(name=e.TESTS):
-            return replace(phase, before=counts(one.event.results))
+            return replace(phase, before=counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
-            return replace(phase, after="skipped" if one.event.answer == "skipped" else one.event.line)
+            return replace(phase, after="skipped" if fact.event.answer == "skipped" else fact.event.line)
         case e.PhaseFailed(reason=reason, step=step, title=title, detail=detail):
             is_stop = reason == Reason.STOPPED
             state, why = (PhaseState.STOPPED, detail) if is_stop else (PhaseState.FAILED, f"{reason} at {step}")
-            return replace(phase, state=state, run=one.run, at=one.at, why=why, title=title or phase.title)
+            return replace(phase, state=state, run=fact.run, at=fact.at, why=why, title=title or phase.title)
         case e.Landed():
             # An undo lands without an attempt.
             state = PhaseState.DONE if phase.id == worked else PhaseState.UNDONE
-            return replace(phase, state=state, at=one.at, commit=one.event.code[:SHORT], why="")
+            return replace(phase, state=state, at=fact.at, commit=fact.event.code[:SHORT], why="")
         case _:
             return phase
 
@@ -197,39 +197,39 @@ def figures_of_run(store: Store, run: RunRow) -> str:
 
 
 def summary_of(
-    path: str, plan: Plan | None, newest: RunRow | None, found: dict[str, PhaseSummary], *, owned: bool = True
+    path: str, plan: Plan | None, newest: RunRow | None, attempts: dict[str, PhaseSummary], *, owned: bool = True
 ) -> PlanSummary:
     """The phases in the order of the plan, which is None when it is gone or cannot be parsed.
 
     Unless a live process owns the newest run, its current phase was interrupted.
     """
-    title, phases = path, list(found.values())
+    title, phases = path, list(attempts.values())
     if plan is not None:
-        is_open = REPAIR in found and newest is not None and newest.outcome != "done"
-        repair = [found[REPAIR]] if is_open and found[REPAIR].state is not PhaseState.DONE else []
-        title, phases = plan.title, [*(_planned(plan, phase, found) for phase in plan.phases), *repair]
+        is_open = REPAIR in attempts and newest is not None and newest.outcome != "done"
+        repair = [attempts[REPAIR]] if is_open and attempts[REPAIR].state is not PhaseState.DONE else []
+        title, phases = plan.title, [*(_planned(plan, phase, attempts) for phase in plan.phases), *repair]
     return PlanSummary(
         plan=path, title=title, phases=tuple(_with_run(path, phase, newest, owned=owned) for phase in phases)
     )
 
 
-def _planned(plan: Plan, phase: Phase, found: dict[str, PhaseSummary]) -> PhaseSummary:
+def _planned(plan: Plan, phase: Phase, attempts: dict[str, PhaseSummary]) -> PhaseSummary:
     """The phase with its title and its status in the plan."""
-    one = replace(found.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
+    summary = replace(attempts.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
     if phase.status is Status.DONE:
-        return replace(one, state=PhaseState.DONE, commit=phase.commit or one.commit, why="")
-    if one.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
-        return one
+        return replace(summary, state=PhaseState.DONE, commit=phase.commit or summary.commit, why="")
+    if summary.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
+        return summary
     if why := hindrance(plan, phase):
-        return replace(one, state=PhaseState.TODO if missing(plan, phase) else PhaseState.BLOCKED, why=f"it {why}")
+        return replace(summary, state=PhaseState.TODO if missing(plan, phase) else PhaseState.BLOCKED, why=f"it {why}")
     start = command("runplan", "start", plan.path, phase.id)
-    return replace(one, state=PhaseState.TODO, why="not started", command=start)
+    return replace(summary, state=PhaseState.TODO, why="not started", command=start)
 
 
 def _with_run(path: str, phase: PhaseSummary, newest: RunRow | None, *, owned: bool) -> PhaseSummary:
     """The phase with the state of the newest run, or of its lane."""
     active = newest if newest is not None and newest.is_active else None
-    work = next((one for one in (*active.lanes, active) if one.phase == phase.id), None) if active else None
+    work = next((work for work in (*active.lanes, active) if work.phase == phase.id), None) if active else None
     # Without a phase, a retry continues the newest run.
     is_newest = newest is None or phase.run == newest.id or phase.id == REPAIR
     retry = command("runplan", "retry", path, *([] if is_newest else [phase.id]))
@@ -303,15 +303,19 @@ class RepositoryNews(Struct, frozen=True, kw_only=True):
 
 def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
     """The news of the repositories with these journals, without those that have none."""
-    found = [_repository(root, state, since) for root, state in sorted(states.items()) if store_exists(state)]
-    return [one for one in found if one.plans or one.paused or one.failed or one.error]
+    repositories = [_repository(root, state, since) for root, state in sorted(states.items()) if store_exists(state)]
+    return [
+        repository
+        for repository in repositories
+        if repository.plans or repository.paused or repository.failed or repository.error
+    ]
 
 
 def _repository(root: str, state: Path, since: str) -> RepositoryNews:
     try:
         with contextlib.closing(open_store(state, writable=False)) as store:
             touched = {*store.list_plans_since(since), *(row.plan for row in store.list_unfinished_runs())}
-            plans = tuple(one for plan in sorted(touched) if (one := _plan(store, plan, since)).phases)
+            plans = tuple(summary for plan in sorted(touched) if (summary := _plan(store, plan, since)).phases)
             paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
             return RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
     except (RunplanError, OSError) as error:
@@ -329,15 +333,15 @@ def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:
 
 def _plan(store: Store, plan: str, since: str) -> PlanSummary:
     newest = store.get_newest_run(plan)
-    found = attempted(recorded(store, plan), since=since)
+    attempts = attempted(recorded(store, plan), since=since)
     if newest is not None and newest.is_active and newest.phase:
-        found.setdefault(newest.phase, PhaseSummary(id=newest.phase))
+        attempts.setdefault(newest.phase, PhaseSummary(id=newest.phase))
     titles = {record.event.phase: record.event.title for record in store.list_facts(e.PhaseChosen, plan=plan)}
-    whole = summary_of(plan, None, newest, found, owned=bool(store.get_living_owner(plan)))
+    whole = summary_of(plan, None, newest, attempts, owned=bool(store.get_living_owner(plan)))
     title = newest.title if newest is not None and newest.title else plan
     is_open = (PhaseState.WAITING, PhaseState.RUNNING)
-    news = [one for one in whole.phases if one.at >= since or one.state in is_open or one.spent != Spent()]
-    phases = tuple(replace(one, title=titles.get(one.id) or one.title) for one in news)
+    news = [phase for phase in whole.phases if phase.at >= since or phase.state in is_open or phase.spent != Spent()]
+    phases = tuple(replace(phase, title=titles.get(phase.id) or phase.title) for phase in news)
     return replace(whole, title=title, phases=phases)
 
 
@@ -356,7 +360,7 @@ def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
     """The report as Markdown; `since` in words."""
     parts = [f"# Report since {since}", f"{counted(news)}."]
     for state, title in SECTIONS.items():
-        lines = [line for one in news for line in _lines(one, state)]
+        lines = [line for repository in news for line in _lines(repository, state)]
         parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
     return "\n\n".join(parts) + "\n"
 
@@ -366,7 +370,7 @@ def _lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
     name = news.repository.rstrip("/").rpartition("/")[2]
     directory = command("cd", news.repository)
     for plan in news.plans:
-        for phase in (one for one in plan.phases if one.state is state):
+        for phase in (summary for summary in plan.phases if summary.state is state):
             used = phase.spent.words if phase.spent != Spent() else ""
             tests = f"tests {phase.tests}" if phase.tests else ""
             facts = (inline(phase.why), code(phase.commit) if phase.commit else "", tests, used)
@@ -386,13 +390,13 @@ def _lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
 
 def counted(news: Sequence[RepositoryNews]) -> str:
     """One line: how many phases wait, failed and landed, and what they took."""
-    phases = [phase for one in news for plan in one.plans for phase in plan.phases]
+    phases = [phase for repository in news for plan in repository.plans for phase in plan.phases]
     words = {state: title.lower() for state, title in SECTIONS.items()} | {PhaseState.WAITING: "waiting for you"}
     counts = {word: sum(phase.state is state for phase in phases) for state, word in words.items()}
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     spent = total(*(phase.spent for phase in phases))
     used = f". Time: {spent.words}" if spent != Spent() else ""
-    failed = sum(len(one.failed) for one in news)
+    failed = sum(len(repository.failed) for repository in news)
     runs = f". Runs that need you: {failed}" if failed else ""
     return (f"Phases: {shown}" if shown else "No phase landed, failed or waits for you") + runs + used
 
@@ -401,6 +405,6 @@ def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:
     """The notice of the day; None when nothing happened and nothing waits."""
     if not news:
         return None
-    names = ", ".join(one.repository.rstrip("/").rpartition("/")[2] for one in news)
+    names = ", ".join(repository.repository.rstrip("/").rpartition("/")[2] for repository in news)
     since = command("runplan", "report", "--since", "yesterday")
     return Notice(kind="morning", title=f"runplan: {counted(news)}", text=f"Repositories: {names}.", command=since)

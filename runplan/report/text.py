@@ -96,9 +96,9 @@ def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> 
 def insert(text: str, section: str) -> str:
     """The text with the section before its first one."""
     lines = _LINES.findall(text)
-    at = _heading(lines, "## ")
-    before = "".join(lines[:at])
-    after = "" if at is None else "\n" + "".join(lines[at:])
+    line = _heading(lines, "## ")
+    before = "".join(lines[:line])
+    after = "" if line is None else "\n" + "".join(lines[line:])
     return before + gap_after(before) + section + after
 
 
@@ -145,8 +145,8 @@ def indexed(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[
     before, inside, after = (
         (text[:begin], text[begin:end], text[end + len(END) :]) if -1 < begin < end else (text, "", "")
     )
-    found = (match.groups() for line in inside.splitlines() if (match := _ROW.fullmatch(line)))
-    rows = {report: (status == "done", day, report, name) for name, status, day, report in found}
+    known_rows = (match.groups() for line in inside.splitlines() if (match := _ROW.fullmatch(line)))
+    rows = {report: (status == "done", day, report, name) for name, status, day, report in known_rows}
     name = cell(f"{inline(landed.title)} ({code(landed.plan)})")
     rows[landed.report] = (landed.is_done, today.isoformat(), landed.report, name)
     table = [row("Plan", "Status", "Last landing", "Report"), "|---|---|---|---|"]

@@ -81,7 +81,7 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
     run, done = facts.run, {phase.id for phase in plan.phases if phase.status == "done"}
     is_free = (phase.id for phase in plan.phases if phase.status != "done" and not phase.hindrance)
     is_active = run is not None and run.is_active
-    worked = [one.phase for one in (run, *run.lanes) if not one.failed] if run is not None and is_active else []
+    worked = [work.phase for work in (run, *run.lanes) if not work.failed] if run is not None and is_active else []
     failures = {failure.phase: _failure(path, failure) for failure in facts.failures}
     refused_at, verb, refused = facts.refused
     is_refused = refused and (run is None or refused_at > run.started)
@@ -128,8 +128,8 @@ def _phase(phase: PhaseOutline, done: set[str], is_worked: bool, failure: dict[s
     elif status == "in-progress":
         status = "todo"  # a mark in the plan without a run
     blocked_by = [other for other in phase.depends if other not in done] if phase.id not in done else []
-    found = {**to_builtins(phase), "status": status, "commit": phase.commit or None, "blocked_by": blocked_by}
-    return {**found, "failed": failure if status in ("todo", "blocked") else None}
+    view = {**to_builtins(phase), "status": status, "commit": phase.commit or None, "blocked_by": blocked_by}
+    return {**view, "failed": failure if status in ("todo", "blocked") else None}
 
 
 #: Fields of a run that `status --json` prints with the plan, or not at all.
@@ -138,14 +138,14 @@ _INTERNAL = ("started", "began", "dispatch", "failed")
 
 
 def _run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
-    found: dict[str, Any] = to_builtins(run)
-    for one in (found, *found["lanes"]):
-        one["usd"] = round(one["usd"], 4)
+    view: dict[str, Any] = to_builtins(run)
+    for work in (view, *view["lanes"]):
+        work["usd"] = round(work["usd"], 4)
     # Of several lanes, the one that needs a person most.
     lanes = [] if run.waiting_for else [lane for lane in run.lanes if not lane.failed]
     answers = [answer(work, facts, now=now) for work in lanes or [run]] if run.is_active else []
-    found = {name: value for name, value in found.items() if name not in (*_OF_PLAN, *_INTERNAL)}
-    return {**found, "stuck": max(answers, key=lambda one: list(LEVELS).index(one["level"]), default=None)}
+    view = {name: value for name, value in view.items() if name not in (*_OF_PLAN, *_INTERNAL)}
+    return {**view, "stuck": max(answers, key=lambda answer: list(LEVELS).index(answer["level"]), default=None)}
 
 
 def cost(usd: float, *, unpriced: bool) -> str:
