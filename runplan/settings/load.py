@@ -215,7 +215,7 @@ def _flat(layer: Layer) -> Iterator[tuple[str, str, object]]:
             raise _error(layer.origin, section, f"must be a table; write [{section}] above its keys")
         for name, value in table.items():
             if isinstance(value, dict) and section in ("agents", "gates") and name not in ROLES:
-                yield from ((f"{section}.{name}", key, one) for key, one in value.items())
+                yield from ((f"{section}.{name}", key, inner) for key, inner in value.items())
             else:
                 yield section, name, value
 

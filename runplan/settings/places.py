@@ -23,8 +23,8 @@ OUTPUT = "daemon.out"
 
 
 def home(env: Mapping[str, str]) -> Path:
-    found = env.get("HOME")
-    return Path(found) if found else Path.home()
+    directory = env.get("HOME")
+    return Path(directory) if directory else Path.home()
 
 
 def user_file(env: Mapping[str, str]) -> Path:
@@ -95,10 +95,10 @@ def own_directory(path: Path) -> Path:
     """The directory, created if missing, with access for this user only."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        found = path.stat()
-        if found.st_uid != os.geteuid():
+        status = path.stat()
+        if status.st_uid != os.geteuid():
             raise Unreachable(f"{path} belongs to another user; move it away")
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             path.chmod(0o700)
     except OSError as error:
         raise Unreachable(f"{path} cannot be used: {error.strerror}") from error

@@ -72,8 +72,8 @@ def take(words: deque[str]) -> Schedule:
     """Read the schedule with which the words begin, and remove its words."""
     text = " ".join(words).lower()
     for pattern, read in ((_INTERVAL, _interval), (_TIME_OF_DAY, _time_of_day), (_CRON, _cron)):
-        if (found := pattern.match(text)) and (schedule := read(found)) is not None:
-            for _ in found[0].split():
+        if (match := pattern.match(text)) and (schedule := read(match)) is not None:
+            for _ in match[0].split():
                 words.popleft()
             return schedule
     raise _unknown(text)
@@ -84,15 +84,15 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"{what}. Try: {EXAMPLES}")
 
 
-def _interval(found: re.Match[str]) -> Schedule | None:
-    seconds = int(seconds_of(found[1] or "1h") or 0)
+def _interval(match: re.Match[str]) -> Schedule | None:
+    seconds = int(seconds_of(match[1] or "1h") or 0)
     if not 0 < seconds <= LONGEST_DAYS * 86_400:
         return None
     return Schedule(text="hour" if seconds == 3600 else duration(seconds), seconds=seconds)
 
 
-def _time_of_day(found: re.Match[str]) -> Schedule | None:
-    day, hour, minute, half = found[1], int(found[2]), int(found[3] or 0), found[4]
+def _time_of_day(match: re.Match[str]) -> Schedule | None:
+    day, hour, minute, half = match[1], int(match[2]), int(match[3] or 0), match[4]
     if hour not in (range(1, 13) if half else range(24)):
         return None
     if half:
@@ -102,14 +102,14 @@ def _time_of_day(found: re.Match[str]) -> Schedule | None:
     return Schedule(text=f"{day} at {time}", cron=f"{minute} {hour} * * {days}", is_delayed=minute in (0, 30))
 
 
-def _cron(found: re.Match[str]) -> Schedule | None:
+def _cron(match: re.Match[str]) -> Schedule | None:
     try:
-        first = _trigger(found[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
+        first = _trigger(match[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
     except ValueError:
         return None
     if first is None:
-        raise UsageError(f'Schedule "{found[0]}": this date never comes. Change its day or its month')
-    return Schedule(text=found[0], cron=found[0])
+        raise UsageError(f'Schedule "{match[0]}": this date never comes. Change its day or its month')
+    return Schedule(text=match[0], cron=match[0])
 
 
 @lru_cache(maxsize=32)
@@ -123,7 +123,7 @@ def _trigger(cron: str) -> Any:
     # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
     by_star = day.startswith("*") or weekday.startswith("*")
     alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
-    return OrTrigger([CronTrigger(**one, timezone=UTC) for one in alternatives])
+    return OrTrigger([CronTrigger(**fields, timezone=UTC) for fields in alternatives])
 
 
 def _by_name(field: str) -> str:
@@ -171,11 +171,11 @@ def what_is_due(row: ScheduleRow, now: datetime) -> Due:
     following, span = next(slots(now)), timedelta(hours=1)
     while True:  # the newest two: a clock that was wrong by decades has millions of slots
         after = max(begin, now - span)
-        found = deque(takewhile(lambda slot: slot.at <= now, slots(after)), maxlen=2)
-        if len(found) == 2 or after == begin:
+        due = deque(takewhile(lambda slot: slot.at <= now, slots(after)), maxlen=2)
+        if len(due) == 2 or after == begin:
             break
         span *= 2
-    newest, earlier = (found[-1] if found else None), (found[0] if len(found) == 2 else None)
+    newest, earlier = (due[-1] if due else None), (due[0] if len(due) == 2 else None)
     if newest is None or row.misfire != "skip" or now - newest.at <= min(GRACE, (following.at - newest.at) / 2):
         return Due(fire=newest, missed=earlier, next=following)
     return Due(fire=None, missed=newest, next=following)
@@ -187,8 +187,8 @@ def _answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
     A recorded time from a clock that was ahead does not count: the schedule would be silent until then. It is later
     than the next slot by more than a day. A clock that was set back by less fires no slot again.
     """
-    at, key = json.loads(row.last) if row.last else (row.made, "")
-    recorded = [parse_iso(at), parse_iso(row.made), parse_iso(row.anchor)]
+    moment, key = json.loads(row.last) if row.last else (row.made, "")
+    recorded = [parse_iso(moment), parse_iso(row.made), parse_iso(row.anchor)]
     if max(recorded) <= now:
         return max(recorded), key
     limit = next(_slots_of(row, now - GRACE)).at + CLOCK_ERROR
@@ -252,7 +252,7 @@ def _elapsed(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
     start = anchor.astimezone(UTC).replace(microsecond=0)
     start -= max(0, (start - after) // period + 1) * period
     trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
-    return (Slot(at, iso(at)) for at in _times(trigger, after))
+    return (Slot(moment, iso(moment)) for moment in _times(trigger, after))
 
 
 def _times(trigger: Any, after: datetime) -> Iterator[datetime]:

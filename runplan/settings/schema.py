@@ -324,8 +324,8 @@ class Key(Struct, frozen=True):
         if typed is None:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
             raise ValueError(f"must be {expected}, not {value!r}")
-        for one in typed if isinstance(typed, tuple) else (typed,):
-            if self.rule is not None and (wrong := self.rule(one)):
+        for item in typed if isinstance(typed, tuple) else (typed,):
+            if self.rule is not None and (wrong := self.rule(item)):
                 raise ValueError(wrong)
         return typed
 
@@ -372,10 +372,10 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 def seconds(text: object) -> float | None:
     """A duration such as 0.5s, 90s, 15m, 2h or 1h30m in seconds; None for anything else."""
-    found = _DURATION.fullmatch(text.strip().lower()) if isinstance(text, str) else None
-    if not found or not found[0]:
+    match = _DURATION.fullmatch(text.strip().lower()) if isinstance(text, str) else None
+    if not match or not match[0]:
         return None
-    return sum(float(count) * unit for count, unit in zip(found.groups("0"), _UNITS.values(), strict=True))
+    return sum(float(count) * unit for count, unit in zip(match.groups("0"), _UNITS.values(), strict=True))
 
 
 def duration(seconds: float) -> str:
