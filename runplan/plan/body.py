@@ -71,8 +71,8 @@ class Body(Struct, frozen=True):
 def body_of(lines: Lines, first: int, end: int) -> Body:
     labels: dict[str, tuple[int, str]] = {}
     for i in range(first, end):
-        if ":" in lines.texts[i] and not lines.inert[i] and (found := _LABEL.match(lines.texts[i])):
-            labels.setdefault(found[1].lower(), (i, found[2].strip()))
+        if ":" in lines.texts[i] and not lines.inert[i] and (label := _LABEL.match(lines.texts[i])):
+            labels.setdefault(label[1].lower(), (i, label[2].strip()))
     return Body(lines, range(first + 1, end), within(lines.parts, first + 1, end), labels)
 
 
@@ -93,14 +93,14 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     others = without.union(*(body.inside(part) for part in parts)) if work else without
     work |= _listed(body, body.whole, others, bullets=False)
     work = work or _headed(body, body.whole) or _paragraphs(body, body.whole, without)
-    found = [Item(f"W{n}", text, at + 1) for n, (at, text) in enumerate(sorted(work.items()), 1)]
-    found += [Item(f"C{n}", text, at + 1) for n, (at, text) in enumerate(sorted(criteria.items()), 1)]
+    items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
+    items += [Item(f"C{n}", text, line + 1) for n, (line, text) in enumerate(sorted(criteria.items()), 1)]
     entries = within(body.lines.entries, body.whole.start, body.whole.stop)
     sign_off = tuple(_text(body, entry) for entry in entries if entry.at in manual)
     demand = body.labels.get("sign-off", (0, ""))[1]
     if demand.strip("`*. \t").lower().startswith(("required", "yes")):
         sign_off = (f"Sign-off: {demand}", *sign_off)
-    return tuple(found) or (Item(WHOLE_PHASE, title, body.whole.start),), sign_off
+    return tuple(items) or (Item(WHOLE_PHASE, title, body.whole.start),), sign_off
 
 
 def _entries(body: Body, parts: list[Heading], *, without: set[int]) -> dict[int, str]:
@@ -108,27 +108,27 @@ def _entries(body: Body, parts: list[Heading], *, without: set[int]) -> dict[int
 
     They are directly below the heading. Only where there are none, sub-headings name them or group them.
     """
-    found: dict[int, str] = {}
+    entries: dict[int, str] = {}
     end = 0
     for part in parts:
         if part.at >= end:  # not within the part before it
             inside = body.inside(part)
             end = inside.stop
-            found |= (
+            entries |= (
                 _listed(body, body.direct(part), without)
                 or _headed(body, inside)
                 or _listed(body, inside, without)
                 or _paragraphs(body, inside, without)
             )
-    return found
+    return entries
 
 
 def _listed(body: Body, part: range, without: set[int], *, bullets: bool = True) -> dict[int, str]:
     """The boxes of a part that are not below other boxes; its bullets where it has no box."""
     entries = [e for e in within(body.lines.entries, part.start, part.stop) if e.at not in without]
     boxes = [entry for entry in entries if entry.sign and not entry.optional]
-    found = boxes or [e for e in entries if bullets and not STATUS_LINE.match(body.lines.texts[e.at])]
-    return {entry.at: _text(body, entry) for entry in found if entry.indent < found[0].indent + 2}
+    listed = boxes or [e for e in entries if bullets and not STATUS_LINE.match(body.lines.texts[e.at])]
+    return {entry.at: _text(body, entry) for entry in listed if entry.indent < listed[0].indent + 2}
 
 
 def _text(body: Body, entry: Entry) -> str:
@@ -174,8 +174,8 @@ def read_paths(body: Body, label: str) -> tuple[str, ...]:
 
 
 def _paths(entries: Iterable[str]) -> tuple[str, ...]:
-    found: list[str] = []
+    paths: list[str] = []
     for entry in entries:
-        paths = re.findall(_CODE, entry) or [re.split(_REASON, entry.strip(), maxsplit=1)[0].strip().rstrip(".")]
-        found += [path for path in paths if path and path.lower() not in ("none", "-", "—")]
-    return tuple(dict.fromkeys(found))
+        named = re.findall(_CODE, entry) or [re.split(_REASON, entry.strip(), maxsplit=1)[0].strip().rstrip(".")]
+        paths += [path for path in named if path and path.lower() not in ("none", "-", "—")]
+    return tuple(dict.fromkeys(paths))

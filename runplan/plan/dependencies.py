@@ -98,7 +98,7 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
             meant.setdefault(number[0], []).append(id_)
     meant |= {key(id_): [id_] for id_ in bodies}
     phases = Phases([*bodies], {id_: n for n, id_ in enumerate(bodies)}, meant, reading.unit, reading.aliases)
-    left, found = MOST, {}
+    left, depends = MOST, {}
     for place in reading.places:
         own, body = place.id, bodies[place.id]
         line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
@@ -107,43 +107,43 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
         if left < 0:
             what = f"the dependencies of the phases have over {MOST:,} characters; use short lines 'Depends: …'"
             raise body.lines.refused(place.first, what)
-        found[own] = _read_line(*line, own, phases) if line else _read_paragraphs(paragraphs, own, phases)
+        depends[own] = _read_line(*line, own, phases) if line else _read_paragraphs(paragraphs, own, phases)
         title = None if line else _IN_TITLE.search(body.lines.texts[place.first])
         others = Depends()
         for sentence in (*place.prose, *(title.groups() if title else ())):
             _read_prose(sentence, place.first, own, phases, others)
-        found[own].elsewhere = [id_ for id_ in others.hard if id_ != own]
-        found[own].unread += others.unknown
-    return found
+        depends[own].elsewhere = [id_ for id_ in others.hard if id_ != own]
+        depends[own].unread += others.unknown
+    return depends
 
 
 def _read_paragraphs(paragraphs: list[tuple[int, str]], own: str, phases: Phases) -> Depends:
-    found = Depends()
+    depends = Depends()
     for index, text in paragraphs:
         if _NONE.match(text):
-            if not found.hard and not found.unread:
+            if not depends.hard and not depends.unread:
                 break
-        elif not _read_prose(text, index, own, phases, found):
-            found.unread.append(Remark(index + 1, text[:200].rstrip(".")))
-    found.hard = [id_ for id_ in dict.fromkeys(found.hard) if id_ != own]
-    found.soft = [id_ for id_ in dict.fromkeys(found.soft) if id_ not in (own, *found.hard)]
-    return found
+        elif not _read_prose(text, index, own, phases, depends):
+            depends.unread.append(Remark(index + 1, text[:200].rstrip(".")))
+    depends.hard = [id_ for id_ in dict.fromkeys(depends.hard) if id_ != own]
+    depends.soft = [id_ for id_ in dict.fromkeys(depends.soft) if id_ not in (own, *depends.hard)]
+    return depends
 
 
 def _read_line(index: int, value: str, own: str, phases: Phases) -> Depends:
     """A `Depends:` line: a list of ids and ranges."""
-    found = Depends()
+    depends = Depends()
     value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
     if _NONE.match(value) or not value:
-        return found
+        return depends
     spelled = _spelled_out("all phases" if value.lower() == "all" else value, own, phases)
     for entry in dict.fromkeys(re.split(r"[,;]| and | & ", spelled)):
         words = re.sub(r"(?i:phases? )", "", entry.partition("(")[0].strip(), count=1)
         ids, strangers = _resolve(words, phases)
-        found.hard += ids
+        depends.hard += ids
         if words.strip(_NO_PHASE) and (strangers or not ids):
-            found.unknown.append(Remark(index + 1, words[:80]))
-    return found
+            depends.unknown.append(Remark(index + 1, words[:80]))
+    return depends
 
 
 def _spelled_out(text: str, own: str, phases: Phases) -> str:
@@ -154,8 +154,8 @@ def _spelled_out(text: str, own: str, phases: Phases) -> str:
         text = re.sub(r"(?i)user story (?=[0-9])", "US", text)
         alias = re.compile(r"\b[A-Z]{1,2}[0-9]+[a-z]?\b")
         text = alias.sub(lambda word: f"Phase {id_}" if (id_ := phases.aliases.get(word[0].lower())) else word[0], text)
-    at = phases.order[own]
-    before, after = phases.ids[:at], phases.ids[at + 1 :]
+    index = phases.order[own]
+    before, after = phases.ids[:index], phases.ids[index + 1 :]
     for phrase, spans in zip(_PHRASES, ((before,), (before[-1:],), (after,), (before, after)), strict=True):
         ids = ", ".join(f"{span[0]} – {span[-1]}" for span in spans if span)
         text = phrase.sub(f"Phases {ids}" if ids else _NO_PHASE, text)
@@ -171,13 +171,13 @@ def _resolve(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
         if token in _RANGE:
             is_range = bool(ids)
             continue
-        found = _known(token, phases)
-        if is_range and len(found) == 1:
-            first, last = sorted((order[ids[-1]], order[found[0]]))
-            found = phases.ids[first : last + 1]
-        is_range = is_range and not found
-        ids += found
-        if not found and _DIGIT.search(token):
+        phase_ids = _known(token, phases)
+        if is_range and len(phase_ids) == 1:
+            first, last = sorted((order[ids[-1]], order[phase_ids[0]]))
+            phase_ids = phases.ids[first : last + 1]
+        is_range = is_range and not phase_ids
+        ids += phase_ids
+        if not phase_ids and _DIGIT.search(token):
             unknown.append(token)
     return list(dict.fromkeys(ids)), unknown
 
@@ -193,7 +193,7 @@ def _known(token: str, phases: Phases) -> list[str]:
 # --- prose ------------------------------------------------------------------------------------------------
 
 
-def _read_prose(text: str, index: int, own: str, phases: Phases, found: Depends) -> bool:
+def _read_prose(text: str, index: int, own: str, phases: Phases, depends: Depends) -> bool:
     """Whether the text names phases of the plan, also to deny a dependency."""
     spelled = _spelled_out(_plain(text, phases), own, phases)
     is_read = _NO_PHASE in spelled
@@ -214,8 +214,8 @@ def _read_prose(text: str, index: int, own: str, phases: Phases, found: Depends)
             is_waiting = ids != [own] and _WAITING.match(head, mention.end()) is not None
             if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
                 continue
-            (found.soft if is_soft else found.hard).extend(ids)
-            found.unknown += [] if is_soft else [Remark(index + 1, id_) for id_ in strangers]
+            (depends.soft if is_soft else depends.hard).extend(ids)
+            depends.unknown += [] if is_soft else [Remark(index + 1, id_) for id_ in strangers]
     return is_read
 
 

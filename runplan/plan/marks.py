@@ -42,18 +42,18 @@ def read_name(text: str) -> Named | None:
     text = _unwrapped(_LINK.sub(r"\1", _unwrapped(text.strip())))
     begin = len(text) - len(text.lstrip("*_`~"))
     unit = _UNIT.match(text, begin)
-    found = _ID.match(text, unit.end() if unit else begin)
-    if found is None:
+    match = _ID.match(text, unit.end() if unit else begin)
+    if match is None:
         return None
-    separator = _SEPARATOR.match(text, found.end())
-    strong = separator is not None or not text[found.end() :].strip(_MARKS)
-    if not strong and not (text[found.end()] in " \t" and any(c.isdigit() for c in found.group())):
+    separator = _SEPARATOR.match(text, match.end())
+    strong = separator is not None or not text[match.end() :].strip(_MARKS)
+    if not strong and not (text[match.end()] in " \t" and any(c.isdigit() for c in match.group())):
         return None
-    end = separator.end() if separator else found.end()
+    end = separator.end() if separator else match.end()
     rest = text[end:].strip()
     if begin and text[:begin] not in text[begin:end]:
         rest = rest.replace(text[:begin], "", 1).strip()  # `**4a: Title** text`
-    return Named(found[0], rest if rest.strip(_MARKS) else "", strong=strong, unit=unit[1].lower() if unit else "")
+    return Named(match[0], rest if rest.strip(_MARKS) else "", strong=strong, unit=unit[1].lower() if unit else "")
 
 
 def _unwrapped(text: str) -> str:
@@ -167,8 +167,8 @@ def _stripped(text: str) -> str:
 
 def read_commit(text: str) -> str:
     """The last commit hash in a text; "" for none."""
-    found = _HASH.findall(text)
-    return found[-1][0] or found[-1][1] if found else ""
+    hashes = _HASH.findall(text)
+    return hashes[-1][0] or hashes[-1][1] if hashes else ""
 
 
 #: A status line up to its value.

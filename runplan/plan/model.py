@@ -124,7 +124,7 @@ def parse(text: bytes, *, path: str) -> Plan:
         remarks.append(Remark(left[0].line, f"the plan says complete, but not done: {ids}"))
     # The first heading of level 1 is the title, unless it is a phase.
     titles = [heading for heading in lines.headings if heading.level == 1][:1]
-    title = next((one.text for one in titles if all(place.first != one.at for place in reading.places)), "")
+    title = next((heading.text for heading in titles if all(place.first != heading.at for place in reading.places)), "")
     title = re.sub(r"\A(?:plan|tasks)[ \t]*[:—–-][ \t]*", "", title, flags=re.IGNORECASE)
     return Plan(
         path=path,
@@ -210,23 +210,23 @@ def recognise(lines: Lines, *, wanted: str) -> Reading:
     format_ = "headings" if wanted.endswith(" headings") else wanted
     if format_ and format_ not in RECOGNISERS:
         raise lines.refused(0, f"unknown format {wanted!r}; the formats are {', '.join(RECOGNISERS)}")
-    readings = (one for name, read in RECOGNISERS.items() if format_ in ("", name) for one in read(lines))
-    found = next((one for one in readings if wanted in ("", one.format, one.name.lower())), None)
-    if found is not None and not wanted and found.format in RIVALS[0] and len(found.places) == 1:
-        rivals = (one for read in (sections.read_kiro, sections.read_headings) for one in read(lines))
-        found = next((one for one in rivals if len(one.places) > 1), found)
-    if found is None and wanted:
+    readings = (reading for name, read in RECOGNISERS.items() if format_ in ("", name) for reading in read(lines))
+    chosen = next((reading for reading in readings if wanted in ("", reading.format, reading.name.lower())), None)
+    if chosen is not None and not wanted and chosen.format in RIVALS[0] and len(chosen.places) == 1:
+        rivals = (reading for read in (sections.read_kiro, sections.read_headings) for reading in read(lines))
+        chosen = next((reading for reading in rivals if len(reading.places) > 1), chosen)
+    if chosen is None and wanted:
         raise lines.refused(0, f"the front matter says format: {wanted}, but the plan has nothing of that form")
-    if found is None:
+    if chosen is None:
         fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
         forms = "a Progress Tracker table nor '## Phase 1 — Title' or '### Task 1: Title' headings nor '- [ ]' items"
         remedy = f"add phase sections, then run runplan check {lines.path} --fix"
         raise lines.refused(0, f"no phases found{fence}: neither {forms}; {remedy}", NotAPlan)
-    if len(found.places) > MAX_PHASES:
-        what = f"{len(found.places):,} phases as {found.name}, and a plan has at most {MAX_PHASES:,}"
-        raise lines.refused(found.decided_by, f"{what}; is it a plan?")
-    refuse_duplicates(((place.id, min(place.at, place.first)) for place in found.places), lines)
-    return found
+    if len(chosen.places) > MAX_PHASES:
+        what = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
+        raise lines.refused(chosen.decided_by, f"{what}; is it a plan?")
+    refuse_duplicates(((place.id, min(place.at, place.first)) for place in chosen.places), lines)
+    return chosen
 
 
 def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
@@ -235,7 +235,7 @@ def other_way(text: bytes, *, path: str) -> tuple[Reading, Reading] | None:
     firsts = [place.first for place in chosen.places]
     formats = next((rivals for rivals in RIVALS if chosen.format in rivals), ())
     with contextlib.suppress(PlanUnreadable):
-        for other in (one for name in formats for one in RECOGNISERS[name](lines)):
+        for other in (reading for name in formats for reading in RECOGNISERS[name](lines)):
             if [place.first for place in other.places] != firsts:
                 return chosen, other
     return None
@@ -281,13 +281,13 @@ def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Line
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
     """The boxes that belong to no phase, by the heading above them, and those that are optional."""
     owner = {i: place.id for place in reading.places for i in (place.at, *range(place.first, place.end))}
-    found: dict[str, list[int]] = {}
+    lines_by_remark: dict[str, list[int]] = {}
     for box in lines.boxes:
         if box.at not in owner:
             heading = lines.heading_above(box.at)
             where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
-            found.setdefault(f"boxes {where} belong to no phase and are left out", []).append(box.at)
+            lines_by_remark.setdefault(f"boxes {where} belong to no phase and are left out", []).append(box.at)
         elif box.optional:
             what = f"optional boxes of phase {owner[box.at]} are no work items and stay open"
-            found.setdefault(what, []).append(box.at)
-    yield from (Remark(lines_[0] + 1, f"{what} ({len(lines_)})") for what, lines_ in found.items())
+            lines_by_remark.setdefault(what, []).append(box.at)
+    yield from (Remark(lines_[0] + 1, f"{what} ({len(lines_)})") for what, lines_ in lines_by_remark.items())

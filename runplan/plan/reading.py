@@ -87,11 +87,11 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
     A heading like `## Phase 2 Findings` counts only when no other heading names that phase more clearly. One heading of
     level 1 is the title of the plan.
     """
-    found: dict[int, list[Heading]] = {level: [] for level in levels}
+    headings: dict[int, list[Heading]] = {level: [] for level in levels}
     for heading in lines.headings:
-        if heading.name.id and heading.level in found and heading.name.unit in units:
-            found[heading.level].append(heading)
-    sections: list[Heading] = next(filter(None, found.values()), [])
+        if heading.name.id and heading.level in headings and heading.name.unit in units:
+            headings[heading.level].append(heading)
+    sections: list[Heading] = next(filter(None, headings.values()), [])
     clear = {key(section.name.id) for section in sections if section.name.strong}
     sections = [section for section in sections if section.name.strong or key(section.name.id) not in clear]
     return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
@@ -152,10 +152,10 @@ def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named
     if all(own) and len(set(map(key, own))) == len(own):
         return [name for _, _, name in named], ()
     names, remarks = [], []
-    for number, ((at, text, name), id_) in enumerate(zip(named, own, strict=True), 1):
+    for number, ((line, text, name), id_) in enumerate(zip(named, own, strict=True), 1):
         names.append(replace(name, id=str(number), title=name.title if name.unit else text))
         if id_ not in ("", str(number)):
-            remarks.append(Remark(at + 1, f"{id_!r} is called phase {number}: not every phase has an id of its own"))
+            remarks.append(Remark(line + 1, f"{id_!r} is called phase {number}: not every phase has an id of its own"))
     return names, tuple(remarks)
 
 

@@ -158,7 +158,7 @@ def scan(raw: bytes, *, path: str) -> Lines:
 
 
 def _fields(texts: list[str], front: int) -> list[Field]:
-    keys = [(i, found) for i in range(1, front) if (found := _KEY.match(texts[i]))]
+    keys = [(i, key) for i in range(1, front) if (key := _KEY.match(texts[i]))]
     fields = []
     for (i, key), end in zip(keys, [*(i for i, _ in keys), front][1:], strict=True):
         written = _VALUE.match(texts[i], key.end())

@@ -95,8 +95,8 @@ def put(text: bytes, *, path: str, key: str, value: str | None, after: str = "")
     if value is None:
         return text if field is None else text[: lines.start(field.at)] + text[lines.start(field.below) :]
     if field is None:
-        at = lines.start(above.below if above else lines.front)
-        return text[:at] + f"{key}: {value}".encode() + lines.eol + text[at:]
+        start = lines.start(above.below if above else lines.front)
+        return text[:start] + f"{key}: {value}".encode() + lines.eol + text[start:]
     require_settable(lines, key)
     begin, end = lines.offset(field.at, field.begin), lines.offset(field.at, field.end)
     gap = b"" if lines.texts[field.at][field.begin - 1] in " \t" else b" "
@@ -118,7 +118,7 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     asked = plan.phase(wanted) if wanted is not None else None
     if wanted is not None and asked is None:
         return NoPhase(
-            NoWorkKind.BLOCKED, f"there is no phase {wanted}; there are: {', '.join(one.id for one in plan.phases)}"
+            NoWorkKind.BLOCKED, f"there is no phase {wanted}; there are: {', '.join(phase.id for phase in plan.phases)}"
         )
     if plan.status is PlanStatus.COMPLETE:
         return NoPhase(NoWorkKind.COMPLETE, "the plan is already complete")
@@ -159,7 +159,7 @@ def _requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
         commit = f" ({phase.commit})" if phase.commit else ""
         return NoPhase(NoWorkKind.PHASE_DONE, f"phase {phase.id} is already done{commit}")
     if waits := missing(plan, phase):
-        statuses = ", ".join(f"{one.id} ({one.status})" for one in plan.phases if one.id in waits)
+        statuses = ", ".join(f"{phase.id} ({phase.status})" for phase in plan.phases if phase.id in waits)
         first = command("runplan", "start", plan.path, waits[0])
         return NoPhase(NoWorkKind.NEEDS, f"phase {phase.id} depends on {statuses}; first run: {first}")
     if phase.unsupported:
@@ -194,5 +194,5 @@ def add_tracker(text: bytes, *, path: str) -> bytes:
         rows.append(f"| {place.id}{' — ' if title else ''}{title} | {status} | | |")
     first = reading.places[0].first
     above = [heading.at for heading in lines.headings if heading.level == 2 and heading.at < first < heading.end]
-    at = lines.start(above[-1] if above else first)
-    return text[:at] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + text[at:]
+    start = lines.start(above[-1] if above else first)
+    return text[:start] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + text[start:]

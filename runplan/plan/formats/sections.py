@@ -60,16 +60,16 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
         yield checklist(lines, named, reading.paired(lines, "checklist", listed, sections))
         return
     bare = (place for place in places if place.is_bare)
-    remarks = tuple(Remark(one.first + 1, f"phase {one.id} states no status; it counts as todo") for one in bare)
+    remarks = tuple(Remark(place.first + 1, f"phase {place.id} states no status; it counts as todo") for place in bare)
     yield Reading("sections", "phase sections", places, sections[0].at, remarks=remarks)
 
 
 def read_humanlayer(lines: Lines) -> Iterator[Reading]:
     """The phase sections, when one of them has the heading Automated or Manual Verification."""
     criteria = [heading.at for heading in lines.headings if heading.level > 2 and _VERIFICATION.match(heading.text)]
-    for found in read_phases(lines) if criteria else ():
-        if any(place.first < at < place.end for place in found.places for at in criteria):
-            yield replace(found, format="humanlayer", name="HumanLayer plan", decided_by=criteria[0])
+    for in_phases in read_phases(lines) if criteria else ():
+        if any(place.first < line < place.end for place in in_phases.places for line in criteria):
+            yield replace(in_phases, format="humanlayer", name="HumanLayer plan", decided_by=criteria[0])
 
 
 def read_openspec(lines: Lines) -> Iterator[Reading]:
@@ -125,11 +125,11 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
     places, remarks = [], []
     for box, number in tops:
         end = borders[bisect(borders, box.at)]
-        own = [one for one in within(lines.boxes, box.at + 1, end) if not one.optional]
+        own = [nested for nested in within(lines.boxes, box.at + 1, end) if not nested.optional]
         mark = reading.mark_of([box])
-        if own and all(one.ticked for one in own):
+        if own and all(nested.ticked for nested in own):
             mark = Mark(Status.DONE)
-        elif not box.ticked and any(one.sign in "-~" for one in (box, *own)):
+        elif not box.ticked and any(nested.sign in "-~" for nested in (box, *own)):
             mark = Mark(Status.IN_PROGRESS)
         elif box.ticked and own:
             what = f"task {number[1]} is ticked, but not all of its sub-tasks are; it counts as done"
@@ -147,8 +147,10 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
         return
     ends = [*(heading.at for heading in headings[1:]), len(lines.texts)]
     sections = [
-        replace(one, name=replace(one.name, title=one.name.title or one.text), end=min(end, one.end))
-        for one, end in zip(headings, ends, strict=True)
+        replace(
+            heading, name=replace(heading.name, title=heading.name.title or heading.text), end=min(end, heading.end)
+        )
+        for heading, end in zip(headings, ends, strict=True)
     ]
     yield _numbered("todo", "TODO list", lines, sections, "phase")
 
@@ -168,7 +170,7 @@ def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Seq
     for number, (box, name) in enumerate(listed):
         end = _end(lines, box)
         nested = within(lines.boxes, box.at + 1, end) if not sections else []
-        place = _box_place(name, (box, *(one for one in nested if not one.optional)), end)
+        place = _box_place(name, (box, *(nested_box for nested_box in nested if not nested_box.optional)), end)
         if sections:
             place = replace(place, first=sections[number].at, end=sections[number].end)
         places.append(place)
@@ -177,33 +179,33 @@ def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Seq
 
 def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
     """A phase that begins with its box; the other boxes are ticked with it."""
-    at, text = boxes[0].at, boxes[0].text
-    place = Place(id=name.id, title=name.title, first=at, end=end, spots=reading.box_spots(boxes))
+    line, text = boxes[0].at, boxes[0].text
+    place = Place(id=name.id, title=name.title, first=line, end=end, spots=reading.box_spots(boxes))
     return replace(place, mark=reading.mark_of(boxes[:1]), commit=read_commit(text))
 
 
 def named_boxes(lines: Lines, outside: Sequence[Heading] = ()) -> list[tuple[Entry, Named]]:
     """The boxes that say `Phase <id>`, outside of some sections."""
-    found = []
+    named = []
     for box in lines.boxes:
         name = read_name(box.text) if "phase" in box.text[:20].lower() else None
         is_outside = box.indent <= 3 and not any(section.at <= box.at < section.end for section in outside)
         if name is not None and name.unit == "phase" and is_outside:
-            found.append((box, name))
-    return found
+            named.append((box, name))
+    return named
 
 
 def _work(lines: Lines) -> list[Entry]:
     """The boxes at the left margin, without those under other boxes or headings like Acceptance Criteria."""
-    found: list[Entry] = []
+    work: list[Entry] = []
     end = 0  # of the last one
     for box in lines.boxes:
         heading = lines.heading_above(box.at)
         is_work = heading is None or not _NOT_WORK.search(heading.text)
         if box.indent <= 3 and not box.optional and is_work and box.at >= end:
-            found.append(box)
+            work.append(box)
             end = _end(lines, box)
-    return found
+    return work
 
 
 def _end(lines: Lines, box: Entry) -> int:

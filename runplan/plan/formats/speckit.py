@@ -35,9 +35,9 @@ def read(lines: Lines) -> Iterator[Reading]:
         if story := _STORY.search(section.name.title):
             phases[f"us{story[1]}"] = section.name.id
         boxes = within(lines.boxes, section.at, section.end)
-        found = {task[1].lower(): box.at for box in boxes if (task := _TASK.match(box.text))}
-        tasks |= found
-        phases |= dict.fromkeys(found, section.name.id)
+        lines_by_task = {task[1].lower(): box.at for box in boxes if (task := _TASK.match(box.text))}
+        tasks |= lines_by_task
+        phases |= dict.fromkeys(lines_by_task, section.name.id)
     if tasks:
         places = _in_order(lines, section_places(lines, sections), phases)
         yield Reading("spec-kit", "spec-kit tasks", places, min(tasks.values()), aliases=phases)
@@ -57,7 +57,11 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
         boxes = [box for box in within(lines.boxes, place.first, place.end) if not box.optional]
         after = [words[0] for box in boxes for words in _AFTER.finditer(box.text)]
         paths = [_PATH.findall(box.text) for box in boxes]
-        touches = [f"{path.rpartition('/')[0]}/**" if "/" in path else path for found in paths for path in found]
+        touches = [
+            f"{path.rpartition('/')[0]}/**" if "/" in path else path
+            for paths_of_task in paths
+            for path in paths_of_task
+        ]
         ordered.append(
             replace(
                 place,
@@ -72,11 +76,11 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
 
 def _prose(lines: Lines, phases: Mapping[str, str]) -> dict[str, list[str]]:
     """The sentences about each phase in lines like `- **US2 (Phase 4)**: Depends on US1` below Dependencies."""
-    found: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     for part in (heading for heading in lines.headings if "dependenc" in heading.text.lower()):
         for entry in within(lines.entries, part.at, part.end):
             head, *tail = _SENTENCE.split(entry.text, maxsplit=1)
             named = re.sub(r"user story ?|us-?(?=[0-9])", "us", head.lower().replace("phase ", "phase"))
             if ids := [phases[word] for word in re.findall(r"\w+", named) if word in phases]:
-                found.setdefault(ids[0], []).extend(tail)
-    return found
+                sentences.setdefault(ids[0], []).extend(tail)
+    return sentences

@@ -28,26 +28,26 @@ _NUMBER = ("#", "id", "no", "no.", "nr")
 
 def read(lines: Lines) -> Iterator[Reading]:
     sections = find_sections(lines, "phase") or find_sections(lines, *UNITS)
-    if (found := _find(lines, sections)) is None:
+    if (tracker := _find(lines, sections)) is None:
         return
-    header, table = found
-    rows = [(at, name, spots) for at, name, spots in table if name is not None]
+    header, table = tracker
+    rows = [(line, name, spots) for line, name, spots in table if name is not None]
     if not rows:
         raise lines.refused(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
     listed = {key(name.id) for _, name, _ in rows}
     own = [section for section in sections if section.name.strong or key(section.name.id) in listed]
     what = "this tracker row does not begin with a phase id; it is ignored"
-    remarks = [Remark(at + 1, what) for at, name, _ in table if name is None]
+    remarks = [Remark(line + 1, what) for line, name, _ in table if name is None]
     for section in sections:
         if section not in own:
             what = f"the tracker does not list phase {section.name.id}; this heading is ignored"
             remarks.append(Remark(section.at + 1, what))
     places = []
-    paired_with = paired(lines, "tracker", [(name.id, at) for at, name, _ in rows], own)
-    for (at, name, spots), section in zip(rows, paired_with, strict=True):
-        texts = {spot.slot: lines.texts[at][spot.begin : spot.end].strip() for spot in spots}
+    paired_with = paired(lines, "tracker", [(name.id, line) for line, name, _ in rows], own)
+    for (line, name, spots), section in zip(rows, paired_with, strict=True):
+        texts = {spot.slot: lines.texts[line][spot.begin : spot.end].strip() for spot in spots}
         if "cell" not in texts:
-            raise lines.refused(at, f"the row of phase {name.id} has no Status cell; add one")
+            raise lines.refused(line, f"the row of phase {name.id} has no Status cell; add one")
         commit = read_commit(texts.get("commit", "")) or read_commit(texts["cell"])
         place = Place(id=name.id, title=section.name.title or name.title, first=section.at, end=section.end)
         places.append(replace(place, mark=read_mark(texts["cell"]), commit=commit, spots=spots))
@@ -97,6 +97,6 @@ def _rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
 def _cells(text: str) -> list[tuple[int, int]]:
     """The columns of the cells of a row; outer pipes are optional, an escaped pipe is content."""
     pipes = [pipe.end() - 1 for pipe in re.finditer(r"(?<!\\)(?:\\\\)*\|", text)]
-    found = list(zip([0, *(at + 1 for at in pipes)], [*pipes, len(text)], strict=True))
-    first = int(len(found) > 1 and not text[slice(*found[0])].strip())
-    return found[first:-1] if len(found) > first + 1 and not text[slice(*found[-1])].strip() else found[first:]
+    spans = list(zip([0, *(pipe + 1 for pipe in pipes)], [*pipes, len(text)], strict=True))
+    first = int(len(spans) > 1 and not text[slice(*spans[0])].strip())
+    return spans[first:-1] if len(spans) > first + 1 and not text[slice(*spans[-1])].strip() else spans[first:]
