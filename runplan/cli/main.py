@@ -46,10 +46,10 @@ def entry() -> None:
     gc.set_threshold(20_000)
     code = main(sys.argv[1:])
     gc.freeze()
-    sys.exit(_flushed(code))
+    sys.exit(_flush_output(code))
 
 
-def _flushed(code: int) -> int:
+def _flush_output(code: int) -> int:
     """The exit code after the output is written; Python would exit with 120 when that fails."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None or stream.closed:
@@ -59,7 +59,7 @@ def _flushed(code: int) -> int:
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python flushes it again at exit
             if stream is sys.stdout and not isinstance(error, BrokenPipeError):
-                _say(f"cannot write the output: {error.strerror}")
+                _say_error(f"cannot write the output: {error.strerror}")
                 code = code or int(Exit.UNREACHABLE)
     return code
 
@@ -69,14 +69,14 @@ def main(argv: list[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
     debug = "--debug" in argv
     try:
-        return _run([word for word in argv if word != "--debug"])
+        return _run_words([word for word in argv if word != "--debug"])
     except RunplanError as error:
-        _say(str(error), debug=debug)
+        _say_error(str(error), debug=debug)
         if error.exit is Exit.FAILED:
-            _say("failed: crashed")
+            _say_error("failed: crashed")
         return int(error.exit)
     except KeyboardInterrupt:
-        _say("interrupted", debug=debug)
+        _say_error("interrupted", debug=debug)
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader is gone, as in `runplan logs | head`.
@@ -84,11 +84,11 @@ def main(argv: list[str]) -> int:
         return int(Exit.DONE)
     except Exception as error:  # noqa: BLE001 - the boundary of the command
         unexpected = f"unexpected {type(error).__name__}: {error}; run it again with --debug"
-        _say(refused_by_system(error) or unexpected, debug=debug)
+        _say_error(refused_by_system(error) or unexpected, debug=debug)
         return int(Exit.UNREACHABLE)
 
 
-def _say(text: str, *, debug: bool = False) -> None:
+def _say_error(text: str, *, debug: bool = False) -> None:
     """Print one line, and the traceback with --debug."""
     with suppress(OSError):  # standard error may be closed
         if debug:
@@ -98,7 +98,7 @@ def _say(text: str, *, debug: bool = False) -> None:
         say(text)
 
 
-def _run(words: list[str]) -> int:
+def _run_words(words: list[str]) -> int:
     if words and words[0] in ("-V", "--version"):
         print(f"runplan {__version__}")
         return 0
@@ -118,13 +118,13 @@ def require_verb(verb: str) -> str:
     if verb in PLANNED:
         raise UsageError(f"{verb} is not in this version of runplan; see: runplan --help")
     if verb not in VERBS:
-        near = _nearest(verb, VERBS)
+        near = _nearest_word(verb, VERBS)
         hint = f"did you mean {near}?" if near else f"there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb; {hint}")
     return verb
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
+def _nearest_word(word: str, known: Iterable[str]) -> str:
     """The known word that begins with this one, or is most like it; "" for none."""
     import difflib
 
@@ -163,7 +163,7 @@ def _describe_unknown(word: str, parser: ArgumentParser) -> str:
     if not word.startswith("-"):
         return f"{word}: one word too many; see: {parser.prog} --help"
     options = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no other way
-    near = _nearest(word.partition("=")[0], options)
+    near = _nearest_word(word.partition("=")[0], options)
     return f"{word}: no such option; " + (f"did you mean {near}?" if near else f"see: {parser.prog} --help")
 
 

@@ -83,5 +83,5 @@ def test_a_shell_takes_the_shown_command_as_it_is_meant(
 
 def test_terminal_control_characters_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """Git takes such names, and an agent can give them."""
-    main._say("the target is none of: a\x9b31mb, c\u202ed", debug=False)
+    main._say_error("the target is none of: a\x9b31mb, c\u202ed", debug=False)
     assert capsys.readouterr().err == "runplan: the target is none of: ab, cd\n"

@@ -42,14 +42,14 @@ ENDING_S = 20.0  #: for a foreground run to end its agents
 
 
 def run_pause(args: argparse.Namespace) -> None:
-    _control(args.plan, "pause", ". Resume with: runplan resume")
+    _pause_or_resume(args.plan, "pause", ". Resume with: runplan resume")
 
 
 def run_resume(args: argparse.Namespace) -> None:
-    _control(args.plan, "resume", "; see: runplan status")
+    _pause_or_resume(args.plan, "resume", "; see: runplan status")
 
 
-def _control(word: str, verb: str, then: str) -> None:
+def _pause_or_resume(word: str, verb: str, then: str) -> None:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     with open_context(warn=progress.warn if verb == "pause" else None) as context:
         plan, store = plan_or_watch(context, word), context.store()
@@ -90,11 +90,11 @@ def run_now(args: argparse.Namespace) -> Exit:
 def run_stop(args: argparse.Namespace) -> None:
     with open_context(warn=progress.warn) as context:
         plan = plan_or_watch(context, args.plan) if args.plan else ""
-        if not _stop(context, context.store(), plan, keep_schedule=args.keep_schedule, force=args.force):
+        if not _stop_plans(context, context.store(), plan, keep_schedule=args.keep_schedule, force=args.force):
             progress.say(f"Nothing to stop {f'for {plan}' if plan else 'here'}")
 
 
-def _stop(context: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool, force: bool) -> bool:
+def _stop_plans(context: RepositoryContext, store: Store, plan: str, *, keep_schedule: bool, force: bool) -> bool:
     """Cancel schedules and end runs, of one plan or of all; whether there were any."""
     arguments = {KEEP_SCHEDULE: True} if keep_schedule else {}
     lines, still_running = _end_foreground(context, store, plan, force=force)
@@ -158,7 +158,7 @@ class Change(Struct, frozen=True, kw_only=True):
     waiting: str = ""  #: what it waits for; "" after a failure
 
 
-def _pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
+def _list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
     """The phases that wait for the verb, of one plan or of all."""
     store, waits = context.store(), ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
     changes = []
@@ -199,17 +199,19 @@ def _kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Cha
 def run_diff(args: argparse.Namespace) -> None:
     with open_context(warn=progress.warn) as context:
         plan = plan_path(context, args.plan)
-        change = next(iter(_pending(context, plan, args.phase, "diff")), None) or _kept_work(context, plan, args.phase)
+        change = next(iter(_list_pending(context, plan, args.phase, "diff")), None) or _kept_work(
+            context, plan, args.phase
+        )
         if change is None:
             raise _nothing_pending(plan, args.phase)
-        view = _view(context, change)
+        view = _view_change(context, change)
     if args.json:
         print(as_json(view, indent=None))
     else:
-        page(plain(_text(view)))
+        page(plain(_render_change(view)))
 
 
-def _view(context: RepositoryContext, change: Change) -> dict[str, Any]:
+def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
     """The change as data (docs/reference.md)."""
     phase, started, git = change.phase, change.state.options, context.repository.git
     verdict, texts, failed = phase.verdict, dict((*phase.chosen.items, *phase.questions)), phase.failure
@@ -261,7 +263,7 @@ def _view(context: RepositoryContext, change: Change) -> dict[str, Any]:
     }
 
 
-def _text(view: dict[str, Any]) -> str:
+def _render_change(view: dict[str, Any]) -> str:
     plan, failed = view["plan"], view["failed"]
     what = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
     about = (failed["detail"], failed["evidence"], failed["output"], f"branch {failed['branch']}") if failed else ()
@@ -295,7 +297,7 @@ def _text(view: dict[str, Any]) -> str:
 
 def _change_to_answer(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> Change:
     """The first change of the plan that waits for the verb; without a plan, the only one of the repository."""
-    changes = _pending(context, plan, wanted, verb)
+    changes = _list_pending(context, plan, wanted, verb)
     if plan is None and len(changes) > 1:
         commands = (
             command("runplan", verb, change.state.options.plan, change.phase.chosen.phase) for change in changes
@@ -307,14 +309,14 @@ def _change_to_answer(context: RepositoryContext, plan: str | None, wanted: str 
 
 
 def run_approve(args: argparse.Namespace) -> Exit:
-    return _answer("approve", args, Answered(tree="", approved=True))
+    return _submit_answer("approve", args, Answered(tree="", approved=True))
 
 
 def run_reject(args: argparse.Namespace) -> Exit:
-    return _answer("reject", args, Answered(tree="", approved=False, why=args.why))
+    return _submit_answer("reject", args, Answered(tree="", approved=False, why=args.why))
 
 
-def _answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
+def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exit:
     """Record the answer to the change that waits, and continue the run as it was started."""
     with open_context() as context:
         change = _change_to_answer(context, plan_path(context, args.plan) if args.plan else None, args.phase, verb)

@@ -305,7 +305,7 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
         Interruption(load_user(context.env).daemon.grace_s) as interruption,
         open_repository(context, wakeup=interruption.wakeup) as repository,
     ):
-        _remember(context)
+        _remember_repository(context)
         worker = ForegroundWorker(interruption, show=progress.show, warn=progress.warn)
         try:
             answer = worker.run(request, repository)
@@ -322,7 +322,7 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
     return _show_end(context, answer.run)
 
 
-def _remember(context: RepositoryContext) -> None:
+def _remember_repository(context: RepositoryContext) -> None:
     """Add the repository to those that `report --since` lists; a run does not depend on it."""
     try:
         remember(

@@ -61,7 +61,7 @@ def run_start(args: argparse.Namespace) -> Exit:
         if args.dry_run:
             print(_dry_run(context, plan, asked))
             return Exit.DONE
-        return _start(context, plan, asked, foreground=args.foreground, wait=args.wait)
+        return _start_run(context, plan, asked, foreground=args.foreground, wait=args.wait)
 
 
 def _with_pull_requests(context: RepositoryContext, asked: Options, what: str) -> RepositoryContext:
@@ -73,7 +73,7 @@ def _with_pull_requests(context: RepositoryContext, asked: Options, what: str) -
     return runs.with_target_settings(context, "pr")
 
 
-def _start(
+def _start_run(
     context: RepositoryContext,
     word: str,
     asked: Options,
@@ -97,10 +97,10 @@ def _start(
             if foreground:
                 return runs.run_here(context, request)
             runs.admit_agents(context)
-            return runs.submit_run(context, request, _timing(asked, context.settings.run), wait=wait)
+            return runs.submit_run(context, request, _timing_of(asked, context.settings.run), wait=wait)
 
 
-def _timing(asked: Options, run: RunSettings) -> Timing | None:
+def _timing_of(asked: Options, run: RunSettings) -> Timing | None:
     if not asked.every:
         return None
     return Timing(every=asked.every, now=asked.now, zone=run.timezone, misfire=run.misfire)
@@ -121,7 +121,7 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {context.settings.tests.command or 'none'}",
         "",
-        *(_describe(context, started, phase) for phase in plan.phases if phase.id in start.phases),
+        *(_describe_phase(context, started, phase) for phase in plan.phases if phase.id in start.phases),
         *(f"phase {phase.id:<6}is not worked: it {hindrance(plan, phase)}" for phase in others if asked.finish),
         "",
         "Nothing was changed.",
@@ -129,7 +129,7 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
     return "\n".join(lines)
 
 
-def _describe(context: RepositoryContext, started: RunStarted, phase: Phase) -> str:
+def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phase) -> str:
     branch = names.branch(context.settings.run.branch_prefix, started.slug, phase.id)
     read, tests = choose_phase(phase, tip=""), context.settings.tests.command
     brief = prompts.Brief(plan=started.plan, chosen=read, worktree="", branch=branch, test_command=tests)
@@ -149,7 +149,7 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
         runs.admit_agents(context)
         watch, title = f"{names.WATCH}{args.label}", f"Issues with the label {args.label}"
         request = RunRequest(started=runs.run_started(context, watch, title, asked))
-        return runs.submit_run(context, request, _timing(asked, context.settings.run))
+        return runs.submit_run(context, request, _timing_of(asked, context.settings.run))
 
 
 # --- retry ------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
         context = context.for_run(last)
         review: Rows = ()
         if args.review:
-            review = _review(context, last, store)
+            review = _new_comments(context, last, store)
             if not review:
                 return Exit.DONE
             last = replace(last, mode="finish", wanted="", auto=False) if last.mode == "undo" else last
@@ -172,12 +172,12 @@ def run_retry(args: argparse.Namespace) -> Exit:
             progress.say(succeeded(row.plan))
             return Exit.DONE
         elif last.mode == "undo":
-            return _undo(context, row.plan, last.wanted)
+            return _undo_phase(context, row.plan, last.wanted)
         is_again = not args.phase and not args.review
         asked = Options(phase=last.wanted, finish=last.mode == "finish", auto=last.auto, landing=last.landing)
         asked = replace(asked, anew=args.fresh)
         here = args.foreground or not (args.wait or last.daemon)
-        return _start(
+        return _start_run(
             context, row.plan, asked, foreground=here, wait=args.wait, again=is_again, like=last, review=review
         )
 
@@ -189,7 +189,7 @@ def _last_work(store: Store, last: RunStarted) -> RunStarted:
     return worked or replace(last, daemon=True, auto=False)
 
 
-def _review(context: RepositoryContext, last: RunStarted, store: Store) -> Rows:
+def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) -> Rows:
     """The comments of reviewers on the plan's open pull request that no run has handled: ids and quoted texts."""
     if not last.concludes:
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
@@ -205,10 +205,10 @@ def _review(context: RepositoryContext, last: RunStarted, store: Store) -> Rows:
     strangers = {comment.author for comment in comments if not forge.may_write(comment.author)}
     if strangers:
         progress.warn(f"comments of accounts without write access are among them: {', '.join(sorted(strangers))}")
-    return tuple((comment.id, _quoted(comment, is_stranger=comment.author in strangers)) for comment in comments)
+    return tuple((comment.id, _quote_comment(comment, is_stranger=comment.author in strangers)) for comment in comments)
 
 
-def _quoted(comment: ReviewComment, *, is_stranger: bool) -> str:
+def _quote_comment(comment: ReviewComment, *, is_stranger: bool) -> str:
     lines = plain(bounded(comment.text)).splitlines()
     author = f"{comment.author} (without write access)" if is_stranger else comment.author
     where = f" on {comment.place}" if comment.place else ""
@@ -220,10 +220,10 @@ def _quoted(comment: ReviewComment, *, is_stranger: bool) -> str:
 
 def run_undo(args: argparse.Namespace) -> Exit:
     with open_context() as context:
-        return _undo(context, plan_path(context, args.plan), args.phase)
+        return _undo_phase(context, plan_path(context, args.plan), args.phase)
 
 
-def _undo(context: RepositoryContext, path: str, phase: str) -> Exit:
+def _undo_phase(context: RepositoryContext, path: str, phase: str) -> Exit:
     """Revert the phase in this process, with the landing mode of the plan."""
     context = context.for_plan(path)
     runs.complete_landings(context)

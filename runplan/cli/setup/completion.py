@@ -58,12 +58,12 @@ def run_completion(args: argparse.Namespace) -> None:
 def print_candidates(words: Sequence[str]) -> None:
     """Print the words that may stand in place of the last one, each with a description after a tab."""
     *before, current = words or [""]
-    for word, description in _candidates(before, current):
+    for word, description in _list_candidates(before, current):
         if word.startswith(current) and word not in before:
             print(f"{word}\t{description.partition(chr(10))[0]}")
 
 
-def _candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]]:
+def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]]:
     lines = [(verb, line) for verb, (_, line, _) in VERBS.items()]
     if not before:
         return lines
@@ -82,11 +82,11 @@ def _candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]
     place = places[min(len(given), len(places) - 1)]
     match place.dest:
         case "plan":
-            return _plans(with_paths=bool(current))
+            return _list_plans(with_paths=bool(current))
         case "phase":
-            return _phases(given[0])
+            return _list_phases(given[0])
         case "words":
-            phases = _phases(given[0], is_open=True) if verb == "start" else ()
+            phases = _list_phases(given[0], is_open=True) if verb == "start" else ()
             return (*phases, *((word, "") for word in WORDS[verb]))
         case "verb":
             return lines
@@ -94,7 +94,7 @@ def _candidates(before: Sequence[str], current: str) -> Iterable[tuple[str, str]
             return ((str(choice), "") for choice in place.choices or ())
 
 
-def _plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
+def _list_plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
     """The names of the plans, and their paths."""
     with open_context(warn=lambda _text: None) as context:
         paths = [*known_plans(context, ()), *spec_plans(context.repository.root)]
@@ -106,7 +106,7 @@ def _plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
             yield path, ""
 
 
-def _phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str]]:
+def _list_phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str]]:
     """The phases of the plan that the word means, or only those that are not done."""
     with open_context(warn=lambda _text: None) as context:
         path = plan_path(context, word)

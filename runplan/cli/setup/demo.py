@@ -35,19 +35,19 @@ def run_demo(args: argparse.Namespace) -> Exit:
         env |= {"XDG_CONFIG_HOME": str(directory / "config"), "XDG_STATE_HOME": str(directory / "state")}
         env |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_DEFAULT_REF_FORMAT": "files"}
         repository = directory / "shop"
-        _make(repository, env)
-        _say(INTRODUCTION.format(plan=PLAN))
-        code = _runplan(repository, env, "start", PLAN, "finish", "auto", "--foreground")
+        _make_repository(repository, env)
+        _say_command(INTRODUCTION.format(plan=PLAN))
+        code = _run_runplan(repository, env, "start", PLAN, "finish", "auto", "--foreground")
         if code is Exit.DONE:
-            _show(repository, env)
+            _show_result(repository, env)
         if args.keep:
-            _say(f"\nThe repository is kept: {repository}")
+            _say_command(f"\nThe repository is kept: {repository}")
     if code is Exit.DONE and not args.keep:
-        _say("\nThe repository was removed; runplan demo --keep keeps it. In one of your own: runplan init")
+        _say_command("\nThe repository was removed; runplan demo --keep keeps it. In one of your own: runplan init")
     return code
 
 
-def _make(repository: Path, env: Mapping[str, str]) -> None:
+def _make_repository(repository: Path, env: Mapping[str, str]) -> None:
     package = Path(__file__).parents[2]
     # Installed, the project is inside the package; in a checkout, next to it.
     project = next(folder for base in (package, package.parent) if (folder := base / "config/demo").is_dir())
@@ -55,25 +55,25 @@ def _make(repository: Path, env: Mapping[str, str]) -> None:
     check = f"exec {shlex.quote(sys.executable)} -m unittest discover -v -s tests\n"
     (repository / "check").write_text(check, encoding="utf-8")
     (repository / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
-    _git(repository, env, "-c", "init.defaultBranch=main", "init", "-q", "--template=")
+    _run_git(repository, env, "-c", "init.defaultBranch=main", "init", "-q", "--template=")
     for key, value in (("user.name", "You"), ("user.email", "you@example.org"), ("commit.gpgsign", "false")):
-        _git(repository, env, "config", key, value)
-    _git(repository, env, "add", ".")
-    _git(repository, env, "commit", "-q", "-m", "A shop that adds up prices, and a plan")
+        _run_git(repository, env, "config", key, value)
+    _run_git(repository, env, "add", ".")
+    _run_git(repository, env, "commit", "-q", "-m", "A shop that adds up prices, and a plan")
 
 
-def _show(repository: Path, env: Mapping[str, str]) -> None:
-    _runplan(repository, env, "report", PLAN)
-    _say(f"\n$ git show main:{PLAN}      (its tracker)")
-    text = _git(repository, env, "show", f"main:{PLAN}")
-    _say("\n".join(line for line in text.splitlines() if line.startswith("|")))
-    _say("\n$ git log --oneline --graph main")
-    _say(_git(repository, env, "log", "--oneline", "--graph", "--no-decorate", "main"))
+def _show_result(repository: Path, env: Mapping[str, str]) -> None:
+    _run_runplan(repository, env, "report", PLAN)
+    _say_command(f"\n$ git show main:{PLAN}      (its tracker)")
+    text = _run_git(repository, env, "show", f"main:{PLAN}")
+    _say_command("\n".join(line for line in text.splitlines() if line.startswith("|")))
+    _say_command("\n$ git log --oneline --graph main")
+    _say_command(_run_git(repository, env, "log", "--oneline", "--graph", "--no-decorate", "main"))
 
 
-def _runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
+def _run_runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
     """Run the real command. After an interrupt it has time to end its agents."""
-    _say(f"\n$ runplan {' '.join(words)}")
+    _say_command(f"\n$ runplan {' '.join(words)}")
     with subprocess.Popen([sys.executable, "-m", "runplan", *words], cwd=repository, env=env) as command:
         try:
             code = command.wait()
@@ -83,7 +83,7 @@ def _runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
     return Exit(code) if code in set(Exit) else Exit.FAILED
 
 
-def _git(repository: Path, env: Mapping[str, str], *words: str) -> str:
+def _run_git(repository: Path, env: Mapping[str, str], *words: str) -> str:
     try:
         ran = subprocess.run(["git", *words], cwd=repository, env=env, capture_output=True, check=True)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
@@ -91,5 +91,5 @@ def _git(repository: Path, env: Mapping[str, str], *words: str) -> str:
     return ran.stdout.decode("utf-8", "replace").rstrip()
 
 
-def _say(text: str) -> None:
+def _say_command(text: str) -> None:
     print(text, flush=True)  # in order with the output of the command

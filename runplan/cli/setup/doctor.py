@@ -67,15 +67,15 @@ def run_doctor(args: argparse.Namespace) -> Exit:
     with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as context:
         checks = examine(context)
         if args.run:
-            checks.append(_rehearse(context, checks))
+            checks.append(_rehearse_phase(context, checks))
     if args.json:
         print(as_json([{"name": check.name, "ok": check.ok, **to_builtins(check)} for check in checks]))
     else:
-        print("\n".join(map(_line, checks)))
+        print("\n".join(map(_format_check, checks)))
     return Exit.DONE if all(each.ok for each in checks) else Exit.USAGE
 
 
-def _line(check: Check) -> str:
+def _format_check(check: Check) -> str:
     detail = check.detail.replace("\n", f"\n{'':<18}")
     line = f"{check.state:<4}  {check.name:<12}{detail}"
     return f"{line}\n      {'':<12}-> {check.remedy}" if check.remedy else line
@@ -83,34 +83,47 @@ def _line(check: Check) -> str:
 
 def examine(context: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
-    git, person = _check("git", _git, context.repository.git), _check("identity", _identity, context.repository.git)
+    git, person = (
+        _run_check("git", _check_git, context.repository.git),
+        _run_check("identity", _check_identity, context.repository.git),
+    )
     try:
         context = runs.with_target_settings(context.with_settings(), "")
         note = settings_note(context) or "every key is valid"
     except RunplanError as error:
-        return [git, _failed("settings", error), person]
-    target = _check("target", _target, context)
-    checks = [git, Check("settings", State.OK, note), person, target, _check("worktrees", _worktrees, context)]
-    checks += [_check(role, _agent, context, role, name) for role, name in context.settings.agents.dispatched]
-    checks.append(_check("sandbox", _sandbox, context))
+        return [git, _failed_check("settings", error), person]
+    target = _run_check("target", _check_target, context)
+    checks = [
+        git,
+        Check("settings", State.OK, note),
+        person,
+        target,
+        _run_check("worktrees", _check_worktrees, context),
+    ]
+    checks += [_run_check(role, _check_agent, context, role, name) for role, name in context.settings.agents.dispatched]
+    checks.append(_run_check("sandbox", _check_sandbox, context))
     if target.ok:
         local = context.with_landing("cherry-pick")  # the remote of others is asked last
-        checks += [_check("prompts", _prompts, local), _check("tests", _tests, local), _check("setup", _setup, local)]
+        checks += [
+            _run_check("prompts", _check_prompts, local),
+            _run_check("tests", _check_tests, local),
+            _run_check("setup", _check_setup, local),
+        ]
     if modes.concludes(context.settings.run.landing):
-        checks += _github(context)
-    return [*checks, _check("start", _start, context)] if all(each.ok for each in checks) else checks
+        checks += _check_github(context)
+    return [*checks, _run_check("start", _check_start, context)] if all(each.ok for each in checks) else checks
 
 
-def _check(name: str, look: Callable[..., str | Check], *about: object) -> Check:
+def _run_check(name: str, look: Callable[..., str | Check], *about: object) -> Check:
     """The check; `look` gives the detail of one that is ok, or a warning."""
     try:
         answer = look(*about)
     except RunplanError as error:
-        return _failed(name, error)
+        return _failed_check(name, error)
     return answer if isinstance(answer, Check) else Check(name, State.OK, answer)
 
 
-def _failed(name: str, error: RunplanError) -> Check:
+def _failed_check(name: str, error: RunplanError) -> Check:
     """A refusal, split into the problem and its remedy at the first semicolon that is not in a quoted command."""
     text = str(error).removeprefix("agent-missing: ").removeprefix(f"agents.{name}: ")
     parts = re.match(r"((?:`[^`]*`|(?!; ).)*)(?:; (.*))?", text, re.DOTALL)
@@ -118,22 +131,22 @@ def _failed(name: str, error: RunplanError) -> Check:
     return Check(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
 
 
-def _git(git: Git) -> str:
+def _check_git(git: Git) -> str:
     require_git(git)
     return f"version {git.run('version').text.removeprefix('git version ')}"
 
 
-def _identity(git: Git) -> str:
+def _check_identity(git: Git) -> str:
     person = identity(git)
     return f"{person.name} <{person.email}>"
 
 
-def _target(context: RepositoryContext) -> str:
+def _check_target(context: RepositoryContext) -> str:
     require_target(context.repository, context.local_target)
     return f"branch {context.settings.run.target}"
 
 
-def _worktrees(context: RepositoryContext) -> str:
+def _check_worktrees(context: RepositoryContext) -> str:
     place = worktree_root(context.repository.root, context.settings, context.env)
     nearest = next(each for each in (place, *place.parents) if each.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
@@ -141,7 +154,7 @@ def _worktrees(context: RepositoryContext) -> str:
     return str(place)
 
 
-def _agent(context: RepositoryContext, role: str, name: str) -> str:
+def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     table, in_dollars = context.settings.agents.agent(name), context.settings.limits.in_dollars
     invocation.require_agent(table, role, root=context.repository.root, caller=context.env, in_dollars=in_dollars)
     program = invocation.program_of(table)
@@ -153,7 +166,7 @@ def _agent(context: RepositoryContext, role: str, name: str) -> str:
     )
 
 
-def _sandbox(context: RepositoryContext) -> str | Check:
+def _check_sandbox(context: RepositoryContext) -> str | Check:
     modes = invocation.sandbox_modes(context.settings.agents)
     if set(modes.values()) == {"none"}:
         return 'off: agents.sandbox = "none"'
@@ -164,11 +177,11 @@ def _sandbox(context: RepositoryContext) -> str | Check:
     return Check("sandbox", State.WARN, f"agents can edit your checkout: {obstacle.problem}", remedy)
 
 
-def _prompts(context: RepositoryContext) -> str:
+def _check_prompts(context: RepositoryContext) -> str:
     return "; ".join(f"{role}: {each.origin}" for role, each in preflight.require_prompts(context).items())
 
 
-def _tests(context: RepositoryContext) -> str | Check:
+def _check_tests(context: RepositoryContext) -> str | Check:
     preflight.require_test_command(context)
     line, target = context.settings.tests.command, context.target_name
     other = "or set tests.command to another command"
@@ -180,7 +193,7 @@ def _tests(context: RepositoryContext) -> str | Check:
     return Check("tests", State.WARN, "no tests are run, and every report says so", "set tests.command in runplan.toml")
 
 
-def _setup(context: RepositoryContext) -> str | Check:
+def _check_setup(context: RepositoryContext) -> str | Check:
     line = context.settings.run.setup
     _require_programs(context, line, "or set run.setup to another command")
     if line:
@@ -208,16 +221,16 @@ def _require_programs(context: RepositoryContext, line: str, other: str) -> None
 _NEEDED = ("git", "settings", "identity", "target", "worktrees", "tests", "setup")  #: checks that must pass before it
 
 
-def _rehearse(context: RepositoryContext, checks: Sequence[Check]) -> Check:
+def _rehearse_phase(context: RepositoryContext, checks: Sequence[Check]) -> Check:
     """Run set-up and tests once in a fresh worktree."""
     passed = {check.name for check in checks if check.ok}
     if failed := [name for name in _NEEDED if name not in passed]:
         return Check("run", State.FAIL, f"not run, because of: {', '.join(failed)}", "correct the failed checks first")
     ended: list[e.DispatchEnded] = []
     try:
-        phase = _run(context, ended)
+        phase = _run_rehearsal(context, ended)
     except RunplanError as error:
-        return _failed("run", error)
+        return _failed_check("run", error)
     failure = phase.failure
     if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
         last = "".join(f"\n{line}" for line in failure.output.splitlines()[-progress.LINES_SHOWN :])
@@ -230,7 +243,7 @@ def _rehearse(context: RepositoryContext, checks: Sequence[Check]) -> Check:
     return Check("run", State.OK, detail)
 
 
-def _run(context: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
+def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
     """Rehearse a phase; its state, and the set-up and tests that ended."""
 
     def show(event: e.Event) -> None:
@@ -244,7 +257,7 @@ def _run(context: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
         return rehearse(repository, show).current
 
 
-def _github(context: RepositoryContext) -> list[Check]:
+def _check_github(context: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
     from runplan.forge.github_access import find_access
 
@@ -257,7 +270,7 @@ def _github(context: RepositoryContext) -> list[Check]:
     except NotAllowed as error:
         return [Check("github", State.FAIL, str(error), f"check the token from {access.source}")]
     except RunplanError as error:
-        return [_failed("github", error)]
+        return [_failed_check("github", error)]
     scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
     auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
     needs = target.requirements
@@ -268,7 +281,7 @@ def _github(context: RepositoryContext) -> list[Check]:
     ]
 
 
-def _start(context: RepositoryContext) -> str:
+def _check_start(context: RepositoryContext) -> str:
     """The refusals of `start` that no other check has found."""
     modes.require_ready(context.repository, context.settings, context.env)
     require_workable(context.repository, target=context.target, prefix=context.settings.run.branch_prefix)
@@ -288,11 +301,11 @@ def run_gc(args: argparse.Namespace) -> None:
         rows = [{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in (*answers, *logs)]
         print(as_json(rows))
         return
-    for line in _leftovers(answers, logs, "would remove" if args.dry_run else "removed"):
+    for line in _describe_leftovers(answers, logs, "would remove" if args.dry_run else "removed"):
         print(plain(line))
 
 
-def _leftovers(answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
+def _describe_leftovers(answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
     """One line for each leftover; logs are many, so those with the same answer share a line."""
     for answer in answers:
         yield f"kept  {answer.what}: {answer.why}" if isinstance(answer, Kept) else f"{verb}  {answer.what}"

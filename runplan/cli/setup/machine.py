@@ -37,11 +37,11 @@ def run_service(args: argparse.Namespace) -> None:
     manager = service.manager(env)
     if args.action == "status":
         standing = service.standing(manager, env)
-        print(as_json(standing) if args.json else _describe(standing))
+        print(as_json(standing) if args.json else _describe_service(standing))
         return
     refuse_under_agent(f"service {args.action}")
     if args.dry_run:
-        _show(manager, args.action)
+        _show_service(manager, args.action)
     elif args.action == "install":
         enabled = service.install(manager, env)
         print(f"wrote {manager.file}")
@@ -53,7 +53,7 @@ def run_service(args: argparse.Namespace) -> None:
         print(f"removed {manager.file}" if is_removed else f"there is no {manager.file}")
 
 
-def _show(manager: Manager, what: str) -> None:
+def _show_service(manager: Manager, what: str) -> None:
     print(f"# {manager.file}")
     if what == "install":
         print(manager.text, end="")
@@ -61,7 +61,7 @@ def _show(manager: Manager, what: str) -> None:
         print(f"# {' '.join(command)}")
 
 
-def _describe(standing: Standing) -> str:
+def _describe_service(standing: Standing) -> str:
     if not standing.installed:
         return f"not installed; there is no {standing.file}\ninstall it: runplan service install"
     lines = [f"installed as {standing.file}, {'running' if standing.active else 'not running'}"]

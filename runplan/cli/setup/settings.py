@@ -63,12 +63,12 @@ def run_init(_args: argparse.Namespace) -> None:
         raise RefusedEarly(f"{path} exists and was not changed; see runplan config") from None
     except OSError as error:
         raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
-    print(_summary(facts, path))
+    print(_describe_settings(facts, path))
 
 
 def settings_text(facts: Facts) -> str:
     """The runplan.toml that fits the repository; keys for which nothing was found are commented out."""
-    values: dict[str, object] = dict(_roles(facts.installed))
+    values: dict[str, object] = dict(_choose_agents(facts.installed))
     if facts.default_branch:
         values["run.target"] = facts.default_branch
     if facts.remotes and "origin" not in facts.remotes:
@@ -82,7 +82,7 @@ def settings_text(facts: Facts) -> str:
     return document(_INIT_HEAD, values, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents())))
 
 
-def _roles(installed: tuple[str, ...]) -> dict[str, str]:
+def _choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
     """The agent of each role. The verifier is another agent than the implementer if two are installed."""
     if not installed:
         return {}
@@ -90,8 +90,8 @@ def _roles(installed: tuple[str, ...]) -> dict[str, str]:
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
 
 
-def _summary(facts: Facts, path: Path) -> str:
-    roles = _roles(facts.installed)
+def _describe_settings(facts: Facts, path: Path) -> str:
+    roles = _choose_agents(facts.installed)
     agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
     identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
     specs = (path.removesuffix(f"/{PLAN_FILE}") for path in spec_plans(Path(facts.root)))
@@ -153,10 +153,10 @@ def document(head: str, values: Mapping[str, object], agents_note: str = "") -> 
 
 
 def keys_text(section: str, values: Mapping[str, object]) -> str:
-    return "".join(_line(key, values) for key in KEYS if key.section == section)
+    return "".join(_format_line(key, values) for key in KEYS if key.section == section)
 
 
-def _line(key: Key, values: Mapping[str, object]) -> str:
+def _format_line(key: Key, values: Mapping[str, object]) -> str:
     comment = "" if key.path in values else "# "
     written = f"{comment}{key.name} = {toml(values.get(key.path, key.written))}"
     return f"{written:<{_COLUMN}}  # {key.why}\n"
@@ -196,16 +196,16 @@ def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
         if repo.bare:
             raise RefusedEarly(f"{repo.git_dir} is a bare repository, without a checkout; go to a clone of it")
         try:
-            return _facts(repo, env)
+            return _inspect_repository(repo, env)
         except git.GitCommandError as error:
             message = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
             raise GitFailed(f"{repo.working_dir}: git {error.command[1]} failed: {message}") from error
 
 
-def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
+def _inspect_repository(repo: Repo, env: Mapping[str, str]) -> Facts:
     git, common, path = repo.git, Path(os.path.normpath(repo.common_dir)), env.get("PATH", os.defpath)
     # Without useConfigOnly git guesses an identity from the host name.
-    person, when = read_person(_ask(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
+    person, when = read_person(_ask_git(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
     places = (":(top,glob)*", ":(top)tests", ":(top)test")
     listed = git.ls_files("-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", *places)
     files = [name for name in listed.split("\0") if (Path(repo.working_dir) / name).is_file()]
@@ -223,12 +223,12 @@ def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
 
 def _default_branch(git: Git) -> str:
     branches = git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads").split()
-    remote = _ask(git, "symbolic-ref", "-q", "refs/remotes/origin/HEAD").removeprefix("refs/remotes/origin/")
-    current = _ask(git, "symbolic-ref", "-q", "--short", "HEAD")
+    remote = _ask_git(git, "symbolic-ref", "-q", "refs/remotes/origin/HEAD").removeprefix("refs/remotes/origin/")
+    current = _ask_git(git, "symbolic-ref", "-q", "--short", "HEAD")
     if not branches:
         return current
     return next((name for name in (remote, "main", "master", current) if name in branches), branches[0])
 
 
-def _ask(git: Git, *args: str) -> str:
+def _ask_git(git: Git, *args: str) -> str:
     return str(git.execute(["git", *args], with_exceptions=False))

@@ -30,7 +30,7 @@ LONGEST_ITEM = 100  #: characters of an item that are shown
 
 
 def run_check(args: argparse.Namespace) -> Exit:
-    file, name = _file(args.plan)
+    file, name = _find_file(args.plan)
     if link := describe_link(file, name, "check"):
         raise (RefusedEarly if file.is_file() else NotFound)(link)
     text = file.read_bytes()
@@ -45,13 +45,13 @@ def run_check(args: argparse.Namespace) -> Exit:
         print(f"runplan: {name}: {note}", file=sys.stderr)
     plan = parse(text, path=name)
     readings = other_way(text, path=name)
-    picture = [] if args.json else [*_picture(plan), *_about(plan, readings, text)]
-    print(as_json(_view(plan, readings)) if args.json else plain("\n".join(picture)))
+    picture = [] if args.json else [*_draw_plan(plan), *_describe_plan(plan, readings, text)]
+    print(as_json(_view_plan(plan, readings)) if args.json else plain("\n".join(picture)))
     is_refused = any(args.strict or remark.is_error for remark in plan.remarks)
     return Exit.USAGE if is_refused else Exit.DONE
 
 
-def _file(word: str) -> tuple[Path, str]:
+def _find_file(word: str) -> tuple[Path, str]:
     """The file as given, else the plan of this repository by that name."""
     given = Path(word)
     if os.path.isfile(given / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
@@ -67,11 +67,11 @@ def _file(word: str) -> tuple[Path, str]:
             return context.repository.root / path, path
     except RefusedEarly as error:  # outside of a repository a plan is a file
         if os.path.isfile(f"{word}.md"):  # noqa: PTH113 - likewise
-            return _file(f"{word}.md")
+            return _find_file(f"{word}.md")
         raise NotFound(f"{names.shown(word)}: no such plan file; {error}") from None
 
 
-def _view(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any]:
+def _view_plan(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any]:
     return {
         "plan": plan.path,
         "title": plan.title,
@@ -89,17 +89,17 @@ def _view(plan: Plan, readings: tuple[Reading, Reading] | None) -> dict[str, Any
             for reading in readings or ()
         ],
         "issues": plan.issues,
-        "phases": [_phase(phase) for phase in plan.phases],
+        "phases": [_view_phase(phase) for phase in plan.phases],
         "warnings": plan.remarks,
     }
 
 
-def _phase(phase: Phase) -> dict[str, Any]:
+def _view_phase(phase: Phase) -> dict[str, Any]:
     shown = {name: getattr(phase, name) for name in phase.__struct_fields__ if name not in ("text", "heading_line")}
     return {**shown, "commit": phase.commit or None}
 
 
-def _picture(plan: Plan) -> list[str]:
+def _draw_plan(plan: Plan) -> list[str]:
     """The phases as a tree: each below the last phase that it waits for."""
     order = {phase.id: number for number, phase in enumerate(plan.phases)}
     below: dict[str | None, list[Phase]] = {}
@@ -119,7 +119,7 @@ def _picture(plan: Plan) -> list[str]:
                 f"{branch}{phase.id}  {phase.title}  [{phase.status}]{f'  (also after {also})' if also else ''}"
             )
             children = below.get(phase.id, [])
-            lines += [f"{inner}{'│' if children else ' '}     {detail}" for detail in _details(phase)]
+            lines += [f"{inner}{'│' if children else ' '}     {detail}" for detail in _describe_phase(phase)]
             for child in reversed(children):
                 is_last = child is children[-1]
                 mark, rail = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
@@ -127,11 +127,11 @@ def _picture(plan: Plan) -> list[str]:
     return lines
 
 
-def _details(phase: Phase) -> Iterator[str]:
+def _describe_phase(phase: Phase) -> Iterator[str]:
     for item in phase.items:
         if item.id != WHOLE_PHASE:
-            yield f"{item.id} {_short(item.text)}"
-    yield from (f"sign-off: {_short(text)}" for text in phase.sign_off)
+            yield f"{item.id} {_shorten_text(item.text)}"
+    yield from (f"sign-off: {_shorten_text(text)}" for text in phase.sign_off)
     for name in ("touches", "allows", "soft"):
         if values := getattr(phase, name):
             yield f"{'ideally after' if name == 'soft' else name}: {', '.join(values)}"
@@ -139,11 +139,11 @@ def _details(phase: Phase) -> Iterator[str]:
         yield f"execution: {phase.execution}"
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= LONGEST_ITEM else f"{text[: LONGEST_ITEM - 1]}…"
 
 
-def _about(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) -> Iterator[str]:
+def _describe_plan(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) -> Iterator[str]:
     due = choose(plan, wanted=None)
     inactive = [due.detail] if isinstance(due, NoPhase) and due.kind is NoWorkKind.INACTIVE else []
     if plan.remarks or readings or inactive:

@@ -60,7 +60,11 @@ def run_logs(args: argparse.Namespace) -> None:
         batches = follow(store, run.plan, run.id, is_followed=args.follow)
         if args.json or args.events:
             for rows, _ in batches:
-                print("".join(f"{(_json if args.json else _text)(row)}\n" for row in rows), end="", flush=True)
+                print(
+                    "".join(f"{(_event_as_json if args.json else _event_as_text)(row)}\n" for row in rows),
+                    end="",
+                    flush=True,
+                )
             return
         from runplan.cli.show.progress import RunLog  # slow to import
 
@@ -92,19 +96,19 @@ def follow(
         time.sleep(FOLLOW_S)
 
 
-def _json(row: EventRow) -> str:
+def _event_as_json(row: EventRow) -> str:
     head = {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type}
     return as_json(head | json.loads(row.body), indent=None)
 
 
-def _text(row: EventRow) -> str:
+def _event_as_text(row: EventRow) -> str:
     body = json.loads(row.body)
     fields = {"lane": body.pop("lane", ""), **body}
-    shown = (f"{name}={_short(value)}" for name, value in fields.items() if value and name not in INTERNAL)
+    shown = (f"{name}={_shorten_value(value)}" for name, value in fields.items() if value and name not in INTERNAL)
     return f"{row.at}  {words(row.type):<18}  {'  '.join(shown)}".rstrip()
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = plain(value) if isinstance(value, str) else escaped(json.dumps(value, ensure_ascii=False))
     flat = " ".join(text.split())
     return flat if len(flat) <= 60 else f"{flat[:59]}…"
@@ -166,17 +170,17 @@ class Transcript:
 
     def print_new(self, *, is_last: bool) -> None:
         """Print the output since the last time; all of it when the agent has ended."""
-        self._print(self._head)
+        self._print_text(self._head)
         self._head = ""
         *lines, self._rest = (self._rest + self._new_output()).split(b"\n")
         is_over = is_last or self.took_s is not None
         for line in [*lines, self._rest] if is_over else lines:
             if line.strip():
-                self._show(line)
+                self._show_line(line)
         if is_over:
             self._end_message()
         if self.took_s is not None:
-            self._print(f"== {self._name} ended after {elapsed(self.took_s)}")
+            self._print_text(f"== {self._name} ended after {elapsed(self.took_s)}")
 
     def _new_output(self) -> bytes:
         try:
@@ -194,7 +198,7 @@ class Transcript:
         self._read += len(output)
         return output
 
-    def _show(self, line: bytes) -> None:
+    def _show_line(self, line: bytes) -> None:
         from runplan.run.dispatch import Context, Message, Unread
         from runplan.supervise.output import MISREAD
 
@@ -210,18 +214,18 @@ class Transcript:
             if isinstance(event, Message) and not event.final:
                 *lines, self._message = (self._message + event.text).split("\n")
                 for text in lines:
-                    self._print(text)
+                    self._print_text(text)
             elif (text := _event_text(event)) or isinstance(event, Message):
                 self._end_message()
-                self._print(text)
+                self._print_text(text)
         if not line.startswith(b"{") and all(isinstance(event, (Context, Unread)) for event in events):  # plain text
-            self._print(line.decode("utf-8", "replace"))
+            self._print_text(line.decode("utf-8", "replace"))
 
     def _end_message(self) -> None:
-        self._print(self._message)
+        self._print_text(self._message)
         self._message = ""
 
-    def _print(self, text: str) -> None:
+    def _print_text(self, text: str) -> None:
         if text.strip():
             print(self._style.wrap(plain(f"{self._lane}{text}".rstrip()), " " * len(self._lane)))
 
@@ -253,7 +257,7 @@ def run_explain(args: argparse.Namespace) -> None:
 
     with open_context(warn=warn) as context:
         store, newest = newest_run(context, args.plan)
-        every = _steps(recorded(store, newest.id))
+        every = _list_steps(recorded(store, newest.id))
     steps = [step for step in every if args.phase in (None, step["phase"])]
     if args.phase and not steps:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
@@ -271,7 +275,7 @@ def run_explain(args: argparse.Namespace) -> None:
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
 
 
-def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
+def _list_steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
     """After each recorded fact, the decision that followed."""
     from runplan.run.decide import decide
     from runplan.run.state import RunState, apply

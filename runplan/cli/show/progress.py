@@ -45,14 +45,14 @@ LINES: dict[type[e.Event], str] = {
 
 
 def show(event: e.Event) -> None:
-    lane = _lane(event)
+    lane = _lane_of(event)
     text = _LIVE.note(lane, event) or sentence(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
     if text and not is_live:
-        _write(text, lane)
+        _write_line(text, lane)
 
 
-def _lane(event: e.Event) -> str:
+def _lane_of(event: e.Event) -> str:
     return f"[{event.lane}] " if event.lane else ""
 
 
@@ -61,19 +61,19 @@ def warn(text: str) -> None:
 
 
 def say(text: str) -> None:
-    _write(f"runplan: {text}")
+    _write_line(f"runplan: {text}")
 
 
-def _write(text: str, lane: str = "") -> None:
+def _write_line(text: str, lane: str = "") -> None:
     """Print the text over the live line; a closed pipe does not end a run."""
     with contextlib.suppress(OSError, ValueError), _LIVE.lock:
         style = Style.of(sys.stderr)
-        lines = [_painted(line, style, lane) for line in text.split("\n") if line or not lane]
+        lines = [_paint_line(line, style, lane) for line in text.split("\n") if line or not lane]
         _LIVE.clear()
         print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def _painted(line: str, style: Style, before: str = "") -> str:
+def _paint_line(line: str, style: Style, before: str = "") -> str:
     """The line in colours, wrapped below its words; `before` is a time or a lane."""
     line = plain(line)
     indent = 13 if line.startswith("  ") else 9 if line.startswith("runplan: ") else 0
@@ -100,15 +100,15 @@ class LiveLine:
                     self._running[lane + id_] = (f"{lane}{role}", agent, time.monotonic())
                     if not self._is_refreshed:
                         self._is_refreshed = True
-                        threading.Thread(target=self._refresh, daemon=True).start()
+                        threading.Thread(target=self._refresh_regularly, daemon=True).start()
                 case e.DispatchEnded(id=id_) if (process := self._running.pop(lane + id_, None)) is not None:
                     if event.ending == "exited":
-                        return _took(event, time.monotonic() - process[2])
+                        return _describe_duration(event, time.monotonic() - process[2])
                 case _:
                     pass
         return ""
 
-    def _refresh(self) -> None:
+    def _refresh_regularly(self) -> None:
         while True:
             time.sleep(1.0)
             with self.lock, contextlib.suppress(OSError, ValueError):
@@ -116,9 +116,9 @@ class LiveLine:
                     self._is_refreshed = False
                     self.clear()
                     return
-                self._draw()
+                self._draw_line()
 
-    def _draw(self) -> None:
+    def _draw_line(self) -> None:
         now, style = time.monotonic(), Style.of(sys.stderr)
         parts = [
             f"{role:<10} {agent or 'runs'}, {elapsed(now - began)}" for role, agent, began in self._running.values()
@@ -150,7 +150,7 @@ def live() -> Iterator[None]:
         _LIVE.stop()
 
 
-def _took(ended: e.DispatchEnded, seconds: float) -> str:
+def _describe_duration(ended: e.DispatchEnded, seconds: float) -> str:
     took = elapsed(seconds)
     return f"  {ended.role:<10} {f'{ended.agent}, {took}' if ended.agent else f'took {took}'}"
 
@@ -189,20 +189,20 @@ def sentence(event: e.Event) -> str:
         case e.RulesBroken(lines=lines):
             return "\n".join(f"  rules      {line}" for line in lines)
         case _:
-            return _outcome(event)
+            return _describe_outcome(event)
 
 
-def _named(gate: str) -> str:
+def _name_check(gate: str) -> str:
     return "" if gate == e.TESTS else f"{gate} "
 
 
-def _outcome(event: e.Event) -> str:
+def _describe_outcome(event: e.Event) -> str:
     match event:
         case e.BaselineKnown(name=name, note=note):
-            return f"  baseline   {_named(name)}{note or 'known'}"
+            return f"  baseline   {_name_check(name)}{note or 'known'}"
         case e.GateJudged(answer=answer, line=line, name=name, time=time):
             again = ", second run" if time > 1 else ""
-            return f"  gate       {line if answer == 'skipped' else f'{_named(name)}{answer}{again}: {line}'}"
+            return f"  gate       {line if answer == 'skipped' else f'{_name_check(name)}{answer}{again}: {line}'}"
         case e.ProofJudged():
             asked = [f"             {promise.test}: {promise.why}" for promise in event.promises]
             return "\n".join([f"  proof      {describe_proof(event)}", *asked])
@@ -253,21 +253,23 @@ class RunLog:
         text = sentence(event)
         if isinstance(event, e.DispatchEnded) and not text:
             is_exit = event.ending == "exited"
-            text = _took(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
-        self._print(text.split("\n") if text else [], _lane(event))
+            text = (
+                _describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
+            )
+        self._print_lines(text.split("\n") if text else [], _lane_of(event))
 
     def look(self, *, is_last: bool) -> None:
         if is_last and (self._state.ended or decide(self._state).waiting):
             row = self._store.get_run(self._run.id) or self._run
-            self._print(["", *_last_lines(self._store, row, self._state, self._directory)[1]])
+            self._print_lines(["", *_last_lines(self._store, row, self._state, self._directory)[1]])
 
-    def _print(self, lines: list[str], lane: str = "") -> None:
+    def _print_lines(self, lines: list[str], lane: str = "") -> None:
         style, day = Style.of(sys.stdout), f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
         if lines and day != self._day:
             print(style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
             self._day = day
         for line in lines:
-            print(_painted(line, style, f"{self._moment:%H:%M:%S}  {lane}") if line else "")
+            print(_paint_line(line, style, f"{self._moment:%H:%M:%S}  {lane}") if line else "")
 
 
 # --- the end ------------------------------------------------------------------------------------------
@@ -276,18 +278,18 @@ class RunLog:
 def show_end(store: Store, run: RunRow, state: RunState, directory: Path) -> Exit:
     """Print the last lines of a run."""
     code, lines = _last_lines(store, run, state, directory)
-    _write("\n".join(["", *(f"runplan: {line}" for line in lines)]))
+    _write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
 
 def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
     """The exit code and the last lines: before the last one the time, cost and tests of an ended run."""
-    code, lines = _summary(run.plan, state, directory)
+    code, lines = _summarise_run(run.plan, state, directory)
     figures = figures_of_run(store, run) if state.ended else ""
     return code, [*lines[:-1], *([figures] if figures else []), lines[-1]]
 
 
-def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
+def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
     """The exit code and the outcome in sentences."""
     ended, decision = state.ended, decide(state)
     report = f"Report: {command('runplan', 'report', plan)}"
@@ -296,7 +298,7 @@ def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[st
         return Exit.WAITING, [decision.why, f"{itself}{wait_of(decision.waiting).help(plan)}"]
     if ended.remedy:
         return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]
-    landed = _landed(state)
+    landed = _describe_landings(state)
     match OUTCOMES[ended.outcome]:
         case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
             return Exit.DONE, [f"Nothing to do: {ended.detail}"]
@@ -315,7 +317,7 @@ def _summary(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[st
             return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
 
 
-def _landed(state: RunState) -> str:
+def _describe_landings(state: RunState) -> str:
     phases = [landing.phase for landing in state.landed if landing.phase]
     if state.started is not None and state.started.mode == "undo":
         return f"phase {phases[0]} was reverted" if phases else "nothing was changed"

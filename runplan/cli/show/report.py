@@ -64,14 +64,14 @@ def _one_plan(args: argparse.Namespace) -> str:
         whole = report.prepend(old, plan_title=facts.title, sections=failures)
         whole = report.insert(whole, summary.summary_section(facts))
         if args.html:
-            return html.page(whole, diffs=_diffs(context, html.commits_in(whole)))
+            return html.page(whole, diffs=_read_diffs(context, html.commits_in(whole)))
     if args.json:
         view = {"plan": path, "report": whole, "title": facts.title, "phases": facts.phases}
         return as_json(view, indent=None) + "\n"
     return plain(whole)
 
 
-def _diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]:
+def _read_diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]:
     """The diffs of the commits that exist, by their abbreviated ids; one git process."""
     git = context.repository.git
     known = {short: oid for short in shorts if (oid := git.tip(short)) is not None}
@@ -87,7 +87,7 @@ def _diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]:
 
 def _all_repositories(args: argparse.Namespace) -> str:
     moment = since(args.since, now=datetime.now(UTC).astimezone())
-    news = summary.news_of(_journals(), since=iso(moment))
+    news = summary.news_of(_list_journals(), since=iso(moment))
     if args.json:
         return (
             as_json({"since": iso(moment), "summary": summary.counted(news), "repositories": news}, indent=None) + "\n"
@@ -109,7 +109,7 @@ def since(word: str, *, now: datetime) -> datetime:
     raise UsageError(f"report: --since {word}: unknown moment; use today, yesterday, 8h, 2d or 2026-11-15")
 
 
-def _journals() -> dict[str, Path]:
+def _list_journals() -> dict[str, Path]:
     """The journals of the repositories in which a run was started, and of the current one."""
     states = {repository.root: repository.state for repository in known(state_directory(environment()))}
     try:

@@ -53,9 +53,9 @@ STANDS_STILL = "Stands still: the daemon cannot work in this repository for now.
 def run_status(args: argparse.Namespace) -> None:
     is_screen = sys.stdout.isatty() and not args.json
     if args.watch:
-        watch(lambda height: _output(args, height), time.sleep, terminal=is_screen, lines=args.json)
+        watch(lambda height: _render_page(args, height), time.sleep, terminal=is_screen, lines=args.json)
     else:
-        print(_output(args))
+        print(_render_page(args))
 
 
 def watch(output: Callable[[int], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> None:
@@ -73,13 +73,13 @@ def watch(output: Callable[[int], str], wait: Callable[[float], None], *, termin
             wait(WATCH_S)
 
 
-def _output(args: argparse.Namespace, height: int = 0) -> str:
+def _render_page(args: argparse.Namespace, height: int = 0) -> str:
     """The text of at most `height` lines; 0 for any number."""
     now = datetime.now(UTC)
     with open_context(warn=warn) as context:
         context.repository.git.prepare()  # starts while the journal is opened
         views = Reader(context, plan_or_watch(context, args.plan) if args.plan is not None else "", now).views()
-        daemon = _closed(context, views) or _absent(context, views)
+        daemon = _view_closed_repository(context, views) or _view_missing_daemon(context, views)
     views = by_need(views)
     if args.json:
         for view in views:
@@ -109,33 +109,33 @@ class Block(msgspec.Struct, frozen=True):
 
 def fit(blocks: list[Block], foot: list[str], height: int) -> list[str]:
     """The blocks for a screen of this height. Running plans come first; the plans without room are counted."""
-    if sum(_height(text) for text in (*(block.text for block in blocks), *foot)) <= height + 1:
+    if sum(_count_lines(text) for text in (*(block.text for block in blocks), *foot)) <= height + 1:
         return [*(block.text for block in blocks), *foot]
     shown = {number: block.line for number, block in enumerate(blocks) if block.is_running}
-    left = height + 1 - sum(map(_height, (*shown.values(), *foot, "… more")))
+    left = height + 1 - sum(map(_count_lines, (*shown.values(), *foot, "… more")))
     for number, block in sorted(enumerate(blocks), key=lambda numbered: not numbered[1].is_running):
-        taken = _height(shown[number]) if number in shown else 0
-        best = next((text for text in (block.text, block.line) if _height(text) - taken <= left), None)
+        taken = _count_lines(shown[number]) if number in shown else 0
+        best = next((text for text in (block.text, block.line) if _count_lines(text) - taken <= left), None)
         if best is not None:
-            left -= _height(best) - taken
+            left -= _count_lines(best) - taken
             shown[number] = best
     hidden = len(blocks) - len(shown)
     return [*(shown[number] for number in sorted(shown)), *([f"… {hidden} more"] if hidden else []), *foot]
 
 
-def _height(text: str) -> int:
+def _count_lines(text: str) -> int:
     """Its lines, and the empty one below it."""
     return text.count("\n") + 2
 
 
-def _absent(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _view_missing_daemon(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
     """That no daemon runs, where a schedule needs one."""
     if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
         return None
     return {"state": "absent", "error": ABSENT} if holder(state_directory(context.env)) is None else None
 
 
-def _closed(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _view_closed_repository(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Why the daemon cannot work in this repository; asked only for a run that continues but has no process."""
     running = [view["run"] for view in views if view["run"] is not None and view["run"]["state"] == "running"]
     idle = [run for run in running if not any(work["dispatched"] for work in (run, *run["lanes"]))]
@@ -177,14 +177,14 @@ class Reader:
         ran = [path for path, facts in self._facts.items() if facts.run is not None]
         scheduled = [path for path, facts in self._facts.items() if facts.schedule is not None]
         watches = [path for path in ([self._plan] if self._plan else scheduled) if path.startswith(WATCH)]
-        views = [self._view(path) for path in sorted({*known, *ran}.difference(watches))]
-        views += [self._watch(path) for path in sorted(watches)]
+        views = [self._view_plan(path) for path in sorted({*known, *ran}.difference(watches))]
+        views += [self._view_watch(path) for path in sorted(watches)]
         if self._new and store_exists(self._context.state):
             with suppress(RunplanError, OSError), closing(open_store(self._context.state)) as store:
                 store.put_outlines(self._new)
         return views
 
-    def _watch(self, name: str) -> dict[str, Any]:
+    def _view_watch(self, name: str) -> dict[str, Any]:
         """A watch of issues in the form of a plan, with the answer to its last slot."""
         watch = PlanOutline(title=f"Issues with the label {name.removeprefix(WATCH)}", status="watching")
         facts = PlanFacts(schedule=self._facts[name].schedule)
@@ -192,12 +192,14 @@ class Reader:
         answered = {"at": last[0].at, "answer": last[0].answer, "why": last[0].why} if last else None
         return {**status_view(name, watch, facts, landing="pr", now=self._now), "answered": answered}
 
-    def _view(self, path: str) -> dict[str, Any]:
+    def _view_plan(self, path: str) -> dict[str, Any]:
         facts, landing = self._facts.get(path, PlanFacts()), self._context.settings.run.landing
-        outline = self._outline(path, facts)
+        outline = self._read_outline(path, facts)
         if facts.run is not None:
-            run = self._live(facts.run)
-            facts = replace(facts, run=replace(run, lanes=tuple(map(self._live, run.lanes))) if run.lanes else run)
+            run = self._with_output(facts.run)
+            facts = replace(
+                facts, run=replace(run, lanes=tuple(map(self._with_output, run.lanes))) if run.lanes else run
+            )
         if facts.owner:
             owner = self._store.get_owner_state(facts.owner)
             is_alive, is_stopped = owner is not OwnerState.GONE, owner is OwnerState.SUSPENDED
@@ -206,7 +208,7 @@ class Reader:
             facts = replace(facts, failures=self._store.list_failures(path))
         return status_view(path, outline, facts, landing=landing, now=self._now)
 
-    def _live(self, work: W) -> W:
+    def _with_output(self, work: W) -> W:
         """The work with the last output of its process, or without a process that has ended."""
         if work.dispatch is None:
             return work
@@ -216,22 +218,22 @@ class Reader:
         written = last_write(directory / "out.log", directory / "err.log")
         return replace(work, output=iso(datetime.fromtimestamp(written, UTC)) if written else None)
 
-    def _outline(self, path: str, facts: PlanFacts) -> PlanOutline:
+    def _read_outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
         context = self._context if facts.run is None else self._context.with_landing_of(facts.run)
         if facts.run is None and (link := describe_link(context.repository.root / path, path, "status")):
             return PlanOutline(error=link, is_page=True)
-        if blob := self._blob(context, path):
-            stored = self._known(blob, path, facts)
+        if blob := self._find_blob(context, path):
+            stored = self._stored_outline(blob, path, facts)
             return replace(stored, status="active", complete=False) if context.is_on_branch else stored
         try:
-            return _parsed((context.repository.root / path).read_bytes(), path)
+            return _parse_outline((context.repository.root / path).read_bytes(), path)
         except FileNotFoundError:
             return PlanOutline(
                 error=f"{path}: the plan is gone, from {self._context.target_name} and from the checkout"
             )
 
-    def _blob(self, context: RepositoryContext, path: str) -> str:
+    def _find_blob(self, context: RepositoryContext, path: str) -> str:
         """The id of the plan's blob on the target; "" for none."""
         if context.target not in self._blobs:
             try:
@@ -244,7 +246,7 @@ class Reader:
         stored = context.repository.git.object(f"{context.target}:{path}")  # outside the directory of plans
         return stored.oid if stored is not None and stored.kind == "blob" else ""
 
-    def _known(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
+    def _stored_outline(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
         """The outline that was stored for this blob, or a new one."""
         stamp, (known, outline) = f"{__version__} {blob}", facts.outline
         if known == stamp:
@@ -253,7 +255,7 @@ class Reader:
         stored = self._context.repository.git.known(blob)
         if stored is None:
             raise Unreachable(f"{path} cannot be read; see: git fsck")
-        plan = _parsed(stored.content, path)
+        plan = _parse_outline(stored.content, path)
         # Not msgspec.json: a text need not be valid Unicode, and json escapes it.
         self._new.append((path, stamp, json.dumps(msgspec.to_builtins(plan))))
         return plan
@@ -268,7 +270,7 @@ def outline_of(plan: Plan) -> PlanOutline:
     return replace(outline, phases=tuple(phases))
 
 
-def _parsed(text: bytes, path: str) -> PlanOutline:
+def _parse_outline(text: bytes, path: str) -> PlanOutline:
     from runplan.plan.model import parse  # slow to import, and most plans are known
 
     try:
@@ -294,37 +296,37 @@ class Page:
         """One plan: its phases, its run, its schedule."""
         run = view["run"]
         about = run["stuck"]["sentence"] if run is not None and run["stuck"] else view["need"]
-        line = self._cut(plain(f"{view['plan']}: {about}"))
+        line = self._cut_line(plain(f"{view['plan']}: {about}"))
         is_running = run is not None and run["state"] in UNFINISHED and not wait_of(run["waiting_for"]).is_for_person
-        return Block(self._text(view), line, is_running)
+        return Block(self._render_plan(view), line, is_running)
 
-    def _cut(self, line: str) -> str:
+    def _cut_line(self, line: str) -> str:
         width = self._style.width or WIDE
         return line if len(line) <= width else f"{line[: width - 1]}…"
 
-    def _text(self, view: dict[str, Any]) -> str:
+    def _render_plan(self, view: dict[str, Any]) -> str:
         paint = self._style.paint
-        lines = [*self._head(view), *self._phases(view)]
+        lines = [*self._plan_head(view), *self._phase_lines(view)]
         if answered := view.get("answered"):
-            words = f"{self._local(answered['at'])}: {answered['answer']}, {answered['why']}"
-            lines.append(self._line(f"Last look at {words}"))
-        about = [self._line(line) for line in self._run(view)]
+            words = f"{self._local_time(answered['at'])}: {answered['answer']}, {answered['why']}"
+            lines.append(self._plan_line(f"Last look at {words}"))
+        about = [self._plan_line(line) for line in self._run_lines(view)]
         if about and view["run"]["stuck"]:
             verdict, colon, rest = about[0].partition(":")
             about[0] = f"{paint(verdict, _LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
         lines += about
         if view["queued"] not in (None, "stop", "pause"):
-            lines.append(self._line(f"Queued: {view['queued']}; the daemon executes it when it responds"))
+            lines.append(self._plan_line(f"Queued: {view['queued']}; the daemon executes it when it responds"))
         if view["refused"]:
-            lines.append(self._line(f"The last {view['refused_verb']} was refused: {view['refused']}"))
+            lines.append(self._plan_line(f"The last {view['refused_verb']} was refused: {view['refused']}"))
         if view["schedule"] is not None:
-            lines.append(self._line(scheduled(view["schedule"], now=self._now, zone=None)))
+            lines.append(self._plan_line(scheduled(view["schedule"], now=self._now, zone=None)))
         return "\n".join(lines)
 
-    def _line(self, text: str) -> str:
+    def _plan_line(self, text: str) -> str:
         return self._style.wrap(f"  {plain(text)}", "    ")
 
-    def _head(self, view: dict[str, Any]) -> list[str]:
+    def _plan_head(self, view: dict[str, Any]) -> list[str]:
         paint, wrap = self._style.paint, self._style.wrap
         if "error" in view:
             return [paint(wrap(plain(view["error"]), "    "), "red")]
@@ -336,22 +338,22 @@ class Page:
     def foot(self, finished: list[str], pages: list[str], daemon: dict[str, Any] | None) -> list[str]:
         """The finished plans and other pages in one line each, and why the daemon cannot work here."""
         kinds = ((finished, "finished plan", "finished plans"), (pages, "page is no plan", "pages are no plans"))
-        blocks = [self._folded(paths, *words) for paths, *words in kinds if paths]
+        blocks = [self._fold_plans(paths, *words) for paths, *words in kinds if paths]
         if daemon and daemon["state"] == "absent":
             blocks.append(self._style.paint(self._style.wrap(daemon["error"], "  "), "red"))
         elif daemon:
-            why = f"since {self._local(daemon['since'])}: {plain(daemon['error'])}"
-            again = f"it tries again at {self._local(daemon['until'])}"
+            why = f"since {self._local_time(daemon['since'])}: {plain(daemon['error'])}"
+            again = f"it tries again at {self._local_time(daemon['until'])}"
             blocks.append(f"The daemon (process {daemon['pid']}) cannot work here {why}; {again}.")
         return blocks
 
-    def _folded(self, paths: list[str], singular: str, plural: str) -> str:
+    def _fold_plans(self, paths: list[str], singular: str, plural: str) -> str:
         names = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
         text = f"{counted(len(paths), singular, plural)}: {names}  (runplan status --all)"
         return self._style.paint(self._style.wrap(plain(text), "  "), "dim")
 
-    def _phases(self, view: dict[str, Any]) -> list[str]:
-        states = [_state(phase, view["next"]) for phase in view["phases"]]
+    def _phase_lines(self, view: dict[str, Any]) -> list[str]:
+        states = [_state_words(phase, view["next"]) for phase in view["phases"]]
         wide = max((len(phase["id"]) for phase in view["phases"]), default=0)
         state_wide = max((len(state) for state in states), default=0)
         lines = []
@@ -367,11 +369,11 @@ class Page:
             if failed := phase["failed"]:
                 said = [line for line in plain(failed["output"]).splitlines() if line.strip()][-LINES_SHOWN:]
                 lines.append(self._style.wrap(f"{indent}{plain(failed['why'])}", indent, most=LINES_SHOWN))
-                lines += [self._cut(f"{indent}{line}") for line in said]
+                lines += [self._cut_line(f"{indent}{line}") for line in said]
                 lines.append(self._style.wrap(f"{indent}Retry it: {failed['command']}", indent))
         return lines
 
-    def _run(self, view: dict[str, Any]) -> list[str]:
+    def _run_lines(self, view: dict[str, Any]) -> list[str]:
         run = view["run"]
         if run is None:
             return []
@@ -380,30 +382,35 @@ class Page:
         if run["state"] not in UNFINISHED:
             why = f" ({run['reason']})" if run["reason"] not in (None, run["state"]) else ""
             more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != "done" else ""
-            ended = ", ".join(filter(None, [f"{self._age(run['since'])} ago", *used]))
+            ended = ", ".join(filter(None, [f"{self._age_words(run['since'])} ago", *used]))
             return [f"Last run {run['id']}: {run['state']}{why} {ended}{more}"]
         agent = f"{run['agent']} {run['version'] or ''}".rstrip() if run["agent"] else ""
         about = ", ".join(filter(None, [agent, *used]))
-        lanes = [f"  phase {lane['phase']}: {self._lane(lane)}" for lane in run["lanes"]]
-        return [run["stuck"]["sentence"], *lanes, f"Run {run['id']}" + (f": {about}" if about else ""), *_help(view)]
+        lanes = [f"  phase {lane['phase']}: {self._lane_line(lane)}" for lane in run["lanes"]]
+        return [
+            run["stuck"]["sentence"],
+            *lanes,
+            f"Run {run['id']}" + (f": {about}" if about else ""),
+            *_help_line(view),
+        ]
 
-    def _lane(self, lane: dict[str, Any]) -> str:
+    def _lane_line(self, lane: dict[str, Any]) -> str:
         if lane["failed"]:
             return f"failed ({lane['failed']}), so no further phase starts"
         if lane["waiting_for"]:
-            until = f" until {self._local(lane['wake'])}" if lane["wake"] else ""
+            until = f" until {self._local_time(lane['wake'])}" if lane["wake"] else ""
             return f"waiting{until} ({lane['about'] or lane['waiting_for']})"
         by = f" by {lane['agent']}" if lane["agent"] else ""
-        return f"{lane['step'] or 'between steps'}{by} for {self._age(lane['since'])}"
+        return f"{lane['step'] or 'between steps'}{by} for {self._age_words(lane['since'])}"
 
-    def _age(self, since: str) -> str:
+    def _age_words(self, since: str) -> str:
         return in_words((self._now - datetime.fromisoformat(since)).total_seconds())
 
-    def _local(self, moment: str) -> str:
+    def _local_time(self, moment: str) -> str:
         return clock(datetime.fromisoformat(moment), None, now=self._now)
 
 
-def _state(phase: dict[str, Any], following: str | None) -> str:
+def _state_words(phase: dict[str, Any], following: str | None) -> str:
     if phase["status"] == "done":
         return f"Done ({phase['commit']})" if phase["commit"] else "Done"
     if phase["failed"]:
@@ -415,7 +422,7 @@ def _state(phase: dict[str, Any], following: str | None) -> str:
     return "In progress" if phase["status"] == "in-progress" else "Blocked"
 
 
-def _help(view: dict[str, Any]) -> list[str]:
+def _help_line(view: dict[str, Any]) -> list[str]:
     """The commands that a waiting or interrupted run, or one of its lanes, needs."""
     run, waiting = view["run"], view["run"]["waiting_for"]
     if waiting == "claim":
@@ -446,7 +453,7 @@ def run_next(args: argparse.Namespace) -> None:
     with open_context(warn=warn) as context:
         rows = context.store().list_schedules()
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
-        absent = _absent(context, [{"schedule": view} for view in views])
+        absent = _view_missing_daemon(context, [{"schedule": view} for view in views])
     if args.json:
         print(as_json(views))
         return
