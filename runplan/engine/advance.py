@@ -85,7 +85,7 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
             last = decision
             if any(action.step == a.END.step for action in decision.actions):
                 context.dispatches.end(running(journal.state), grace_s=GRACE_S)  # all at once: one by one takes long
-            recorded = [_take(action, journal, context) for action in decision.actions]
+            recorded = [_take_in_lane(action, journal, context) for action in decision.actions]
             if not any(recorded):  # all that is left are running processes
                 return decision
     finally:
@@ -95,20 +95,20 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
 def record_ends(journal: Journal, context: RunContext) -> None:
     """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
     for action in ends(journal.state):
-        _take(action, journal, context)
+        _take_in_lane(action, journal, context)
 
 
-def _take(action: a.Action, journal: Journal, context: RunContext) -> bool:
+def _take_in_lane(action: a.Action, journal: Journal, context: RunContext) -> bool:
     if not action.lane:
-        return _step(action, journal, context)
+        return _take_step(action, journal, context)
     try:
-        return _step(action, journal.lane(action.lane), replace(context, lane=action.lane))
+        return _take_step(action, journal.lane(action.lane), replace(context, lane=action.lane))
     except RunplanError as error:
         error.lane = action.lane
         raise
 
 
-def _step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
+def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
     """Take one step; whether it recorded anything."""
     step = STEPS[action.step]
     recorded = False

@@ -64,29 +64,29 @@ class Executor:
                 starts = [queued for queued in deferred.get(plan, ()) if queued.verb in BEGINNING] if is_stop else []
                 for start in starts:
                     deferred[plan].remove(start)
-                    yield self._finish(start, refused(RefusedEarly(f"{plan} was stopped before it began")))
+                    yield self._record_answer(start, refused(RefusedEarly(f"{plan} was stopped before it began")))
                 is_late = plan in deferred and not is_stop
                 waits = is_late or (command.verb in BEGINNING and not begins)
-                answer = None if waits else self._answer(command)
+                answer = None if waits else self._execute_command(command)
                 if answer is None:
                     deferred.setdefault(plan, []).append(command)
                     continue
                 if starts:
                     answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {plan}"))
-                yield self._finish(command, answer)
+                yield self._record_answer(command, answer)
 
-    def _finish(self, command: Command, answer: Answer) -> tuple[Command, Answer]:
+    def _record_answer(self, command: Command, answer: Answer) -> tuple[Command, Answer]:
         self._store.answer_command(command.seq, answer)
         self._environments.forget(command)
         return command, answer
 
-    def _answer(self, command: Command) -> Answer | None:
+    def _execute_command(self, command: Command) -> Answer | None:
         verbs = {
-            "start": self._start,
-            "now": self._now,
-            "stop": self._stop,
-            "pause": self._pause,
-            "resume": self._resume,
+            "start": self._execute_start,
+            "now": self._execute_now,
+            "stop": self._execute_stop,
+            "pause": self._execute_pause,
+            "resume": self._execute_resume,
         }
         try:
             return verbs[command.verb](command)
@@ -99,20 +99,20 @@ class Executor:
 
     # --- runs -------------------------------------------------------------------------------------------
 
-    def _start(self, command: Command) -> Answer | None:
+    def _execute_start(self, command: Command) -> Answer | None:
         request = convert(command.arguments, RunRequest)
         timing = request.timing
         if timing is None:
-            return self._begin(request, command)
+            return self._begin_run(request, command)
         if command.plan.startswith(WATCH):
-            return self._watch(request, timing, command)
-        begun = self._begin(replace(request, fired=True), command) if timing.now else Answer()
+            return self._make_watch(request, timing, command)
+        begun = self._begin_run(replace(request, fired=True), command) if timing.now else Answer()
         if begun is None:
             return None
-        made = self._schedule(request, timing, command)
+        made = self._make_schedule(request, timing, command)
         return replace(begun, scheduled=made.scheduled, instead=made.instead)
 
-    def _begin(self, request: RunRequest, command: Command) -> Answer | None:
+    def _begin_run(self, request: RunRequest, command: Command) -> Answer | None:
         """Begin or resume the run with the environment of the caller; a running one keeps its own."""
         plan = request.started.plan
         if run := self._store.get_run_of_command(command.seq):
@@ -136,7 +136,7 @@ class Executor:
             self._store.pause_schedule(plan, None)
         return begun
 
-    def _stop(self, command: Command) -> Answer | None:
+    def _execute_stop(self, command: Command) -> Answer | None:
         """Cancel the schedule, unless it is to be kept, and end the run."""
         plan, lines = command.plan, []
         row = self._store.get_schedule(plan)
@@ -152,7 +152,7 @@ class Executor:
             lines.append(f"Stopping {plan}; {kept}")
         return Answer(lines=tuple(lines))
 
-    def _pause(self, command: Command) -> Answer | None:
+    def _execute_pause(self, command: Command) -> Answer | None:
         """Begin nothing new for the plan; the current step finishes."""
         plan = command.plan
         rests = self._store.pause_schedule(plan, f"paused by {command.by}")
@@ -161,7 +161,7 @@ class Executor:
         halts = self._worker.record(plan, e.Halted(by=command.by))
         return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
 
-    def _resume(self, command: Command) -> Answer:
+    def _execute_resume(self, command: Command) -> Answer:
         """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""
         plan = command.plan
         self._environments.use(plan, command, anew=False)
@@ -176,7 +176,7 @@ class Executor:
 
     # --- schedules --------------------------------------------------------------------------------------
 
-    def _schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
+    def _make_schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
         """Make the plan's schedule; it replaces an earlier one."""
         plan, now = request.started.plan, self._repository.clock.now()
         if plan not in self._worker.runs:
@@ -199,18 +199,18 @@ class Executor:
         instead = before.spec if before is not None and before.spec != row.spec else ""
         return Answer(scheduled=first, instead=instead)
 
-    def _watch(self, request: RunRequest, timing: Timing, command: Command) -> Answer | None:
+    def _make_watch(self, request: RunRequest, timing: Timing, command: Command) -> Answer | None:
         """Make a watch of issues; with `now` it also takes the first one."""
-        made = self._schedule(request, timing, command)
+        made = self._make_schedule(request, timing, command)
         if not timing.now:
             return made
         try:
-            begun = self._now(command)
+            begun = self._execute_now(command)
         except RunplanError as error:  # the watch tries again at its first slot
             begun = Answer(declined=True, why=str(error))
         return replace(begun, scheduled=made.scheduled, instead=made.instead) if begun is not None else None
 
-    def _now(self, command: Command) -> Answer | None:
+    def _execute_now(self, command: Command) -> Answer | None:
         """Run a scheduled plan now; the schedule stays."""
         plan = command.plan
         row = self._store.get_schedule(plan)

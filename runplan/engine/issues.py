@@ -80,7 +80,9 @@ def plan_of(issue: Issue, path: str) -> bytes:
     title = f"Issue {issue.number} - {words}".rstrip(" -")
     author = re.sub(r"[^\w-]+", "", issue.author) or "a person"
     lines = f"{issue.title}\n\n{issue.body}".splitlines()
-    quoted = "\n".join(f"{QUOTED} {_harmless(line)}".rstrip() for line in lines)  # `> Touches: x` would be a label
+    quoted = "\n".join(
+        f"{QUOTED} {_without_markup(line)}".rstrip() for line in lines
+    )  # `> Touches: x` would be a label
     text = _PLAN.format(title=title, number=issue.number, author=author, quoted=quoted).encode()
     plan = parse(text, path=path)
     phase = plan.phases[0]
@@ -91,7 +93,7 @@ def plan_of(issue: Issue, path: str) -> bytes:
     return text
 
 
-def _harmless(line: str) -> str:
+def _without_markup(line: str) -> str:
     """The line without control characters, and with marks of comments and fences taken apart."""
     shown = "".join(char if char.isprintable() or char == "\t" else " " for char in line)
     return shown.replace("<!--", "<! --").replace("-->", "-- >").replace("```", "` ` `").replace("~~~", "~ ~ ~")

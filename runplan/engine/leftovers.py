@@ -45,25 +45,25 @@ def collect(context: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed 
         answers = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
         if not dry_run:
             removal.sweep()
-        return answers, list(_logs(context, removal, dry_run=dry_run))
+        return answers, list(_collect_logs(context, removal, dry_run=dry_run))
     finally:
         workspace.close()
         remove_unused_root(root, context.settings)
 
 
-def _logs(context: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
+def _collect_logs(context: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
     """The logs of dispatches; they may go when the run has ended and the phase has landed."""
     home = context.state / "dispatch"
     directories = sorted(directory for directory in home.iterdir() if directory.is_dir()) if home.is_dir() else []
     store = context.store()
     runs = {names.run_of(directory.name.rpartition(".")[0]) for directory in directories}
-    dispatched = dict(_dispatched(store, runs)) if runs else {}
+    dispatched = dict(_list_dispatches(store, runs)) if runs else {}
     for directory in directories:
         used_by, landed = dispatched.get(directory.name, ("", False))
         yield removal.log(directory, used_by=used_by, landed=landed, dry_run=dry_run)
 
 
-def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
+def _list_dispatches(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The directory of each dispatch, the run that still needs it, and whether its phase has landed since."""
     unfinished = {row.id for row in store.list_unfinished_runs()}
     for plan in {row.plan for run in runs if (row := store.get_run(run)) is not None}:

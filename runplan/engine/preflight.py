@@ -120,7 +120,7 @@ def _is_edited(context: RepositoryContext, path: str, blob: bytes) -> bool:
 def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | str:
     """The phases that a start is about, by the same choice that the run will make; a sentence when they are done."""
     if options.phase:
-        _phase(plan, options.phase)
+        _require_phase(plan, options.phase)
     read = choose_work(plan, text, tip=tip, wanted=options.phase)
     if isinstance(read, CompletionChosen) and options.every:
         return f"{plan.path}: every phase is done; a schedule would have nothing to do"
@@ -134,7 +134,7 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
     return [read.phase] if isinstance(read, PhaseChosen) else []
 
 
-def _phase(plan: Plan, wanted: str) -> Phase:
+def _require_phase(plan: Plan, wanted: str) -> Phase:
     phase = plan.phase(wanted)
     if phase is None:
         raise NotFound(f"{plan.path} has no phase {wanted}; there are: {', '.join(phase.id for phase in plan.phases)}")
@@ -143,7 +143,7 @@ def _phase(plan: Plan, wanted: str) -> Phase:
 
 def phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfinished: RunStarted | None) -> str:
     """The id of the phase to undo, or a refusal; `unfinished` is a run of the plan that has not ended."""
-    phase = _phase(plan, wanted)
+    phase = _require_phase(plan, wanted)
     if unfinished is not None:
         if (unfinished.mode, unfinished.wanted) == ("undo", phase.id):
             return phase.id
@@ -248,13 +248,13 @@ def require_agents(context: RepositoryContext) -> None:
 
 def require_prompts(context: RepositoryContext) -> dict[str, Template]:
     """The prompts in force; one with unknown or missing placeholders is refused."""
-    templates = {role: _prompt(role, context) for role in PLACEHOLDERS}
+    templates = {role: _read_prompt(role, context) for role in PLACEHOLDERS}
     for template in templates.values():
         template.check()
     return templates
 
 
-def _prompt(role: str, context: RepositoryContext) -> Template:
+def _read_prompt(role: str, context: RepositoryContext) -> Template:
     """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
     git, name = context.repository.git, f"config/prompts/{role}.md"
     tip = git.tip(context.target)

@@ -43,7 +43,7 @@ def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) ->
         raise RefusedEarly("another `runplan doctor --run` is running in this repository; wait for its end") from None
     try:
         state = fold([started, e.PhaseChosen(tip=context.tip(), phase=SLUG)])
-        return _work(state, context, on_event)
+        return _work_phase(state, context, on_event)
     finally:
         lock.release()
         for directory in (repository_context.state / "dispatch").glob(f"{run}.*"):
@@ -55,7 +55,7 @@ def _is_enough(dispatch: e.DispatchStarted, state: RunState) -> bool:
     return dispatch.role in WRITERS or (is_for_writers(dispatch) and state.current.proof_set_up)
 
 
-def _work(state: RunState, context: RunContext, on_event: Callable[[e.Event], None]) -> RunState:
+def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Event], None]) -> RunState:
     """Take the steps of the phase; the one that would start an agent stops it."""
     trouble: BaseException | None = None
     while state.ended is None:

@@ -148,12 +148,14 @@ def open_repository(
     git, common = context.repository.git, context.repository.common_dir
     sign = repositories.signing(git)
     root = worktree_root(context.repository.root, own, context.env)
-    _make(context.state, below=common, remedy="the journal is kept there")
+    _make_directory(context.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(context)
     workspace = Workspace(git, common_dir=common, state=context.state, root=root, mirror=context.mirrored)
     with contextlib.ExitStack() as closing:
         closing.callback(remove_unused_root, root, own)
-        _make(root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created")
+        _make_directory(
+            root, below=Path(root.anchor), mode=0o755, remedy="set run.worktrees to a directory that can be created"
+        )
         workspace.prepare()
         dispatches = closing.enter_context(Dispatches(context.state / "dispatch", wakeup=wakeup))
         store = open_store(context.state)
@@ -174,7 +176,7 @@ def open_repository(
         )
 
 
-def _make(directory: Path, *, below: Path, remedy: str, mode: int = 0o700) -> None:
+def _make_directory(directory: Path, *, below: Path, remedy: str, mode: int = 0o700) -> None:
     try:
         make_below(below, directory, mode=mode)
     except OSError as error:

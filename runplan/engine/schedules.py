@@ -38,13 +38,13 @@ def fire(row: ScheduleRow, worker: RepositoryWorker, environments: Environments,
         if row.plan in worker.runs:
             return "skipped", pending_answer(worker.newest(row.plan), row.plan) or IN_FLIGHT
         try:
-            return _firing_answer(_begin(row, worker, environments, now))
+            return _firing_answer(_begin_run(row, worker, environments, now))
         except RunplanError as error:
             if not row.plan.startswith(names.WATCH):
                 raise
             return "skipped", str(error)  # the forge, the remote or the settings; tried again at the next slot
 
-    return _settle(row, worker.repository.store, now, newest)
+    return _answer_slots(row, worker.repository.store, now, newest)
 
 
 def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
@@ -53,10 +53,10 @@ def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environ
     if row.paused and (phase := rejected_phase(worker.newest(row.plan))):
         answer: Answer | None = Answer(declined=True, why=describe_rejection(phase, row.plan))
     else:
-        answer = _begin(row, worker, environments, now)
+        answer = _begin_run(row, worker, environments, now)
     if answer is None:
         return None
-    _settle(row, store, now, lambda: _firing_answer(answer))
+    _answer_slots(row, store, now, lambda: _firing_answer(answer))
     if not answer.declined:
         row = store.get_schedule(row.plan) or row
         store.put_schedule(replace(row, anchor=iso(now)) if parse(row.spec).seconds else row)
@@ -65,27 +65,29 @@ def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environ
 
 def give_up(row: ScheduleRow, store: Store, now: datetime, why: str) -> None:
     """Record the slots that are due, before the schedule is changed or cancelled."""
-    _settle(row, store, now, lambda: ("skipped", why))
+    _answer_slots(row, store, now, lambda: ("skipped", why))
 
 
-def _settle(row: ScheduleRow, store: Store, now: datetime, newest: Callable[[], tuple[str, str]]) -> list[FiringRow]:
+def _answer_slots(
+    row: ScheduleRow, store: Store, now: datetime, newest: Callable[[], tuple[str, str]]
+) -> list[FiringRow]:
     """Record the answers to all due slots; `newest` gives the answer to the newest."""
     due = what_is_due(row, now)
     recorded: list[FiringRow] = []
 
     def answer(slot: Slot, what: str, why: str) -> None:
-        firing = FiringRow(plan=row.plan, slot=_key(slot), at=iso(now), answer=what, why=why)
+        firing = FiringRow(plan=row.plan, slot=_slot_key(slot), at=iso(now), answer=what, why=why)
         if store.answer_slot(firing):
             recorded.append(firing)
 
     if due.missed is not None:
         answer(due.missed, "missed", "it was not fired in time, nor those before it")
-    if due.fire is not None and not store.is_slot_answered(row.plan, _key(due.fire), before=iso(now)):
+    if due.fire is not None and not store.is_slot_answered(row.plan, _slot_key(due.fire), before=iso(now)):
         answer(due.fire, *newest())
     return recorded
 
 
-def _begin(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
+def _begin_run(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
     request = request_of(row)
     if row.plan.startswith(names.WATCH):
         return issues.begin_next(row.plan, request.started, worker, environments, now)
@@ -105,5 +107,5 @@ def request_of(row: ScheduleRow) -> RunRequest:
     return RunRequest(started=convert(json.loads(row.request), RunStarted), fired=True)
 
 
-def _key(slot: Slot) -> str:
+def _slot_key(slot: Slot) -> str:
     return json.dumps([iso(slot.at), slot.key])

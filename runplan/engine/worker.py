@@ -128,21 +128,21 @@ class RepositoryWorker:
         except GitFailed as error:
             if (lost := runs.end_lost(active)) is None:
                 raise
-            self._over(plan)
+            self._end_run(plan)
             raise lost from error
         except RunplanError:
             raise
         except Exception as error:
             failure = runs.crash(error, active)
             if isinstance(failure, Crashed):
-                self._over(plan)
+                self._end_run(plan)
             raise failure from error
         if active.state.ended is None:
             return decision
-        self._over(plan)
+        self._end_run(plan)
         return None
 
-    def _over(self, plan: str) -> None:
+    def _end_run(self, plan: str) -> None:
         active = self.runs[plan]
         self.disown(plan)
         self.ended(plan, active.id, active.state)
@@ -215,7 +215,7 @@ class RepositoryWorker:
         if (declined := self.decline(request)) is not None:
             return declined
         if active is None:
-            return self._acquire(request)
+            return self._acquire_run(request)
         if request.answer is not None:
             if not runs.is_current(active.state, request.answer):
                 return Answer(declined=True, why=runs.nothing_waits(plan))
@@ -223,28 +223,28 @@ class RepositoryWorker:
         elif active.state.stop:
             return None
         elif not request.fired and _is_busy(active.state, request.started):
-            return _busy(plan, active.id, active.state)
+            return _decline_busy(plan, active.id, active.state)
         elif at_work and not request.started.review:
             return Answer(run=active.id)
-        elif not _resume(active, request.started):
+        elif not _resume_run(active, request.started):
             return None
         return Answer(run=active.id, fresh=True, resumed=request.answer is None)
 
-    def _acquire(self, request: RunRequest) -> Answer | None:
+    def _acquire_run(self, request: RunRequest) -> Answer | None:
         """Claim the plan, then resume its unfinished run or begin one."""
         plan = request.started.plan
         row = self.repository.store.get_interrupted_run(plan)
         run = self._resolve_run(row) if row is not None else self._new_run(request.started)
-        claim = self._claim(run)
+        claim = self._claim_plan(run)
         if claim is None:
-            return self._acquire(request)
+            return self._acquire_run(request)
         if isinstance(claim, HeldByOther):
             return self._decline_held(claim, request)
         if run.is_new and (why := self._too_late(request)):
             self.repository.claims.release(plan, run=run.id)
             return Answer(declined=True, why=why)
         active = self._open_journal(run, claim)
-        if not run.is_new and not _resume(active, request.started):
+        if not run.is_new and not _resume_run(active, request.started):
             return None
         if request.answer is not None:
             active.journal.append(request.answer)
@@ -256,7 +256,7 @@ class RepositoryWorker:
         if plan in self.runs or (row := self.repository.store.get_interrupted_run(plan)) is None:
             return None
         run = self._resolve_run(row)
-        claim = self._claim(run)
+        claim = self._claim_plan(run)
         if isinstance(claim, HeldByOther):
             return Answer(declined=True, owner=claim.owner)
         if claim is not None:
@@ -278,7 +278,7 @@ class RepositoryWorker:
             context=self.repository.run_context(run=row.id, started=started), started=started, state=row.state
         )
 
-    def _claim(self, run: ResolvedRun) -> ClaimResult | None:
+    def _claim_plan(self, run: ResolvedRun) -> ClaimResult | None:
         """Claim the plan for the run; None when another process ended its run, or began one and died, before."""
         plan = run.started.plan
         claim = self.repository.claims.take_plan(plan, run=run.id)
@@ -296,7 +296,7 @@ class RepositoryWorker:
         if row is not None and not request.fired:
             state = state_of(self.repository.store, row)
             if not runs.does_what_is_asked(state, request.started):
-                return _busy(row.plan, row.id, state)
+                return _decline_busy(row.plan, row.id, state)
         return Answer(declined=True, owner=claim.owner)
 
     def _too_late(self, request: RunRequest) -> str:
@@ -342,11 +342,11 @@ def _is_busy(state: RunState, asked: e.RunStarted) -> bool:
     return not wait_of(waiting).is_for_person and runs.does_other_work(state, asked)
 
 
-def _busy(plan: str, run: str, state: RunState) -> Answer:
+def _decline_busy(plan: str, run: str, state: RunState) -> Answer:
     return Answer(declined=True, why=runs.describe_busy(plan, run, state), exit=int(Exit.WAITING))
 
 
-def _resume(active: ActiveRun, asked: e.RunStarted) -> bool:
+def _resume_run(active: ActiveRun, asked: e.RunStarted) -> bool:
     """Resume the run with the options of now and its own settings; False when it is stopped for other work."""
     if runs.does_other_work(active.state, asked):
         active.journal.append(e.StopRequested(by="a new start"))
