@@ -74,12 +74,12 @@ def page(markdown: str, *, diffs: Mapping[str, str]) -> str:
     lines = encodable(markdown).removeprefix("\ufeff").splitlines()
     title = next((line[2:] for line in lines if line.startswith("# ")), "Report")
     light, dark = (" ".join(f"--{name}: {value};" for name, value in theme.items()) for theme in (LIGHT, DARK))
-    return _PAGE.format(title=escape(title), light=light, dark=dark, body="\n".join(_blocks(lines, diffs)))
+    return _PAGE.format(title=escape(title), light=light, dark=dark, body="\n".join(_render_blocks(lines, diffs)))
 
 
-def _blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
+def _render_blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
     is_open = False
-    for kind, group in groupby(lines, key=_kind):
+    for kind, group in groupby(lines, key=_kind_of_line):
         members = list(group)
         match kind:
             case "heading":
@@ -88,20 +88,20 @@ def _blocks(lines: Iterable[str], diffs: Mapping[str, str]) -> Iterator[str]:
                     if marks == "##":
                         yield ("</section>\n" if is_open else "") + "<section>"
                         is_open = True
-                    yield f"<h{len(marks)}>{_inline(text)}</h{len(marks)}>"
+                    yield f"<h{len(marks)}>{_render_inline(text)}</h{len(marks)}>"
             case "row":
-                yield "<table>\n" + "\n".join(_rows(members)) + "\n</table>"
+                yield "<table>\n" + "\n".join(_render_rows(members)) + "\n</table>"
             case "item":
-                yield "<ul>\n" + "\n".join(_item(line, diffs) for line in members) + "\n</ul>"
+                yield "<ul>\n" + "\n".join(_render_item(line, diffs) for line in members) + "\n</ul>"
             case "block":
                 yield f"<pre>{escape(chr(10).join(line[4:] for line in members))}</pre>"
             case "text":
-                yield "\n".join(f"<p>{_inline(line)}</p>" for line in members)
+                yield "\n".join(f"<p>{_render_inline(line)}</p>" for line in members)
     if is_open:
         yield "</section>"
 
 
-def _kind(line: str) -> str:
+def _kind_of_line(line: str) -> str:
     if not line.strip() or re.fullmatch(r"<!-- runplan: .* -->", line):
         return ""
     if re.match(r"#{1,6} ", line):
@@ -110,7 +110,7 @@ def _kind(line: str) -> str:
     return next((kind for opening, kind in openings.items() if line.startswith(opening)), "text")
 
 
-def _rows(lines: list[str]) -> Iterator[str]:
+def _render_rows(lines: list[str]) -> Iterator[str]:
     """The rows; a cell has the name of its column, which a narrow screen shows."""
     labels: list[str] = []
     for line in (line for line in lines if not re.fullmatch(r"[|: -]+", line)):
@@ -121,27 +121,27 @@ def _rows(lines: list[str]) -> Iterator[str]:
         opening = [f'<td data-label="{escape(label)}">' for label in labels]
         opening += ["<td>" if labels else "<th>"] * (len(cells) - len(labels))
         labels = labels or cells
-        shown = (f"{tag}{_inline(cell)}</{tag[1:3]}>" for tag, cell in zip(opening, cells, strict=False))
+        shown = (f"{tag}{_render_inline(cell)}</{tag[1:3]}>" for tag, cell in zip(opening, cells, strict=False))
         yield f"<tr>{''.join(shown)}</tr>"
 
 
-def _item(line: str, diffs: Mapping[str, str]) -> str:
-    text = _inline(re.sub(r"^\\", "", line[2:]))
+def _render_item(line: str, diffs: Mapping[str, str]) -> str:
+    text = _render_inline(re.sub(r"^\\", "", line[2:]))
     commit = _COMMIT.match(line)
     diff = diffs.get(commit[1]) if commit else None
     if diff is None:
         return f"<li>{text}</li>"
     cut = "" if len(diff) <= LONGEST_DIFF else "\n[…] the whole diff: git show " + (commit[1] if commit else "")
-    shown = "\n".join(_coloured(diff_line) for diff_line in diff[:LONGEST_DIFF].splitlines())
+    shown = "\n".join(_colour_line(diff_line) for diff_line in diff[:LONGEST_DIFF].splitlines())
     return f"<li><details><summary>{text}</summary>\n<pre>{shown}{cut}</pre></details></li>"
 
 
-def _coloured(line: str) -> str:
+def _colour_line(line: str) -> str:
     kind = {"+": "add", "-": "del"}.get(line[:1])
     return f'<span class="{kind}">{escape(line)}</span>' if kind else escape(line)
 
 
-def _inline(text: str) -> str:
+def _render_inline(text: str) -> str:
     """One line: code spans, a bold label at its beginning, and text whose `<` may be escaped already."""
     label = re.match(r"\*\*([^*`<]+)\*\*", text)
     start = f"<strong>{escape(label[1])}</strong>" if label else ""

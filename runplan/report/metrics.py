@@ -96,14 +96,14 @@ def render(samples: Iterable[Sample]) -> str:
             last = sample.name
             kind = "counter" if sample.name.endswith("_total") else "gauge"
             lines += [f"# HELP {sample.name} {sample.help}", f"# TYPE {sample.name} {kind}"]
-        labels = ",".join(f'{name}="{_quoted(value)}"' for name, value in sample.labels)
+        labels = ",".join(f'{name}="{_quote_label(value)}"' for name, value in sample.labels)
         value = sample.value
         number = int(value) if abs(value) < 2**53 and value == int(value) else value
         lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {number!r}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _quoted(text: str) -> str:
+def _quote_label(text: str) -> str:
     # The format is UTF-8; other bytes of a file name become U+FFFD.
     readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return readable.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -41,18 +41,18 @@ def phase_section(
     assert phase.lease is not None
     fixes = phase.cycle - 1
     after = f" after {fixes} fix cycle{'' if fixes == 1 else 's'}" if fixes else ""
-    lines = [f"- {inline(bounded(line, LONGEST_DETAIL))}" for line in _verification(phase, commands)]
-    lines += _listed([f"Warning: {inline(bounded(line, LONGEST_DETAIL))}" for line in warnings])
+    lines = [f"- {inline(bounded(line, LONGEST_DETAIL))}" for line in _list_verification(phase, commands)]
+    lines += _as_list([f"Warning: {inline(bounded(line, LONGEST_DETAIL))}" for line in warnings])
     parts = [
         f"## Phase — {inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
-        _mark(run=run, phase=phase.chosen.phase),
+        _section_mark(run=run, phase=phase.chosen.phase),
         f"**Status:** Completed (verified, landed){after}",
         f"**Plan:** {code(plan)}",
         f"**Branch:** {code(phase.lease.branch.removeprefix('refs/heads/'))}",
         "**Commits:**",
-        _commits(subjects),
+        _list_commits(subjects),
         "### Work Items",
-        "\n".join(_items(phase)),
+        "\n".join(_list_items(phase)),
         "### Verification",
         "\n".join(lines),
     ]
@@ -64,12 +64,12 @@ def undo_section(phase: PhaseRun, *, plan: str, run: str, subjects: Mapping[str,
     assert phase.candidate is not None
     parts = [
         f"## Phase Undone — {inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
-        _mark(run=run, phase=phase.chosen.phase),
+        _section_mark(run=run, phase=phase.chosen.phase),
         "**Status:** Undone (its changes reverted, its row set back to todo)",
         f"**Plan:** {code(plan)}",
         f"**Landing reverted:** {code(phase.candidate.undoes)}",
         "**Commits reverted:**",
-        _commits(subjects),
+        _list_commits(subjects),
         "The checks were not run on the result.",
     ]
     return "\n\n".join(parts) + "\n"
@@ -98,7 +98,7 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
     shown = block(bounded(detail, LONGEST_DETAIL))
     parts = [
         f"## Run Failed — {parse_iso(failure.at):%Y-%m-%d %H:%M}",
-        _mark(run=failure.run, phase=failed.phase, attempt=str(failed.attempt)),
+        _section_mark(run=failure.run, phase=failed.phase, attempt=str(failed.attempt)),
         f"**Plan:** {code(plan)}",
         f"**Phase:** {inline(f'{failed.phase} {failed.title}')}",
         f"**Failed at:** {inline(failed.step)}",
@@ -123,23 +123,23 @@ def kept(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
     return [words for name, words in parts if name]
 
 
-def _mark(**names: str) -> str:
+def _section_mark(**names: str) -> str:
     """An invisible line that identifies a section."""
     plain = (f"{key} {re.sub(r'[^A-Za-z0-9._]+', '-', name)}" for key, name in names.items())
     return f"<!-- runplan: {', '.join(plain)} -->"
 
 
-def _commits(subjects: Mapping[str, str]) -> str:
+def _list_commits(subjects: Mapping[str, str]) -> str:
     lines = [f"{code(oid[:SHORT])} {inline(bounded(subject, LONGEST))}" for oid, subject in subjects.items()]
-    return "\n".join(_listed(lines)) or "None."
+    return "\n".join(_as_list(lines)) or "None."
 
 
-def _listed(lines: list[str]) -> list[str]:
+def _as_list(lines: list[str]) -> list[str]:
     more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
     return [f"- {line}" for line in (*lines[:MOST], *more)]
 
 
-def _items(phase: PhaseRun) -> Iterator[str]:
+def _list_items(phase: PhaseRun) -> Iterator[str]:
     """The table of items; with several verifiers the evidence of each."""
     verdicts = [verdict for verdict in phase.verdicts if not verdict.scope]
     texts = dict(phase.chosen.items)
@@ -156,7 +156,7 @@ def _items(phase: PhaseRun) -> Iterator[str]:
         yield row(inline(item), inline(texts.get(item, "")), status, evidence)
 
 
-def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]:
+def _list_verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]:
     gates = [gate for gate in phase.gates if gate.answer != "skipped"]
     if not phase.baselines and not gates:
         yield NO_TESTS
@@ -164,14 +164,14 @@ def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]
         if known.results:
             exit_code = json.loads(known.results)["exit_code"]
             result = counts(known.results) or ("passed" if exit_code == 0 else "failed")
-            yield _check("Baseline", known, commands, exit_code=exit_code, result=result)
+            yield _describe_check("Baseline", known, commands, exit_code=exit_code, result=result)
     for gate in gates:
         results = [bounded(gate.line, LONGEST)]
         for kind, count, names in gate.differences:
             more = ", …" if count > NAMED else ""
             results.append(f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}")
         word = "Gate" if gate.time == 1 else "Gate (second run, because the first failed)"
-        yield _check(word, gate, commands, exit_code=gate.code, result="; ".join(results))
+        yield _describe_check(word, gate, commands, exit_code=gate.code, result="; ".join(results))
     for proof in phase.proofs:
         yield bounded(describe_proof(proof), LONGEST)
     tree = phase.candidate.tree if phase.candidate else ""
@@ -183,7 +183,7 @@ def _verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]
         yield f"Approved by a person on tree {code(tree)}"
 
 
-def _check(
+def _describe_check(
     word: str, check: BaselineKnown | GateJudged, commands: Mapping[str, str], *, exit_code: int | None, result: str
 ) -> str:
     name = word if check.name == TESTS else f"{word} {check.name}"

@@ -136,7 +136,7 @@ def attempted(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str,
         name = getattr(record.event, "phase", "") or (REPAIR if is_begin else worked)
         if not name:
             continue
-        phase = _after(phases.get(name) or PhaseSummary(id=name), record, worked, since)
+        phase = _apply_fact(phases.get(name) or PhaseSummary(id=name), record, worked, since)
         if is_begin or worked:
             current[strand] = (name if is_begin else worked, record.at)
         if not is_begin and record.at > since:
@@ -146,14 +146,14 @@ def attempted(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str,
     return phases
 
 
-def _after(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: str) -> PhaseSummary:
+def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: str) -> PhaseSummary:
     """The phase after one more event of a run that works on the phase `worked`."""
     match fact.event:
         case e.Leased():
             attempts, state = phase.attempts + 1, PhaseState.RUNNING
             return replace(phase, state=state, run=fact.run, attempts=attempts, before="", after="", why="")
         case e.DispatchEnded() as ended if fact.at >= since:
-            return replace(phase, spent=total(phase.spent, _spent(ended)))
+            return replace(phase, spent=total(phase.spent, _spent_by(ended)))
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
@@ -170,7 +170,7 @@ def _after(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: str) ->
             return phase
 
 
-def _spent(ended: e.DispatchEnded) -> Spent:
+def _spent_by(ended: e.DispatchEnded) -> Spent:
     if ended.role == "setup":
         return Spent(setup_seconds=ended.seconds)
     if not ended.agent:
@@ -207,13 +207,13 @@ def summary_of(
     if plan is not None:
         is_open = REPAIR in attempts and newest is not None and newest.outcome != "done"
         repair = [attempts[REPAIR]] if is_open and attempts[REPAIR].state is not PhaseState.DONE else []
-        title, phases = plan.title, [*(_planned(plan, phase, attempts) for phase in plan.phases), *repair]
+        title, phases = plan.title, [*(_summarise_phase(plan, phase, attempts) for phase in plan.phases), *repair]
     return PlanSummary(
         plan=path, title=title, phases=tuple(_with_run(path, phase, newest, owned=owned) for phase in phases)
     )
 
 
-def _planned(plan: Plan, phase: Phase, attempts: dict[str, PhaseSummary]) -> PhaseSummary:
+def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseSummary]) -> PhaseSummary:
     """The phase with its title and its status in the plan."""
     summary = replace(attempts.get(phase.id) or PhaseSummary(id=phase.id), title=phase.title)
     if phase.status is Status.DONE:
@@ -303,7 +303,9 @@ class RepositoryNews(Struct, frozen=True, kw_only=True):
 
 def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
     """The news of the repositories with these journals, without those that have none."""
-    repositories = [_repository(root, state, since) for root, state in sorted(states.items()) if store_exists(state)]
+    repositories = [
+        _summarise_repository(root, state, since) for root, state in sorted(states.items()) if store_exists(state)
+    ]
     return [
         repository
         for repository in repositories
@@ -311,11 +313,13 @@ def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
     ]
 
 
-def _repository(root: str, state: Path, since: str) -> RepositoryNews:
+def _summarise_repository(root: str, state: Path, since: str) -> RepositoryNews:
     try:
         with contextlib.closing(open_store(state, writable=False)) as store:
             touched = {*store.list_plans_since(since), *(row.plan for row in store.list_unfinished_runs())}
-            plans = tuple(summary for plan in sorted(touched) if (summary := _plan(store, plan, since)).phases)
+            plans = tuple(
+                summary for plan in sorted(touched) if (summary := _summarise_plan(store, plan, since)).phases
+            )
             paused = tuple((row.plan, row.paused) for row in store.list_schedules() if row.paused)
             return RepositoryNews(repository=root, plans=plans, paused=paused, failed=_failed_runs(store, since))
     except (RunplanError, OSError) as error:
@@ -331,7 +335,7 @@ def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:
     return tuple((row.plan, f"{ends[row.id].reason}: {ends[row.id].detail}") for row in rows)
 
 
-def _plan(store: Store, plan: str, since: str) -> PlanSummary:
+def _summarise_plan(store: Store, plan: str, since: str) -> PlanSummary:
     newest = store.get_newest_run(plan)
     attempts = attempted(recorded(store, plan), since=since)
     if newest is not None and newest.is_active and newest.phase:
@@ -360,12 +364,12 @@ def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
     """The report as Markdown; `since` in words."""
     parts = [f"# Report since {since}", f"{counted(news)}."]
     for state, title in SECTIONS.items():
-        lines = [line for repository in news for line in _lines(repository, state)]
+        lines = [line for repository in news for line in _phase_lines(repository, state)]
         parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
     return "\n\n".join(parts) + "\n"
 
 
-def _lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
+def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
     """One line for each phase of the repository in this state, with the command that helps."""
     name = news.repository.rstrip("/").rpartition("/")[2]
     directory = command("cd", news.repository)

@@ -84,7 +84,7 @@ def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> 
     A section that exists, by its heading and the mark of its run, is not added again.
     """
     text = report or ""
-    if _heading(_LINES.findall(text), "# ") is None:
+    if _find_heading(_LINES.findall(text), "# ") is None:
         text = f"# Plan Report — {inline(plan_title)}\n" + (f"\n{text}" if text else "")
     for section in sections:
         head = "\n".join(section.splitlines()[:3])
@@ -96,7 +96,7 @@ def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> 
 def insert(text: str, section: str) -> str:
     """The text with the section before its first one."""
     lines = _LINES.findall(text)
-    line = _heading(lines, "## ")
+    line = _find_heading(lines, "## ")
     before = "".join(lines[:line])
     after = "" if line is None else "\n" + "".join(lines[line:])
     return before + gap_after(before) + section + after
@@ -107,7 +107,7 @@ def gap_after(text: str) -> str:
     return "" if text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
 
 
-def _heading(lines: list[str], opening: str) -> int | None:
+def _find_heading(lines: list[str], opening: str) -> int | None:
     """Index of the first line with this opening, outside fences."""
     fenced = False
     for number, line in enumerate(lines):

@@ -77,12 +77,12 @@ def by_need(views: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str, now: datetime) -> dict[str, Any]:
     """One plan as `status --json` prints it; one that cannot be parsed, or is gone, has an error and no phases."""
-    facts = replace(facts, run=_current(facts)) if facts.run is not None else facts
+    facts = replace(facts, run=_with_queued_request(facts)) if facts.run is not None else facts
     run, done = facts.run, {phase.id for phase in plan.phases if phase.status == "done"}
     is_free = (phase.id for phase in plan.phases if phase.status != "done" and not phase.hindrance)
     is_active = run is not None and run.is_active
     worked = [work.phase for work in (run, *run.lanes) if not work.failed] if run is not None and is_active else []
-    failures = {failure.phase: _failure(path, failure) for failure in facts.failures}
+    failures = {failure.phase: _view_failure(path, failure) for failure in facts.failures}
     refused_at, verb, refused = facts.refused
     is_refused = refused and (run is None or refused_at > run.started)
     return {
@@ -90,9 +90,9 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
         "title": plan.title or path,
         "status": "unreadable" if plan.error else "complete" if plan.complete else plan.status or "active",
         "landing": run.landing if run is not None and is_active else landing,
-        "phases": [_phase(phase, done, phase.id in worked, failures.get(phase.id)) for phase in plan.phases],
+        "phases": [_view_phase(phase, done, phase.id in worked, failures.get(phase.id)) for phase in plan.phases],
         "next": None if plan.complete or plan.status not in ("", "active") else next(is_free, None),
-        "run": None if run is None else _run(run, facts, now),
+        "run": None if run is None else _view_run(run, facts, now),
         "claim": {"owner": facts.owner, "alive": facts.alive} if facts.owner else None,
         "schedule": None if facts.schedule is None else schedule_view(facts.schedule, now),
         "queued": facts.queued or None,
@@ -103,13 +103,13 @@ def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str,
     }
 
 
-def _failure(plan: str, failure: FailureRow) -> dict[str, str]:
+def _view_failure(plan: str, failure: FailureRow) -> dict[str, str]:
     why = next(iter(failure.detail.splitlines()), "")
     retry = command("runplan", "retry", plan, failure.phase)
     return {"reason": failure.reason, "why": why, "output": failure.output, "command": retry}
 
 
-def _current(facts: PlanFacts) -> RunRow:
+def _with_queued_request(facts: PlanFacts) -> RunRow:
     """The run with the stop or pause that is queued, and with the wait of the daemon."""
     run, wait = facts.run, facts.wait
     assert run is not None
@@ -121,7 +121,7 @@ def _current(facts: PlanFacts) -> RunRow:
     return replace(run, waiting_for=wait.kind, about=wait.about, wake=wait.wake)
 
 
-def _phase(phase: PhaseOutline, done: set[str], is_worked: bool, failure: dict[str, str] | None) -> dict[str, Any]:
+def _view_phase(phase: PhaseOutline, done: set[str], is_worked: bool, failure: dict[str, str] | None) -> dict[str, Any]:
     status = phase.status
     if status != "done" and is_worked:
         status = "in-progress"
@@ -137,7 +137,7 @@ _OF_PLAN = ("plan", "title", "slug", "landing", "target", "remote", "concludes",
 _INTERNAL = ("started", "began", "dispatch", "failed")
 
 
-def _run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
+def _view_run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
     view: dict[str, Any] = to_builtins(run)
     for work in (view, *view["lanes"]):
         work["usd"] = round(work["usd"], 4)
@@ -180,19 +180,19 @@ def answer(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None =
     """A level for scripts and a sentence; never `fine` after half an hour in a step or two retries."""
     # A wait for a person needs no process.
     interrupted = not (facts.alive or (wait_of(work.waiting_for).is_for_person and work.wake is None))
-    level = "look" if interrupted or facts.stopped else _level(work, now)
+    level = "look" if interrupted or facts.stopped else _stuck_level(work, now)
     step = f"{work.step} {', '.join(work.gates)}" if work.gates else work.step
     where = f"phase {work.phase}, {step or 'starting'}" if work.phase else "between phases"
-    parts = [where if work.waiting_for else f"{where} for {in_words(_ago(work.since, now))}"]
+    parts = [where if work.waiting_for else f"{where} for {in_words(_seconds_ago(work.since, now))}"]
     if interrupted:
         parts.append("interrupted; no process is working on it")
     if facts.stopped:
         parts.append(f"its process is stopped; continue it: kill -CONT {facts.owner.partition(':')[0]}")
     if work.dispatched:
         running = "agent" if work.agent else ", ".join(work.gates) or work.step or "command"
-        parts.append(f"{running} running {in_words(_ago(work.dispatched, now))}")
-        parts.append(f"last output {in_words(_ago(work.output, now))} ago" if work.output else "no output yet")
-    parts += _waiting(work, now, zone)
+        parts.append(f"{running} running {in_words(_seconds_ago(work.dispatched, now))}")
+        parts.append(f"last output {in_words(_seconds_ago(work.output, now))} ago" if work.output else "no output yet")
+    parts += _describe_wait(work, now, zone)
     if work.retries:
         parts.append(counted(work.retries, "retry", "retries"))
     asked, verdict = facts.run.asked if facts.run else None, LEVELS[level]
@@ -205,32 +205,32 @@ def answer(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None =
     return {"level": level, "sentence": f"{verdict}: {', '.join(parts)}"}
 
 
-def _level(work: Work, now: datetime) -> str:
-    is_long = max(_ago(moment, now) for moment in (work.since, work.began, work.dispatched)) >= LONG_S
+def _stuck_level(work: Work, now: datetime) -> str:
+    is_long = max(_seconds_ago(moment, now) for moment in (work.since, work.began, work.dispatched)) >= LONG_S
     many = work.retries >= MANY_RETRIES
     quiet_s = 0.0
     if wait_of(work.waiting_for).is_asked:
         return "fine"
     if work.waiting_for:
-        needs_look = wait_of(work.waiting_for).is_for_person or _ago(work.wake, now) >= OVERSLEPT_S
+        needs_look = wait_of(work.waiting_for).is_for_person or _seconds_ago(work.wake, now) >= OVERSLEPT_S
     else:
-        quiet_s = _ago(work.output or work.dispatched, now)
+        quiet_s = _seconds_ago(work.output or work.dispatched, now)
         needs_look = (is_long and (many or not work.dispatched)) or quiet_s >= SILENT_S
     return "look" if needs_look else "slow" if is_long or many or quiet_s >= QUIET_S else "fine"
 
 
-def _ago(moment: str | None, now: datetime) -> float:
+def _seconds_ago(moment: str | None, now: datetime) -> float:
     return max((now - parse_iso(moment)).total_seconds(), 0.0) if moment else 0.0
 
 
-def _waiting(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
+def _describe_wait(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
     if not work.waiting_for:
         return []
-    span = in_words(_ago(work.since, now))
+    span = in_words(_seconds_ago(work.since, now))
     if work.waiting_for == "paused":
         return [f"for {span}{(work.about or '').removeprefix('paused')}"]
     parts = [f"waiting {span}: {work.about}" if work.about else f"waiting {span} for {work.waiting_for}"]
-    if (late_s := _ago(work.wake, now)) >= OVERSLEPT_S:
+    if (late_s := _seconds_ago(work.wake, now)) >= OVERSLEPT_S:
         parts.append(f"should have continued {in_words(late_s)} ago")
     elif work.wake:
         wake = parse_iso(work.wake)
