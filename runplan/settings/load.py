@@ -118,7 +118,7 @@ def recorded(text: str) -> Settings:
 
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:
     path = user_file(env)
-    return [_parsed(str(path), path.read_bytes())] if path.is_file() else []
+    return [_parse_file(str(path), path.read_bytes())] if path.is_file() else []
 
 
 def _own_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
@@ -128,14 +128,16 @@ def _own_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
 
 def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:
     """The values of the repository's file, which may not set those of the user."""
-    layer = _parsed(name, content)
+    layer = _parse_file(name, content)
     for section in USER_SECTIONS:
         if layer.values.get(section):
-            raise _error(name, f"[{section}]", f"applies to all repositories of a user; move it to {user_file(env)}")
+            raise _key_error(
+                name, f"[{section}]", f"applies to all repositories of a user; move it to {user_file(env)}"
+            )
     return layer
 
 
-def _parsed(origin: str, content: bytes) -> Layer:
+def _parse_file(origin: str, content: bytes) -> Layer:
     import tomllib  # only if there is a file
 
     if len(content) > LARGEST:
@@ -177,42 +179,42 @@ def merge(layers: Iterable[Layer]) -> LoadedSettings:
     origins = dict.fromkeys(values, "default")
     given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}  #: by section and field
     for layer in layers:
-        for section, name, value in _flat(layer):
-            key = _key(layer.origin, section, name)
+        for section, name, value in _flatten_tables(layer):
+            key = _find_key(layer.origin, section, name)
             try:
                 given.setdefault(section, {})[key.field] = key.read(value)
             except ValueError as error:
-                raise _error(layer.origin, f"[{section}] {name}", str(error)) from None
+                raise _key_error(layer.origin, f"[{section}] {name}", str(error)) from None
             path = f"{section}.{name}"
             values[path], origins[path] = value, layer.origin
     for section in [section for section in given if section not in SECTIONS]:
         kind, name = section.split(".", 1)
-        make: Callable[..., AgentTable | GateTable] = _agent if kind == "agents" else _gate
+        make: Callable[..., AgentTable | GateTable] = _read_agent if kind == "agents" else _read_gate
         try:
             given[kind].setdefault("tables", {})[name] = make(name, **given[section])
         except ValueError as error:
             origin = [origin for path, origin in origins.items() if path.startswith(f"{section}.")][-1]
-            raise _error(origin, f"[{section}]", str(error)) from None
+            raise _key_error(origin, f"[{section}]", str(error)) from None
     settings = Settings(**{section.name: section.type(**given[section.name]) for section in fields(Settings)})
     for role, name in settings.agents.named:
         try:
             _require_agent(name, settings.agents)
         except ValueError as error:
-            raise _error(origins[f"agents.{role}"], f"[agents] {role}", str(error)) from None
+            raise _key_error(origins[f"agents.{role}"], f"[agents] {role}", str(error)) from None
     return LoadedSettings(settings=settings, values=values, origins=origins)
 
 
-def _error(origin: str, where: str, why: str) -> SettingsError:
+def _key_error(origin: str, where: str, why: str) -> SettingsError:
     return SettingsError(f"{origin}: {where}: {why}")
 
 
-def _flat(layer: Layer) -> Iterator[tuple[str, str, object]]:
+def _flatten_tables(layer: Layer) -> Iterator[tuple[str, str, object]]:
     """Each value with its section and its name; a table such as [agents.local] is a section."""
     for section, table in layer.values.items():
         if section not in SECTIONS:
-            raise _error(layer.origin, section, f"unknown section; {_hint(section, SECTIONS)}")
+            raise _key_error(layer.origin, section, f"unknown section; {_suggest_key(section, SECTIONS)}")
         if not isinstance(table, dict):
-            raise _error(layer.origin, section, f"must be a table; write [{section}] above its keys")
+            raise _key_error(layer.origin, section, f"must be a table; write [{section}] above its keys")
         for name, value in table.items():
             if isinstance(value, dict) and section in ("agents", "gates") and name not in ROLES:
                 yield from ((f"{section}.{name}", key, inner) for key, inner in value.items())
@@ -220,22 +222,26 @@ def _flat(layer: Layer) -> Iterator[tuple[str, str, object]]:
                 yield section, name, value
 
 
-def _key(origin: str, section: str, name: str) -> Key:
+def _find_key(origin: str, section: str, name: str) -> Key:
     kind, dot, _ = section.partition(".")
     pattern = f"{kind}.*" if dot else section
     if key := _KEYS.get(f"{pattern}.{name}"):
         return key
     valid = tuple(key.name for key in _KEYS.values() if key.section == pattern)
-    why = f"unknown key; {_hint(name, valid)}" if valid else f"must be a table; write [{section}.NAME] above its keys"
-    raise _error(origin, f"[{section}] {name}", why)
+    why = (
+        f"unknown key; {_suggest_key(name, valid)}"
+        if valid
+        else f"must be a table; write [{section}.NAME] above its keys"
+    )
+    raise _key_error(origin, f"[{section}] {name}", why)
 
 
-def _hint(name: str, valid: tuple[str, ...]) -> str:
+def _suggest_key(name: str, valid: tuple[str, ...]) -> str:
     home = next((key.section for key in KEYS if key.name == name), "")
     return f"it belongs to [{home}]" if home else f"did you mean {nearest(name, valid)!r}?"
 
 
-def _gate(name: str, **given: Any) -> GateTable:
+def _read_gate(name: str, **given: Any) -> GateTable:
     if name == TESTS or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise ValueError("must have a name of small letters, digits, - and _, other than tests")
     if "command" not in given:
@@ -243,7 +249,7 @@ def _gate(name: str, **given: Any) -> GateTable:
     return GateTable(**given)
 
 
-def _agent(name: str, **given: Any) -> AgentTable:
+def _read_agent(name: str, **given: Any) -> AgentTable:
     """The agent of a table; ValueError for an unknown kind, or keys that its kind lacks or cannot have."""
     table = AgentTable(**{"name": name, "kind": name} | given)
     if table.kind not in kinds():
@@ -265,6 +271,6 @@ def _require_agent(name: str, agents: AgentsSettings) -> None:
         there = ", ".join(dict.fromkeys((*agents.tables, *kinds())))
         raise ValueError(f"unknown agent {name!r}; known agents: {there}")
     try:
-        _agent(name)
+        _read_agent(name)
     except ValueError as error:
         raise ValueError(f"{name!r} needs a table [agents.{name}]: {error}") from None

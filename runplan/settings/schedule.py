@@ -64,34 +64,34 @@ def parse(text: str) -> Schedule:
         words.popleft()
     schedule = take(words)
     if words:
-        raise _unknown(text)
+        raise _unknown_schedule(text)
     return schedule
 
 
 def take(words: deque[str]) -> Schedule:
     """Read the schedule with which the words begin, and remove its words."""
     text = " ".join(words).lower()
-    for pattern, read in ((_INTERVAL, _interval), (_TIME_OF_DAY, _time_of_day), (_CRON, _cron)):
+    for pattern, read in ((_INTERVAL, _parse_interval), (_TIME_OF_DAY, _parse_time_of_day), (_CRON, _parse_cron)):
         if (match := pattern.match(text)) and (schedule := read(match)) is not None:
             for _ in match[0].split():
                 words.popleft()
             return schedule
-    raise _unknown(text)
+    raise _unknown_schedule(text)
 
 
-def _unknown(text: str) -> UsageError:
+def _unknown_schedule(text: str) -> UsageError:
     what = f'Unknown schedule "{text}"' if text else "Missing schedule"
     return UsageError(f"{what}. Try: {EXAMPLES}")
 
 
-def _interval(match: re.Match[str]) -> Schedule | None:
+def _parse_interval(match: re.Match[str]) -> Schedule | None:
     seconds = int(seconds_of(match[1] or "1h") or 0)
     if not 0 < seconds <= LONGEST_DAYS * 86_400:
         return None
     return Schedule(text="hour" if seconds == 3600 else duration(seconds), seconds=seconds)
 
 
-def _time_of_day(match: re.Match[str]) -> Schedule | None:
+def _parse_time_of_day(match: re.Match[str]) -> Schedule | None:
     day, hour, minute, half = match[1], int(match[2]), int(match[3] or 0), match[4]
     if hour not in (range(1, 13) if half else range(24)):
         return None
@@ -102,9 +102,9 @@ def _time_of_day(match: re.Match[str]) -> Schedule | None:
     return Schedule(text=f"{day} at {time}", cron=f"{minute} {hour} * * {days}", is_delayed=minute in (0, 30))
 
 
-def _cron(match: re.Match[str]) -> Schedule | None:
+def _parse_cron(match: re.Match[str]) -> Schedule | None:
     try:
-        first = _trigger(match[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
+        first = _make_trigger(match[0]).get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC))
     except ValueError:
         return None
     if first is None:
@@ -113,7 +113,7 @@ def _cron(match: re.Match[str]) -> Schedule | None:
 
 
 @lru_cache(maxsize=32)
-def _trigger(cron: str) -> Any:
+def _make_trigger(cron: str) -> Any:
     """The APScheduler trigger of a cron line. Its zone is UTC, which stands for the wall clock."""
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
@@ -162,7 +162,7 @@ class Due(Struct, frozen=True, kw_only=True):
 
 def what_is_due(row: ScheduleRow, now: datetime) -> Due:
     """The slots of a schedule that came since the last one answered. The newest fires, the others were missed."""
-    begin, last = _answered(row, now)
+    begin, last = _last_answered(row, now)
 
     def slots(after: datetime) -> Iterator[Slot]:
         # The key counts too: after a change of the zone the slot answered last has another moment.
@@ -181,7 +181,7 @@ def what_is_due(row: ScheduleRow, now: datetime) -> Due:
     return Due(fire=None, missed=newest, next=following)
 
 
-def _answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
+def _last_answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
     """The moment and the key up to which slots are answered.
 
     A recorded time from a clock that was ahead does not count: the schedule would be silent until then. It is later
@@ -220,11 +220,11 @@ def outlook(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
 def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str) -> Iterator[Slot]:
     after = after.astimezone(UTC)
     if schedule.seconds:
-        yield from _elapsed(schedule.seconds, anchor, after)
+        yield from _elapsed_slots(schedule.seconds, anchor, after)
     delay = delay_of(schedule, seed)
     wall_now = (after - delay).astimezone(zone).replace(tzinfo=UTC, fold=0)
-    walls = (wall.replace(tzinfo=None) for wall in _times(_trigger(schedule.cron), wall_now))
-    slots = (Slot(_moment(wall, zone) + delay, wall.isoformat(timespec="minutes")) for wall in walls)
+    walls = (wall.replace(tzinfo=None) for wall in _fire_times(_make_trigger(schedule.cron), wall_now))
+    slots = (Slot(_wall_time(wall, zone) + delay, wall.isoformat(timespec="minutes")) for wall in walls)
     # The times of one gap have the same moment. They are one slot, with the key of the last.
     for moment, same in groupby(slots, key=lambda slot: slot.at):
         if moment > after:
@@ -245,24 +245,24 @@ def delay_of(schedule: Schedule, seed: str) -> timedelta:
     return timedelta(seconds=JITTER_FROM_S + int(spread_s))
 
 
-def _elapsed(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
+def _elapsed_slots(seconds: int, anchor: datetime, after: datetime) -> Iterator[Slot]:
     from apscheduler.triggers.interval import IntervalTrigger
 
     period = timedelta(seconds=seconds)
     start = anchor.astimezone(UTC).replace(microsecond=0)
     start -= max(0, (start - after) // period + 1) * period
     trigger = IntervalTrigger(seconds=seconds, start_date=start, timezone=UTC)
-    return (Slot(moment, iso(moment)) for moment in _times(trigger, after))
+    return (Slot(moment, iso(moment)) for moment in _fire_times(trigger, after))
 
 
-def _times(trigger: Any, after: datetime) -> Iterator[datetime]:
+def _fire_times(trigger: Any, after: datetime) -> Iterator[datetime]:
     """The fire times of a trigger, which are whole seconds, later than `after`."""
     time = after.replace(microsecond=0)
     while (time := trigger.get_next_fire_time(None, time + _SECOND)) is not None:
         yield time
 
 
-def _moment(wall: datetime, zone: tzinfo) -> datetime:
+def _wall_time(wall: datetime, zone: tzinfo) -> datetime:
     """When a clock in the zone first shows this time; in a gap, the end of the gap."""
     while True:
         moment = wall.replace(tzinfo=zone).astimezone(UTC)

@@ -320,7 +320,7 @@ class Key(Struct, frozen=True):
 
     def read(self, value: object) -> Any:
         """The value for its field. Raises ValueError with the reason if it cannot be used."""
-        typed = seconds(value) if self.is_duration else self._typed(value)
+        typed = seconds(value) if self.is_duration else self._convert_type(value)
         if typed is None:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
             raise ValueError(f"must be {expected}, not {value!r}")
@@ -329,7 +329,7 @@ class Key(Struct, frozen=True):
                 raise ValueError(wrong)
         return typed
 
-    def _typed(self, value: object) -> Any:
+    def _convert_type(self, value: object) -> Any:
         try:
             typed = convert(value, self.type)
         except ValidationError:
