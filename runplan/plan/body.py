@@ -86,24 +86,24 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     """
     manual = {i for part in body.parts if _MANUAL.match(part.text) for i in body.inside(part)}
     checked = [part for part in body.parts if _CRITERIA.match(part.text)]
-    criteria = _entries(body, checked, without=manual)
+    criteria = _list_entries(body, checked, without=manual)
     without = manual.union(*(body.inside(part) for part in checked))
     parts = [part for part in body.parts if _WORK.match(part.text)]
-    work = _entries(body, parts, without=without)
+    work = _list_entries(body, parts, without=without)
     others = without.union(*(body.inside(part) for part in parts)) if work else without
-    work |= _listed(body, body.whole, others, bullets=False)
-    work = work or _headed(body, body.whole) or _paragraphs(body, body.whole, without)
+    work |= _list_boxes(body, body.whole, others, bullets=False)
+    work = work or _headed_items(body, body.whole) or _list_paragraphs(body, body.whole, without)
     items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
     items += [Item(f"C{n}", text, line + 1) for n, (line, text) in enumerate(sorted(criteria.items()), 1)]
     entries = within(body.lines.entries, body.whole.start, body.whole.stop)
-    sign_off = tuple(_text(body, entry) for entry in entries if entry.at in manual)
+    sign_off = tuple(_entry_text(body, entry) for entry in entries if entry.at in manual)
     demand = body.labels.get("sign-off", (0, ""))[1]
     if demand.strip("`*. \t").lower().startswith(("required", "yes")):
         sign_off = (f"Sign-off: {demand}", *sign_off)
     return tuple(items) or (Item(WHOLE_PHASE, title, body.whole.start),), sign_off
 
 
-def _entries(body: Body, parts: list[Heading], *, without: set[int]) -> dict[int, str]:
+def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dict[int, str]:
     """The entries of some parts by their lines.
 
     They are directly below the heading. Only where there are none, sub-headings name them or group them.
@@ -115,23 +115,23 @@ def _entries(body: Body, parts: list[Heading], *, without: set[int]) -> dict[int
             inside = body.inside(part)
             end = inside.stop
             entries |= (
-                _listed(body, body.direct(part), without)
-                or _headed(body, inside)
-                or _listed(body, inside, without)
-                or _paragraphs(body, inside, without)
+                _list_boxes(body, body.direct(part), without)
+                or _headed_items(body, inside)
+                or _list_boxes(body, inside, without)
+                or _list_paragraphs(body, inside, without)
             )
     return entries
 
 
-def _listed(body: Body, part: range, without: set[int], *, bullets: bool = True) -> dict[int, str]:
+def _list_boxes(body: Body, part: range, without: set[int], *, bullets: bool = True) -> dict[int, str]:
     """The boxes of a part that are not below other boxes; its bullets where it has no box."""
     entries = [e for e in within(body.lines.entries, part.start, part.stop) if e.at not in without]
     boxes = [entry for entry in entries if entry.sign and not entry.optional]
     listed = boxes or [e for e in entries if bullets and not STATUS_LINE.match(body.lines.texts[e.at])]
-    return {entry.at: _text(body, entry) for entry in listed if entry.indent < listed[0].indent + 2}
+    return {entry.at: _entry_text(body, entry) for entry in listed if entry.indent < listed[0].indent + 2}
 
 
-def _text(body: Body, entry: Entry) -> str:
+def _entry_text(body: Body, entry: Entry) -> str:
     """The text of an entry with the lines that continue it: those right below it, indented more than its mark."""
     texts = [entry.text]
     for i in range(entry.at + 1, body.whole.stop):
@@ -143,13 +143,13 @@ def _text(body: Body, entry: Entry) -> str:
     return " ".join(texts).strip()
 
 
-def _headed(body: Body, part: range) -> dict[int, str]:
+def _headed_items(body: Body, part: range) -> dict[int, str]:
     """The sub-headings `#### 1.1 Title` of a part."""
     titled = [h for h in within(body.lines.headings, part.start, part.stop) if h.name.title]
     return {h.at: h.text for h in titled if h.name.id[0].isdigit() and (h.name.strong or "." in h.name.id)}
 
 
-def _paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
+def _list_paragraphs(body: Body, part: range, without: set[int]) -> dict[int, str]:
     lines = ((i, body.lines.texts[i]) for i in part if i not in without and not body.lines.inert[i])
     return {i: text.strip() for i, text in lines if _PARAGRAPH.match(text)}
 
@@ -161,7 +161,7 @@ def read_paths(body: Body, label: str) -> tuple[str, ...]:
     """The path patterns of a line `Touches:` or `Allows:`, of the list below it, or of a part with that heading."""
     index, value = body.labels.get(label, (-1, ""))
     if value:
-        return _paths(re.findall(_LISTED, value))
+        return _parse_paths(re.findall(_LISTED, value))
     parts = [range(index + 1, body.whole.stop)] if index >= 0 else body.named(label)
     listed: list[str] = []
     for part in parts:
@@ -170,10 +170,10 @@ def read_paths(body: Body, label: str) -> tuple[str, ...]:
             if text.startswith("#") or (listed and not text.strip()):
                 break
             listed += [entry.text for entry in within(body.lines.entries, line, line + 1)]
-    return _paths(listed)
+    return _parse_paths(listed)
 
 
-def _paths(entries: Iterable[str]) -> tuple[str, ...]:
+def _parse_paths(entries: Iterable[str]) -> tuple[str, ...]:
     paths: list[str] = []
     for entry in entries:
         named = re.findall(_CODE, entry) or [re.split(_REASON, entry.strip(), maxsplit=1)[0].strip().rstrip(".")]

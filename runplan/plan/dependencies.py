@@ -41,7 +41,7 @@ class Phases(Struct, frozen=True):
     aliases: Mapping[str, str]  #: see Reading
 
 
-def _words(pattern: str) -> re.Pattern[str]:
+def _compile_words(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
@@ -50,7 +50,9 @@ _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
 _ONE, _TOKEN, _DIGIT = re.compile(_ID), re.compile(rf"\bthrough\b|{_ID}|–|-|\.\."), re.compile("[0-9]")
-_NONE = _words(r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)")
+_NONE = _compile_words(
+    r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)"
+)
 _CODE, _LINKED = re.compile(r"`([^`]*)`"), re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
 _ASIDE = re.compile(r" ?\([^()]*\)")
 _NO_PHASE = "\x02"  #: stands for a phrase that means no phase
@@ -59,35 +61,37 @@ _OF_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|ano
 _EARLIER, _EACH = r"(?:previous|prior|earlier|preceding|above)", r"(?:all|every|each)(?: of)?(?: the)?"
 #: Phrases that stand for all phases before this one, the last one, the later ones, all others.
 _PHRASES = (
-    _words(rf"\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases|everything above)\b"),
-    _words(rf"\b(?:the )?{_EARLIER} (?:phase|one)\b"),
-    _words(rf"\b(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b"),
-    _words(rf"\b{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))"),
+    _compile_words(rf"\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases|everything above)\b"),
+    _compile_words(rf"\b(?:the )?{_EARLIER} (?:phase|one)\b"),
+    _compile_words(rf"\b(?:{_EACH} |the )?(?:later|subsequent|remaining) phases?\b"),
+    _compile_words(rf"\b{_EACH} (?:other )?phases?\b(?! (?:before\b|[0-9]|[A-Za-z](?:[0-9]|\b)))"),
 )
 _MENTION = re.compile(rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth(?: of)?|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})")
 #: "1, 2a", "requires 1 and 2": a clause may begin with ids without the word Phase.
-_BARE = _words(
+_BARE = _compile_words(
     rf"(?:(?:requires?|needs?|after|depends on|builds on|follows) )?({_LIST})(?=\Z| (?:must|has|have|is|are|should) )"
 )
-_CLAUSE = _words(
+_CLAUSE = _compile_words(
     r"[.!?](?= |\Z)|;|,? but (?!is |are |was |were |not )|,? while |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
     r"|(?:, and |, | and )(?=phases? [^ ]{1,20}(?: (?:—|--|–) |: ))"
 )
 _EXPLAINED = re.compile(r" ?— ?| -- |: | [–-] (?![Pp]hase|[0-9])")
-_APART = _words(
+_APART = _compile_words(
     r"\b(?:independent(?:ly)?|in parallel|parallel (?:to|with)|alongside|in any order|regardless of|unrelated)\b"
     r"|(?:\bnot|n't|\bnever|\bno(?! dependenc\w+ (?:other|except|but|apart))) .{0,60}?"
     r"\b(?:depend|requir|need|block|gate|prerequisite|wait)"
 )
-_SOFT = _words(r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b")
+_SOFT = _compile_words(
+    r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b"
+)
 #: The phases after these words wait for this one, unless it must not begin before them.
-_ONWARD = _words(
+_ONWARD = _compile_words(
     r"(?<!not start )(?<!not begin )\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?"
     r"|prerequisite (?:for|of)|(?:consumed|used|needed|required) by)\b"
 )
 #: "Phase 6 reads this file": the other phase is the one that waits.
-_WAITING = _words(r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) ")
-_IN_TITLE = _words(r"\(((?:depends on|after|requires|needs) [^()]{1,80})\)")
+_WAITING = _compile_words(r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) ")
+_IN_TITLE = _compile_words(r"\(((?:depends on|after|requires|needs) [^()]{1,80})\)")
 
 
 def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depends]:
@@ -102,7 +106,7 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     for place in reading.places:
         own, body = place.id, bodies[place.id]
         line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
-        paragraphs = [line] if line is not None else list(_paragraphs(body))
+        paragraphs = [line] if line is not None else list(_list_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
         if left < 0:
             what = f"the dependencies of the phases have over {MOST:,} characters; use short lines 'Depends: …'"
@@ -139,7 +143,7 @@ def _read_line(index: int, value: str, own: str, phases: Phases) -> Depends:
     spelled = _spelled_out("all phases" if value.lower() == "all" else value, own, phases)
     for entry in dict.fromkeys(re.split(r"[,;]| and | & ", spelled)):
         words = re.sub(r"(?i:phases? )", "", entry.partition("(")[0].strip(), count=1)
-        ids, strangers = _resolve(words, phases)
+        ids, strangers = _resolve_ids(words, phases)
         depends.hard += ids
         if words.strip(_NO_PHASE) and (strangers or not ids):
             depends.unknown.append(Remark(index + 1, words[:80]))
@@ -162,7 +166,7 @@ def _spelled_out(text: str, own: str, phases: Phases) -> str:
     return text
 
 
-def _resolve(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
+def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
     """The ids of a list like `1, 2a and 4–6`, ranges by tracker order; and those that are no phase."""
     order, ids, unknown = phases.order, list[str](), list[str]()
     is_range = False
@@ -171,7 +175,7 @@ def _resolve(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
         if token in _RANGE:
             is_range = bool(ids)
             continue
-        phase_ids = _known(token, phases)
+        phase_ids = _known_ids(token, phases)
         if is_range and len(phase_ids) == 1:
             first, last = sorted((order[ids[-1]], order[phase_ids[0]]))
             phase_ids = phases.ids[first : last + 1]
@@ -182,12 +186,12 @@ def _resolve(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys(ids)), unknown
 
 
-def _known(token: str, phases: Phases) -> list[str]:
+def _known_ids(token: str, phases: Phases) -> list[str]:
     if ids := phases.meant.get(key(token)):
         # Letters alone are words too: "Phase 1 and a test" names no phase A.
         return ids if ids == [token] or _DIGIT.search(token) else []
     whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c; "Phase 3.5" is a phase of its own
-    return _known(whole, phases) if re.search("[A-Za-z]", whole) else []
+    return _known_ids(whole, phases) if re.search("[A-Za-z]", whole) else []
 
 
 # --- prose ------------------------------------------------------------------------------------------------
@@ -195,21 +199,21 @@ def _known(token: str, phases: Phases) -> list[str]:
 
 def _read_prose(text: str, index: int, own: str, phases: Phases, depends: Depends) -> bool:
     """Whether the text names phases of the plan, also to deny a dependency."""
-    spelled = _spelled_out(_plain(text, phases), own, phases)
+    spelled = _spelled_out(_plain_text(text, phases), own, phases)
     is_read = _NO_PHASE in spelled
-    of_own = _words(rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(own)}(?![\w-]|\.\w)")
+    of_own = _compile_words(rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(own)}(?![\w-]|\.\w)")
     for clause in dict.fromkeys(map(str.strip, _CLAUSE.split(spelled))):
         if of_own.search(clause):
             is_read = True  # another phase waits for this one
             continue
-        head, tail, mentions = _explained(clause, phases)
+        head, tail, mentions = _split_explanation(clause, phases)
         if not mentions:
             continue
         is_soft = (_SOFT.search(head) or _SOFT.match(tail)) is not None and "must" not in clause.lower()
         is_apart = not is_soft and (_APART.search(head) or _APART.match(tail) or tail.lower().startswith("not"))
         onward = _ONWARD.search(head)
         for mention in mentions:
-            ids, strangers = _resolve(mention[1], phases)
+            ids, strangers = _resolve_ids(mention[1], phases)
             is_read = is_read or bool(ids or strangers)
             is_waiting = ids != [own] and _WAITING.match(head, mention.end()) is not None
             if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
@@ -219,19 +223,19 @@ def _read_prose(text: str, index: int, own: str, phases: Phases, depends: Depend
     return is_read
 
 
-def _explained(clause: str, phases: Phases) -> tuple[str, str, list[re.Match[str]]]:
+def _split_explanation(clause: str, phases: Phases) -> tuple[str, str, list[re.Match[str]]]:
     """The part of a clause that names phases, its explanation as in "Phases 1, 2 — why", and the lists of phases."""
     for mark in _EXPLAINED.finditer(clause):
-        if mentions := _mentions(clause[: mark.start()], phases):
+        if mentions := _find_mentions(clause[: mark.start()], phases):
             return clause[: mark.start()], clause[mark.end() :], mentions
-    return clause, "", _mentions(clause, phases)
+    return clause, "", _find_mentions(clause, phases)
 
 
-def _mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
+def _find_mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
     if bare := _BARE.match(clause):
         words = [word for word in _ONE.findall(bare[1]) if word.lower() not in ("and", "or", *_RANGE)]
         is_strange = any(word.isalpha() and word not in phases.order for word in words)
-        if not is_strange and _resolve(bare[1], phases)[0]:
+        if not is_strange and _resolve_ids(bare[1], phases)[0]:
             return [bare]
     return [
         mention
@@ -240,7 +244,7 @@ def _mentions(clause: str, phases: Phases) -> list[re.Match[str]]:
     ]
 
 
-def _plain(text: str, phases: Phases) -> str:
+def _plain_text(text: str, phases: Phases) -> str:
     """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
     text = _LINKED.sub(r"\1", text)
     text = _CODE.sub(
@@ -252,7 +256,7 @@ def _plain(text: str, phases: Phases) -> str:
     return " ".join(text.partition("(")[0].split())
 
 
-def _paragraphs(body: Body) -> Iterator[tuple[int, str]]:
+def _list_paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     """The paragraphs and list entries of the Dependencies, with the line each begins on."""
     texts, end = body.lines.texts, body.whole.stop
     index, value = body.labels.get("dependencies", (len(texts), ""))

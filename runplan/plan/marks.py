@@ -39,7 +39,7 @@ UNNAMED = Named("", "", strong=False, unit="")
 @lru_cache(maxsize=4096)  # a plan is read again at each phase, and half of the time goes into this
 def read_name(text: str) -> Named | None:
     """The id and title a text begins with; None when it begins with no id."""
-    text = _unwrapped(_LINK.sub(r"\1", _unwrapped(text.strip())))
+    text = _unwrap_text(_LINK.sub(r"\1", _unwrap_text(text.strip())))
     begin = len(text) - len(text.lstrip("*_`~"))
     unit = _UNIT.match(text, begin)
     match = _ID.match(text, unit.end() if unit else begin)
@@ -56,12 +56,12 @@ def read_name(text: str) -> Named | None:
     return Named(match[0], rest if rest.strip(_MARKS) else "", strong=strong, unit=unit[1].lower() if unit else "")
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap_text(text: str) -> str:
     """The text without emphasis around all of it; marks within it stay."""
     for mark in ("**", "__", "~~", "*", "_", "`") if text[:1] in _MARKS else ():
         inner = text[len(mark) : -len(mark)]
         if text.startswith(mark) and text.endswith(mark) and inner and mark not in inner:
-            return _unwrapped(inner.strip())
+            return _unwrap_text(inner.strip())
     return text
 
 
@@ -131,7 +131,7 @@ def read_mark(text: str) -> Mark:
     if word is not None and word.group().lower() == "done" and _NOT_YET.search(text, 0, word.start()):
         word = None
     if word is None or (glyph is not None and word.group().lower() != "blocked"):
-        return Mark(Status.TODO, known=glyph is not None or _stripped(text) in _TODO)
+        return Mark(Status.TODO, known=glyph is not None or _strip_marks(text) in _TODO)
     return Mark(_WORDS.get(word.group().lower(), Status.IN_PROGRESS))
 
 
@@ -155,13 +155,13 @@ _SYNONYMS = {
 
 def read_plan_status(text: str) -> PlanStatus | None:
     """The status that a front matter names, active when it names none; None for an unknown one."""
-    word = _stripped(text)
+    word = _strip_marks(text)
     if word == "done" or _FINISHED.fullmatch(word):
         return PlanStatus.COMPLETE
     return next((status for status in PlanStatus if status == word), _SYNONYMS.get(word))
 
 
-def _stripped(text: str) -> str:
+def _strip_marks(text: str) -> str:
     return text.strip(" \t\r*_`.").lower()
 
 

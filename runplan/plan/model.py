@@ -112,7 +112,7 @@ def parse(text: bytes, *, path: str) -> Plan:
     waits = read_depends(bodies, reading)
     for place in reading.places:
         remarks += _about_depends(place, waits[place.id], bodies, lines)
-    phases = tuple(_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
+    phases = tuple(_build_phase(place, bodies[place.id], waits[place.id]) for place in reading.places)
     _refuse_cycle(phases, lines)
     status = _plan_status(lines)
     left = [phase for phase in phases if phase.status is not Status.DONE]
@@ -154,7 +154,7 @@ def require_settable(lines: Lines, key: str) -> None:
         raise lines.refused(field.at, what)
 
 
-def _phase(place: Place, body: Body, waits: Depends) -> Phase:
+def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
     items, sign_off = read_items(body, title=place.title)
     if place.entries:
         named = tuple(Item(f"W{n}", entry.text, entry.at + 1) for n, entry in enumerate(place.entries, 1))

@@ -131,15 +131,17 @@ def within(marks: list[T], first: int, end: int) -> list[T]:
 @lru_cache(maxsize=2)
 def scan(raw: bytes, *, path: str) -> Lines:
     """The lines of a plan file. Raises PlanUnreadable when it is no text."""
-    pieces = _decoded(raw, path).split("\n")
-    starts = list(accumulate((len(piece.encode()) + 1 for piece in pieces), initial=len(raw) - len(_unmarked(raw))))
+    pieces = _decode_text(raw, path).split("\n")
+    starts = list(
+        accumulate((len(piece.encode()) + 1 for piece in pieces), initial=len(raw) - len(_without_marks(raw)))
+    )
     last = pieces.pop()  # there is no line after the last line end
     texts = [piece.removesuffix("\r") for piece in pieces] + ([last] if last else [])
     front = 0
     if texts and texts[0] == "---":
         front = next((i for i in range(1, len(texts)) if texts[i].rstrip() == "---"), 0)
-    inert, open_fence = _inert(texts, front)
-    parts, entries = _structure(texts, inert)
+    inert, open_fence = _inert_lines(texts, front)
+    parts, entries = _find_structure(texts, inert)
     return Lines(
         path=path,
         raw=raw,
@@ -151,13 +153,13 @@ def scan(raw: bytes, *, path: str) -> Lines:
         entries=entries,
         boxes=[entry for entry in entries if entry.sign],
         front=front,
-        fields=_fields(texts, front),
+        fields=_front_fields(texts, front),
         open_fence=open_fence,
         eol=b"\r\n" if raw.partition(b"\n")[0].endswith(b"\r") else b"\n",
     )
 
 
-def _fields(texts: list[str], front: int) -> list[Field]:
+def _front_fields(texts: list[str], front: int) -> list[Field]:
     keys = [(i, key) for i in range(1, front) if (key := _KEY.match(texts[i]))]
     fields = []
     for (i, key), end in zip(keys, [*(i for i, _ in keys), front][1:], strict=True):
@@ -175,16 +177,16 @@ def _fields(texts: list[str], front: int) -> list[Field]:
     return fields
 
 
-def _unmarked(raw: bytes) -> bytes:
+def _without_marks(raw: bytes) -> bytes:
     return raw.removeprefix(b"\xef\xbb\xbf")
 
 
-def _decoded(raw: bytes, path: str) -> str:
+def _decode_text(raw: bytes, path: str) -> str:
     size, count = len(raw) / 1024 / 1024, raw.count(b"\n")
     if size > MAX_MB or count > MAX_LINES:
         what = f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {MAX_MB} MB and {MAX_LINES:,} lines"
         raise PlanUnreadable(f"{path}:1: {what}; is it a plan?")
-    text = _unmarked(raw)
+    text = _without_marks(raw)
     try:
         wrong = text.find(b"\0")
         if wrong < 0:
@@ -195,7 +197,7 @@ def _decoded(raw: bytes, path: str) -> str:
     raise PlanUnreadable(f"{path}:{line}: this is no UTF-8 text; save the plan as UTF-8")
 
 
-def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
+def _inert_lines(texts: list[str], front: int) -> tuple[list[bool], int]:
     """Whether each line is front matter or fenced, and the fence that is never closed.
 
     A fence with a word, like ```` ```sh ````, opens an inner one where another is open.
@@ -215,7 +217,7 @@ def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
     return inert, fences[0][0] if fences else -1
 
 
-def _structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading], list[Entry]]:
+def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading], list[Entry]]:
     """The headings and labels, and the entries of lists."""
     parts: list[Heading] = []
     entries: list[Entry] = []

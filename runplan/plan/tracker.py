@@ -44,9 +44,9 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
         old, above = text[begin:end], text[:begin]
         match spot.slot:
             case "cell":
-                new = _cell(old, words)
+                new = _status_cell(old, words)
             case "commit":
-                new = _cell(old, f"`{commit}`" if commit else "") if commit or place.commit else old
+                new = _status_cell(old, f"`{commit}`" if commit else "") if commit or place.commit else old
             case "line":
                 new = (b"" if above.endswith((b" ", b"\t")) else b" ") + words.encode()
             case "box":
@@ -55,7 +55,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     return text
 
 
-def _cell(old: bytes, words: str) -> bytes:
+def _status_cell(old: bytes, words: str) -> bytes:
     """A cell with other content and the blanks around it; an empty one gets a blank on each side."""
     content = old.strip()
     if not content:
@@ -126,7 +126,7 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
         remedy = f"to have it worked, write status: {PlanStatus.ACTIVE} in its front matter, and commit it"
         return NoPhase(NoWorkKind.INACTIVE, f"the plan says status: {plan.status}; {remedy}")
     if asked is not None:
-        return _requested(plan, asked)
+        return _choose_requested(plan, asked)
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
     for phase in left:
         if not hindrance(plan, phase):
@@ -154,7 +154,7 @@ def workable(plan: Plan) -> list[str]:
     return ids
 
 
-def _requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
+def _choose_requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
     if phase.status is Status.DONE:
         commit = f" ({phase.commit})" if phase.commit else ""
         return NoPhase(NoWorkKind.PHASE_DONE, f"phase {phase.id} is already done{commit}")

@@ -85,17 +85,17 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
     for unit in _UNITS:
         sections = find_sections(lines, unit)
         if sections and (unit not in _WEAK or sections[0].level < 3 or _are_work(lines, sections)):
-            yield _numbered("headings", f"{unit.title()} headings", lines, sections, unit)
+            yield _numbered_reading("headings", f"{unit.title()} headings", lines, sections, unit)
     for level in (2, 3, 4):
         sections = find_sections(lines, "", levels=(level,))
         numbers = [number for section in sections if (number := _NUMBER.fullmatch(section.name.id))]
         counts = len(numbers) > 1 and all(a[1] == b[1] and int(a[2]) < int(b[2]) for a, b in pairwise(numbers))
         is_clear = len(numbers) == len(sections) and all(s.name.strong and s.name.title for s in sections)
         if counts and is_clear and _are_work(lines, sections):
-            yield _numbered("headings", "numbered headings", lines, sections, "step")
+            yield _numbered_reading("headings", "numbered headings", lines, sections, "step")
 
 
-def _numbered(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
+def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
     names, remarks = reading.own_or_numbered([(section.at, section.text, section.name) for section in sections])
     named = [replace(section, name=own) for section, own in zip(sections, names, strict=True)]
     return Reading(format_, name, section_places(lines, named), sections[0].at, unit, remarks)
@@ -141,7 +141,7 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
 
 def read_todo(lines: Lines) -> Iterator[Reading]:
     """Two or more sections with boxes: each section is a phase, done when all its boxes are ticked."""
-    above = (lines.heading_above(box.at) for box in _work(lines))
+    above = (lines.heading_above(box.at) for box in _work_boxes(lines))
     headings = list(dict.fromkeys(heading for heading in above if heading is not None and heading.level > 1))
     if len(headings) < 2 or named_boxes(lines) or all(_COLUMN.fullmatch(heading.text) for heading in headings):
         return
@@ -152,14 +152,14 @@ def read_todo(lines: Lines) -> Iterator[Reading]:
         )
         for heading, end in zip(headings, ends, strict=True)
     ]
-    yield _numbered("todo", "TODO list", lines, sections, "phase")
+    yield _numbered_reading("todo", "TODO list", lines, sections, "phase")
 
 
 def read_checklist(lines: Lines) -> Iterator[Reading]:
     """The boxes that say `Phase <id>` are phases; where none does, every box at the left margin is."""
     if listed := named_boxes(lines):
         yield checklist(lines, listed)
-    elif work := _work(lines):
+    elif work := _work_boxes(lines):
         names, remarks = reading.own_or_numbered([(box.at, box.text, read_name(box.text) or UNNAMED) for box in work])
         yield replace(checklist(lines, list(zip(work, names, strict=True))), remarks=remarks)
 
@@ -168,7 +168,7 @@ def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Seq
     """The plan of some boxes, which may be the tracker of sections."""
     places = []
     for number, (box, name) in enumerate(listed):
-        end = _end(lines, box)
+        end = _end_of_box(lines, box)
         nested = within(lines.boxes, box.at + 1, end) if not sections else []
         place = _box_place(name, (box, *(nested_box for nested_box in nested if not nested_box.optional)), end)
         if sections:
@@ -195,7 +195,7 @@ def named_boxes(lines: Lines, outside: Sequence[Heading] = ()) -> list[tuple[Ent
     return named
 
 
-def _work(lines: Lines) -> list[Entry]:
+def _work_boxes(lines: Lines) -> list[Entry]:
     """The boxes at the left margin, without those under other boxes or headings like Acceptance Criteria."""
     work: list[Entry] = []
     end = 0  # of the last one
@@ -204,11 +204,11 @@ def _work(lines: Lines) -> list[Entry]:
         is_work = heading is None or not _NOT_WORK.search(heading.text)
         if box.indent <= 3 and not box.optional and is_work and box.at >= end:
             work.append(box)
-            end = _end(lines, box)
+            end = _end_of_box(lines, box)
     return work
 
 
-def _end(lines: Lines, box: Entry) -> int:
+def _end_of_box(lines: Lines, box: Entry) -> int:
     """The line after the box and the lines below it that are indented more deeply, blank lines in between included."""
     end = box.at + 1
     for i in range(box.at + 1, len(lines.texts)):

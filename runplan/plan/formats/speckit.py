@@ -51,7 +51,7 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
     """
     stories = {place.id for place in places if _STORY.search(place.title)}
     first = next((n for n, place in enumerate(places) if place.id in stories), len(places))
-    prose = _prose(lines, phases)
+    prose = _dependency_sentences(lines, phases)
     ordered = []
     for number, place in enumerate(places):
         boxes = [box for box in within(lines.boxes, place.first, place.end) if not box.optional]
@@ -74,7 +74,7 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
     return tuple(ordered)
 
 
-def _prose(lines: Lines, phases: Mapping[str, str]) -> dict[str, list[str]]:
+def _dependency_sentences(lines: Lines, phases: Mapping[str, str]) -> dict[str, list[str]]:
     """The sentences about each phase in lines like `- **US2 (Phase 4)**: Depends on US1` below Dependencies."""
     sentences: dict[str, list[str]] = {}
     for part in (heading for heading in lines.headings if "dependenc" in heading.text.lower()):

@@ -28,7 +28,7 @@ _NUMBER = ("#", "id", "no", "no.", "nr")
 
 def read(lines: Lines) -> Iterator[Reading]:
     sections = find_sections(lines, "phase") or find_sections(lines, *UNITS)
-    if (tracker := _find(lines, sections)) is None:
+    if (tracker := _find_table(lines, sections)) is None:
         return
     header, table = tracker
     rows = [(line, name, spots) for line, name, spots in table if name is not None]
@@ -54,28 +54,28 @@ def read(lines: Lines) -> Iterator[Reading]:
     yield Reading("tracker", "tracker table", tuple(places), header, remarks=tuple(remarks))
 
 
-def _find(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
+def _find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
     """The header and the rows of the table under a tracker's heading, else of one outside of the sections."""
     ids = {key(section.name.id) for section in sections}
     others = []
     for i, text in enumerate(lines.texts):
         if "|" not in text or lines.inert[i] or not any(name in text.lower() for name in _STATUS):
             continue
-        names = [text[slice(*cell)].strip().strip("*_`").lower() for cell in _cells(text)]
+        names = [text[slice(*cell)].strip().strip("*_`").lower() for cell in _cell_columns(text)]
         if not any(name in _STATUS for name in names):
             continue
         heading = lines.heading_above(i)
         title = heading.text.lower() if heading is not None else ""
         if "progress tracker" in title or title in _HEADINGS:
-            return i, list(_rows(lines, i, names))
+            return i, list(_read_rows(lines, i, names))
         if any(name.startswith(UNITS) for name in names) and not any(s.at <= i < s.end for s in sections):
-            rows = list(_rows(lines, i, names))
+            rows = list(_read_rows(lines, i, names))
             if "phase" in names or any(name is not None and key(name.id) in ids for _, name, _ in rows):
                 others.append((i, rows))
     return others[0] if others else None
 
 
-def _rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
+def _read_rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
     status = next(i for i, name in enumerate(names) if name in _STATUS)
     commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
     free = [i for i in range(len(names)) if i not in (status, commit)] or [0]
@@ -85,7 +85,7 @@ def _rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
         text = lines.texts[i]
         if lines.inert[i] or "|" not in text or text.startswith("#"):
             return
-        cells = dict(enumerate(_cells(text)))
+        cells = dict(enumerate(_cell_columns(text)))
         name = read_name(text[slice(*cells[ids])].strip()) if ids in cells else None
         if name is not None and ids != titles and titles in cells:
             name = replace(name, title=text[slice(*cells[titles])].strip())
@@ -94,7 +94,7 @@ def _rows(lines: Lines, header: int, names: list[str]) -> Iterator[Row]:
             yield i, name, tuple(Spot(slot, i, *cells[number]) for slot, number in slots if number in cells)
 
 
-def _cells(text: str) -> list[tuple[int, int]]:
+def _cell_columns(text: str) -> list[tuple[int, int]]:
     """The columns of the cells of a row; outer pipes are optional, an escaped pipe is content."""
     pipes = [pipe.end() - 1 for pipe in re.finditer(r"(?<!\\)(?:\\\\)*\|", text)]
     spans = list(zip([0, *(pipe + 1 for pipe in pipes)], [*pipes, len(text)], strict=True))
