@@ -32,6 +32,14 @@ def test_the_threat_model_counts_the_attacks_of_the_zoo() -> None:
     assert len(ATTACKS) >= 60
 
 
+def test_the_walk_from_start_to_the_moved_ref_names_functions_of_at_most_20_modules() -> None:
+    walk = read("docs/architecture.md").partition("## From `start`")[2].partition("\n## ")[0]
+    modules = {path: (documents.ROOT / "runplan" / path).read_text() for path in re.findall(r"`([\w/]+\.py)`", walk)}
+    named = re.findall(r"`(?:\w+\.)?(\w+)` in `([\w/]+\.py)`", walk)
+    assert [name for name, path in named if f"def {name}(" not in modules[path]] == []
+    assert 15 < len(modules) <= 20
+
+
 def test_every_reason_is_listed_with_its_next_action() -> None:
     listed = [
         (name.strip("`"), action, begins) for name, action, begins in rows(read("docs/reference.md"), "## Reasons")
