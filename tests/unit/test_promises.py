@@ -30,6 +30,12 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
         ({A: 1}, ran(A), {"tests/test_x.py::test_renamed"}, {}),
         ({A: 2}, ran(f"{A}[12:03]", f"{A}[/tmp/1]"), {A}, {}),
         ({A: 2}, ran(f"{A}[1]"), {A}, {A: "1 of 2 cases pass; it passes in its new version"}),
+        (
+            {"m/s.TestA": 3},
+            ran("m/s.TestA", "m/s.TestA/of_two"),
+            {"m/s.TestA"},
+            {"m/s.TestA": "2 of 3 cases pass; it passes in its new version"},
+        ),
         ({A: 1, B: 1}, ran(B), {B}, {A: "it did not run; the new suite does not have it"}),
         (
             {A: 1},
@@ -56,6 +62,7 @@ def ran(*passes: str, failures: tuple[str, ...] = (), reasons: dict[str, str] | 
         "renamed",
         "other parameters",
         "fewer cases",
+        "fewer subtests",
         "gone",
         "fails",
         "not loaded",
