@@ -174,7 +174,12 @@ JUNIT_OF_PYTEST = """<testsuites><testsuite name="pytest">
 
 
 @pytest.mark.parametrize(
-    ("printed", "is_known"), [("1 failed, 3 passed in 0.1s", True), ("1 failed, 9 passed in 0.1s", False)]
+    ("printed", "is_known"),
+    [
+        ("1 failed, 3 passed in 0.1s", True),
+        ("1 failed, 2 passed, 1 xpassed in 0.1s", True),
+        ("1 failed, 9 passed in 0.1s", False),
+    ],
 )
 def test_the_names_that_pytest_writes_for_us_count_beside_its_own_summary(printed: str, is_known: bool) -> None:
     results = read_results(f"==== {printed} ====\n", exit_code=1, names=JUNIT_OF_PYTEST)
