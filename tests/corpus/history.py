@@ -103,7 +103,7 @@ def play(repository: Path, commit: str, place: Path, command: str, setup: str, e
         subject=git(repository, "log", "-1", "--format=%s", commit).strip(),
         has_landed=project.landed() == ["1"],
         reason="" if ran.returncode == 0 else ran.stderr.rstrip().rpartition("\n")[2] + said,
-        can_run=bool(judged) and judged[-1]["code"] == 0,
+        can_run=ran.returncode == 0 or (bool(judged) and judged[-1]["code"] == 0),
         promises=tuple(f"{promise['test']}: {promise['why']}" for promise in promises),
         is_hollow=any(proof.get("is_hollow") for proof in proofs),
         gate_s=sum(body["seconds"] for kind, body in events if kind == "DispatchEnded" and body["id"] in gates),
