@@ -210,9 +210,9 @@ def _judged(
     new = frozenset(count_cases(gate.passes)) if gate else frozenset[str]()
     judged = ProofJudged(tree=phase.built.tree, kind=run.kind, line=found.line, seconds=seconds, ran=ran)
     if run.kind is ProofKind.NEW_TESTS:
-        ran_here = new | count_cases(found.ran).keys()
-        is_named = base is not None and base.passes and ran_here
-        said = judge_new_tests(ran_here - count_cases(base.ran).keys() if base and is_named else None, found)
+        names = new or frozenset(count_cases(found.ran))  # the gate may not have run yet
+        is_named = base is not None and base.passes and names
+        said = judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, found)
         return replace(judged, line=said.note, is_hollow=said.is_hollow)
     first, notes = phase.proven.get(run.kind), list[str]()
     expected = _expected(run, phase, context, base)
