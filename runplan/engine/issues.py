@@ -153,18 +153,18 @@ def _create_branch(context: RepositoryContext, number: int, *, now: datetime, la
         modes.forge_of(repository.git, run, context.env),
         modes.own_branch(repository, run, context.pull, context.env),
     )
-    issue = forge.issue(number)
+    issue = forge.read_issue(number)
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
     text = plan_of(issue, path)
     # After the text was read: an edit since then would be seen.
-    if label and context.settings.issues.trust == "write" and not forge.is_trusted(number, label):
+    if label and context.settings.issues.trust == "write" and not forge.is_issue_trusted(number, label):
         start = command("runplan", "start", "--issue", str(number), "auto")
         raise NotWorkable(
             f"issue {number} is not worked on: neither its author, {issue.author}, nor the account that set the label "
             f"on its text may write here; read it, then set the label again, or run: {start}"
         )
-    pull = forge.find(branch=there.branch, base=run.target)
+    pull = forge.find_pull_request(branch=there.branch, base=run.target)
     if pull is not None and pull.is_merged:
         return TakenElsewhere(why=f"issue {number} was worked on: pull request #{pull.number} is merged: {pull.url}")
     writer = Candidates(repository.git, common_dir=repository.common_dir)
@@ -231,7 +231,7 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
     forge, own = modes.forge_of(git, run, context.env), names.repository_id(context.repository.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
     branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)
-    for issue in forge.issues(label):
+    for issue in forge.list_issues(label):
         path = path_of(context, issue.number)
         branch = names.pull_branch(run.branch_prefix, slug_of(context, path))
         tip = branches.get(branch)
@@ -239,7 +239,7 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
             continue
         if tip is not None and (git.known(tip) is None or _taken_by(context, tip) != own):  # a commit of ours is known
             continue
-        if forge.find(branch=branch, base=run.target) is not None:
+        if forge.find_pull_request(branch=branch, base=run.target) is not None:
             continue
         if not context.settings.issues.claim or not foreign_claims(forge, issue.number, own, now=now):
             yield issue.number

@@ -94,7 +94,7 @@ class GitHub:
     # --- the repository -----------------------------------------------------------------------------------
 
     @repeatable("read the repository")
-    def repository(self) -> m.Repository:
+    def read_repository(self) -> m.Repository:
         repo = self._repo
         repo.update() if repo.completed else repo.complete()
         return m.Repository(
@@ -104,7 +104,7 @@ class GitHub:
             scopes=tuple(filter(None, self._client.oauth_scopes or ())),
         )
 
-    def may_open(self, base: str) -> None:
+    def require_may_open(self, base: str) -> None:
         """Raise NotAllowed for a token that may not open pull requests.
 
         No field of an answer says so for a fine-grained token. This request asks for the impossible, a pull request
@@ -120,7 +120,7 @@ class GitHub:
 
         self.calls.attempt("open pull requests with this token", call)
 
-    def target(self, branch: str, *, number: int = 0) -> m.Target:
+    def read_target(self, branch: str, *, number: int = 0) -> m.Target:
         """The settings and rules for merges into a branch; with a number also the objections to that pull request."""
         wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
         facts = self._query(f"read the settings of {branch}", TARGET, wanted)
@@ -192,7 +192,7 @@ class GitHub:
     # --- pull requests --------------------------------------------------------------------------------------
 
     @repeatable("look for the pull request of {branch}")
-    def find(self, *, branch: str, base: str) -> m.PullRequest | None:
+    def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
         """The newest pull request of this branch, open or not, wherever it leads."""
         # Without the owner GitHub ignores the filter and lists every pull request.
         head = f"{self._repo.owner.login}:{branch}"  # that of the remote's address may be an earlier one
@@ -201,9 +201,9 @@ class GitHub:
         newest = max(islice(found, 10), key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
         return None if newest is None else _pull_request(newest)
 
-    def create(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
+    def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
         def happened() -> m.PullRequest | None:
-            found = self.find(branch=branch, base=base)
+            found = self.find_pull_request(branch=branch, base=base)
             return found if found is not None and found.is_open else None
 
         def call() -> m.PullRequest:
@@ -217,7 +217,7 @@ class GitHub:
         return self.calls.attempt("open a pull request", call, happened)
 
     @repeatable("read pull request {0}")
-    def read(self, number: int) -> m.PullRequest:
+    def read_pull_request(self, number: int) -> m.PullRequest:
         return _pull_request(self._get(number))
 
     def _get(self, number: int) -> PullRequest:
@@ -226,14 +226,14 @@ class GitHub:
         return pull
 
     @repeatable("edit pull request {0}")
-    def edit(self, number: int, *, body: str) -> None:
+    def edit_pull_request(self, number: int, *, body: str) -> None:
         self._repo.get_pull(number).edit(body=body)
 
-    def merge(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
+    def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
         """The merge commit, or why there is none."""
 
         def happened() -> Oid | None:
-            now = self.read(number)
+            now = self.read_pull_request(number)
             return now.merge_commit if now.is_merged else None
 
         def call() -> Oid | m.NotMerged:
@@ -272,13 +272,13 @@ class GitHub:
         self._get(number).disable_automerge()
 
     @repeatable("read the open pull requests")
-    def open_files(self, base: str) -> dict[int, tuple[str, ...]]:
+    def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
         """The files that each open pull request changes; of the newest ones, where there are very many."""
         pulls = islice(self._repo.get_pulls(state="open", base=base), MOST_OPEN)
         return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
 
     @repeatable("read the review of pull request {0}")
-    def review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
+    def list_review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
         pull = self._repo.get_pull(number)
         reviews = [
             m.ReviewComment(id=f"review {one.id}", author=_login(one.user), text=one.body)
@@ -299,7 +299,7 @@ class GitHub:
     # --- checks -----------------------------------------------------------------------------------------------
 
     @repeatable("read the checks")
-    def checks(self, head: Oid) -> tuple[m.Check, ...]:
+    def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
         """Check runs and commit statuses; a repository may use either."""
         commit = self._repo.get_commit(head)
         found: list[tuple[str, str, str, str, datetime | None]] = []
@@ -326,13 +326,13 @@ class GitHub:
             for name, state, url, summary, changed in found
         )
 
-    def failure_log(self, head: Oid) -> str:
+    def read_failure_log(self, head: Oid) -> str:
         """The end of the logs of failed checks, bounded."""
         try:
             text = self._job_logs(head)
         except m.NotAllowed:  # the token may not read workflow runs
             text = ""
-        failed = [check for check in self.checks(head) if check.state is m.CheckState.FAILED]
+        failed = [check for check in self.list_checks(head) if check.state is m.CheckState.FAILED]
         return text or "\n".join(f"{check.name}: {check.summary or check.url}" for check in failed)
 
     @repeatable("read the logs of failed jobs")
@@ -349,7 +349,7 @@ class GitHub:
     # --- issues -----------------------------------------------------------------------------------------------
 
     @repeatable("read issue {0}")
-    def issue(self, number: int) -> m.Issue:
+    def read_issue(self, number: int) -> m.Issue:
         found = self._repo.get_issue(number)
         try:
             found.complete()
@@ -362,7 +362,7 @@ class GitHub:
         return _issue(found)
 
     @repeatable("list the issues with the label {0}")
-    def issues(self, label: str) -> tuple[m.Issue, ...]:
+    def list_issues(self, label: str) -> tuple[m.Issue, ...]:
         """The open issues with this label, oldest first."""
         found = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
         return tuple(_issue(one) for one in found if one.pull_request is None)
@@ -372,7 +372,7 @@ class GitHub:
         self._repo.get_issue(number).edit(state="closed", state_reason="completed")
 
     @repeatable("label issue {0}")
-    def label(self, number: int, *, add: str = "", remove: str = "") -> None:
+    def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None:
         issue = self._repo.get_issue(number)
         if add:
             issue.add_to_labels(add)
@@ -384,7 +384,7 @@ class GitHub:
                 raise
 
     @repeatable("assign issue {0}")
-    def assign(self, number: int, *, is_assigned: bool) -> None:
+    def assign_issue(self, number: int, *, is_assigned: bool) -> None:
         """Assign the issue to the owner of the token, or take it back."""
         issue = self._repo.get_issue(number)
         issue.add_to_assignees(self._own_login) if is_assigned else issue.remove_from_assignees(self._own_login)
@@ -393,13 +393,13 @@ class GitHub:
     def _comments(self, number: int) -> list[IssueComment]:
         return list(self._repo.get_issue(number).get_comments())
 
-    def comments(self, number: int) -> tuple[m.Comment, ...]:
+    def list_comments(self, number: int) -> tuple[m.Comment, ...]:
         found = self._comments(number)
         return tuple(
             m.Comment(author=_login(one.user), text=one.body or "", changed=one.updated_at.timestamp()) for one in found
         )
 
-    def comment(self, number: int, *, marker: str, text: str) -> None:
+    def put_comment(self, number: int, *, marker: str, text: str) -> None:
         """Comment on a pull request or issue, once per marker; a later text replaces it.
 
         A comment of another account with this marker is not ours, and stays.
@@ -426,7 +426,7 @@ class GitHub:
         )
         return str(answer["data"]["viewer"]["login"])
 
-    def is_trusted(self, number: int, label: str) -> bool:
+    def is_issue_trusted(self, number: int, label: str) -> bool:
         """Whether its author may write, or the account that set this label and every later editor of the text."""
         issue = self._query(f"read who labelled issue {number}", ISSUE, {"number": number}).get("issue") or {}
         if self.may_write(_writer(issue.get("author"))):

@@ -117,17 +117,17 @@ def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tu
     """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
     from runplan.forge.model import NotAllowed
 
-    there, run = forge.repository(), settings.run
+    there, run = forge.read_repository(), settings.run
     if there.is_archived:
         raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it on GitHub first")
     if not there.can_push:
         raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
     try:
-        forge.may_open(run.target)
+        forge.require_may_open(run.target)
     except NotAllowed as error:
         needs = "it needs write access to contents and pull requests"
         raise RefusedEarly(f"the token may not open pull requests on {there.name}; {needs}: {error}") from None
-    target, wanted = forge.target(run.target), settings.pull_request.method
+    target, wanted = forge.read_target(run.target), settings.pull_request.method
     method, remarks = target.method(wanted), list[str]()
     if not method and not target.queue:
         raise RefusedEarly(

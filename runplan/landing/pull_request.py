@@ -172,13 +172,13 @@ class PullRequestLander(RemoteLander):
                 forge.cancel_merge(pull.number)
             what = "has commits that runplan did not push, or lacks some that it did"
             return Waiting(kind="review", why=f"{_name(pull)} {what}; review and merge it: {pull.url}")
-        checks = forge.checks(pull.head)
+        checks = forge.list_checks(pull.head)
         step = next_step(pull, checks, progress)
         if isinstance(step, NeedsRepair) and not step.merge:
-            step = replace(step, complaint=f"{step.complaint}\n\n{forge.failure_log(pull.head)}".strip())
+            step = replace(step, complaint=f"{step.complaint}\n\n{forge.read_failure_log(pull.head)}".strip())
         if step is not None:
             return step
-        target, committed = forge.target(pull.base, number=pull.number), self._git.commit(pull.head).authored
+        target, committed = forge.read_target(pull.base, number=pull.number), self._git.commit(pull.head).authored
         quiet_s = now - max(progress.pushed_at, float(committed.split()[0]), *(check.changed for check in checks))
         is_stable = quiet_s >= self._settings.checks_wait_s
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
@@ -195,7 +195,7 @@ class PullRequestLander(RemoteLander):
         try:
             forge, base = self._forge(), self._target.branch
             own = self._find()
-            found = open_conflicts(forge.open_files(base), touches, own=own.number if own else 0)
+            found = open_conflicts(forge.list_open_files(base), touches, own=own.number if own else 0)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
         return tuple(f"pull request #{number} is open and changes {path} too" for number, path in found.items())
@@ -225,11 +225,11 @@ class PullRequestLander(RemoteLander):
         before = found.body if found else ""
         body = body_of(before, plan, report=self._plan.report, fixes=self._plan.issues)
         if found is None:
-            found = forge.create(
+            found = forge.create_pull_request(
                 branch=branch, base=base, title=f"[{self._plan.slug}] {inert(plan.title)}"[:LONGEST_TITLE], body=body
             )
         elif found.is_open and body != before:
-            forge.edit(found.number, body=body)
+            forge.edit_pull_request(found.number, body=body)
         elif not found.is_open and not found.is_merged:
             drop = command("git", "push", self._remote.name, "--delete", branch)
             kept = f"its commits are kept at {self._park(tip)}"
@@ -239,8 +239,8 @@ class PullRequestLander(RemoteLander):
 
     def _find(self) -> PullRequest | None:
         if self._number:
-            return self._forge().read(self._number)
-        return self._forge().find(branch=self.branch, base=self._target.branch)
+            return self._forge().read_pull_request(self._number)
+        return self._forge().find_pull_request(branch=self.branch, base=self._target.branch)
 
     def _is_over(self, pull: PullRequest, tip: Oid) -> bool:
         """Whether the pull request was for other commits: phases landed after its merge, or the plan began anew."""
@@ -289,7 +289,7 @@ class PullRequestLander(RemoteLander):
         missing = missing_checks(checks, target.checks)
         # An administrator's merge would bypass the rules.
         is_blocked = pull.state is MergeState.BLOCKED or bool(missing)
-        answer = None if is_blocked or target.queue else forge.merge(pull.number, how)
+        answer = None if is_blocked or target.queue else forge.merge_pull_request(pull.number, how)
         if isinstance(answer, str):
             notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
             if unseen := missing_checks(checks, target.usual_checks):
@@ -336,7 +336,7 @@ class PullRequestLander(RemoteLander):
         """Close the issue with one comment; a note when it is not there, or the token may not."""
         forge, said = self._forge(), f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
         try:
-            forge.comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
+            forge.put_comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
             forge.close_issue(issue)
         except NotAllowed as error:
             return f"issue #{issue} is not closed: {error}"

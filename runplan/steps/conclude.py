@@ -133,10 +133,10 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
                 say = "issue #{} is claimed by another repository, for {}; both work on it".format
                 notes += [say(number, plan) for plan in others]
             if claim == "assignee":
-                forge.assign(number, is_assigned=is_claimed)
+                forge.assign_issue(number, is_assigned=is_claimed)
             else:
-                forge.label(number, **{"add" if is_claimed else "remove": claim})
-            forge.comment(number, marker=f"runplan-claim {own} {context.plan}", text=text)
+                forge.label_issue(number, **{"add" if is_claimed else "remove": claim})
+            forge.put_comment(number, marker=f"runplan-claim {own} {context.plan}", text=text)
         except (Unreachable, RefusedEarly) as error:
             notes.append(f"the claim of issue #{number} is not up to date on the forge: {error}")
     return tuple(notes)
@@ -148,7 +148,7 @@ def foreign_claims(forge: GitHub, number: int, own: str, *, now: datetime) -> li
     Anybody may comment, so only a comment of an account with write access counts. A claim ends when its run says so,
     or after a week without a change: the run died.
     """
-    fresh = [comment for comment in forge.comments(number) if now.timestamp() - comment.changed < CLAIM_S]
+    fresh = [comment for comment in forge.list_comments(number) if now.timestamp() - comment.changed < CLAIM_S]
     claims = [(comment.author, claimed_plan(comment.text, own)) for comment in fresh]
     return [plan for author, plan in claims if plan and forge.may_write(author)]
 

@@ -21,7 +21,7 @@ PASSED, FAILED, PENDING = CheckState.PASSED, CheckState.FAILED, CheckState.PENDI
 
 
 def opened(forge: GitHub) -> PullRequest:
-    return forge.create(branch="work", base="main", title="Work", body="text")
+    return forge.create_pull_request(branch="work", base="main", title="Work", body="text")
 
 
 def by_squash(head: str) -> Merge:
@@ -29,18 +29,18 @@ def by_squash(head: str) -> Merge:
 
 
 def merged(forge: GitHub, number: int, head: str) -> str | NotMerged:
-    return forge.merge(number, by_squash(head))
+    return forge.merge_pull_request(number, by_squash(head))
 
 
 def test_a_pull_request_is_created_found_and_merged(forge: GitHub, hub: Hub) -> None:
     made = opened(forge)
-    found = forge.find(branch="work", base="main")
+    found = forge.find_pull_request(branch="work", base="main")
     assert found is not None
     assert (found.number, found.head, found.url) == (made.number, made.head, made.url)
     answer = merged(forge, made.number, made.head)
     assert answer == hub.tip("main")
     assert hub.git("log", "-1", "--format=%B", "main") == "Work (#1)\n\nRunplan-Plan: plans/X.md"
-    found = forge.find(branch="work", base="main")
+    found = forge.find_pull_request(branch="work", base="main")
     assert found is not None
     assert (found.is_merged, found.is_open) == (True, False)
 
@@ -52,12 +52,12 @@ def test_a_pull_request_that_another_process_opened_is_adopted(forge: GitHub, hu
 
 def test_mergeability_is_unknown_at_first(forge: GitHub) -> None:
     number = opened(forge).number
-    assert [forge.read(number).state for _ in range(2)] == [MergeState.UNKNOWN, MergeState.READY]
+    assert [forge.read_pull_request(number).state for _ in range(2)] == [MergeState.UNKNOWN, MergeState.READY]
 
 
 def test_the_filter_by_branch_names_the_owner(forge: GitHub) -> None:
     opened(forge)
-    assert forge.find(branch="other", base="main") is None
+    assert forge.find_pull_request(branch="other", base="main") is None
 
 
 @pytest.mark.parametrize("status", [502, 0], ids=["502", "dropped"])
@@ -66,7 +66,7 @@ def test_a_lost_answer_makes_nothing_twice(forge: GitHub, stand_in: StandIn, hub
     calls = ("POST /pulls", "PUT /pulls/1/merge", "POST /issues/1/comments")
     stand_in.faults += [Fault(call=call, kind=kind, status=status) for call in calls]
     made = opened(forge)
-    forge.comment(made.number, marker="runplan done", text="hello")
+    forge.put_comment(made.number, marker="runplan done", text="hello")
     answer = merged(forge, made.number, made.head)
     assert answer == hub.tip("main")
     assert hub.merges == 1
@@ -78,8 +78,8 @@ def test_a_lost_answer_makes_nothing_twice(forge: GitHub, stand_in: StandIn, hub
 def test_a_comment_is_made_once_per_marker(forge: GitHub, hub: Hub) -> None:
     issue = hub.add_issue("Bug")
     for marker, text in (("one", "hello"), ("one", "hello"), ("two", "hello"), ("one", "bye")):
-        forge.comment(issue.number, marker=marker, text=text)
-    texts = [comment.text for comment in forge.comments(issue.number)]
+        forge.put_comment(issue.number, marker=marker, text=text)
+    texts = [comment.text for comment in forge.list_comments(issue.number)]
     assert texts == ["bye\n\n<!-- one -->", "hello\n\n<!-- two -->"]
 
 
@@ -87,8 +87,8 @@ def test_a_comment_of_another_account_with_the_same_marker_stays(forge: GitHub, 
     issue = hub.add_issue("Bug")
     hub.comment(issue.number, "mine\n\n<!-- one -->", by="stranger")
     for text in ("hello", "bye"):
-        forge.comment(issue.number, marker="one", text=text)
-    texts = [(comment.author, comment.text.partition("\n")[0]) for comment in forge.comments(issue.number)]
+        forge.put_comment(issue.number, marker="one", text=text)
+    texts = [(comment.author, comment.text.partition("\n")[0]) for comment in forge.list_comments(issue.number)]
     assert texts == [("stranger", "mine"), ("octocat", "bye")]
 
 
@@ -104,9 +104,9 @@ def test_auto_merge_waits_for_the_checks(forge: GitHub, hub: Hub) -> None:
     hub.required = ["ci"]
     made = opened(forge)
     assert forge.merge_later(made.number, by_squash(made.head), queue=False) is None
-    assert forge.read(made.number).auto_merge
+    assert forge.read_pull_request(made.number).auto_merge
     hub.check(made.head, "ci")
-    assert forge.read(made.number).is_merged
+    assert forge.read_pull_request(made.number).is_merged
     assert "Runplan-Plan: plans/X.md" in hub.git("log", "-1", "--format=%B", "main")
 
 
@@ -120,9 +120,9 @@ def test_auto_merge_is_refused_for_a_clean_pull_request(forge: GitHub) -> None:
 def test_a_merge_queue_takes_the_pull_request(forge: GitHub, hub: Hub) -> None:
     hub.merge_queue = True
     made = opened(forge)
-    assert forge.target("main").queue
+    assert forge.read_target("main").queue
     assert forge.merge_later(made.number, by_squash(made.head), queue=True) is None
-    assert forge.read(made.number).is_merged
+    assert forge.read_pull_request(made.number).is_merged
 
 
 def test_a_pull_request_that_waits_in_the_queue_is_not_queued_again(forge: GitHub, hub: Hub) -> None:
@@ -134,24 +134,24 @@ def test_a_pull_request_that_waits_in_the_queue_is_not_queued_again(forge: GitHu
 
 def test_checks_are_check_runs_and_statuses_of_the_pushed_commit(forge: GitHub, hub: Hub) -> None:
     head = hub.tip("work")
-    assert forge.checks(head) == ()
+    assert forge.list_checks(head) == ()
     hub.check(head, "unit", None)
     hub.check(head, "skip", "neutral")
     hub.check(head, "lint", "timed_out", "too slow")
     hub.check(head, "odd", "a conclusion of tomorrow", "odd")
     hub.statuses[head] = [{"context": "build", "state": "error", "target_url": None, "description": "broken"}]
-    found = {check.name: check.state for check in forge.checks(head)}
+    found = {check.name: check.state for check in forge.list_checks(head)}
     assert found == {"unit": PENDING, "skip": PASSED, "lint": FAILED, "odd": FAILED, "build": FAILED}
-    assert forge.failure_log(head) == "lint: too slow\nodd: odd\nbuild: broken"
+    assert forge.read_failure_log(head) == "lint: too slow\nodd: odd\nbuild: broken"
     hub.logs[head] = "E   assert 1 == 2"
-    assert "assert 1 == 2" in forge.failure_log(head)
+    assert "assert 1 == 2" in forge.read_failure_log(head)
 
 
 def test_more_check_runs_than_a_page_are_read(forge: GitHub, hub: Hub) -> None:
     head = hub.tip("work")
     for number in range(40):
         hub.check(head, f"check {number}")
-    assert len(forge.checks(head)) == 40
+    assert len(forge.list_checks(head)) == 40
 
 
 @pytest.mark.parametrize(("last", "state"), [("success", PASSED), ("failure", FAILED), ("pending", PENDING)])
@@ -159,7 +159,7 @@ def test_a_status_beyond_the_first_page_counts(forge: GitHub, hub: Hub, last: st
     usual = {"target_url": None, "description": "ok"}
     states = [*["success"] * 40, last]
     hub.statuses[hub.tip("work")] = [usual | {"context": f"{n}", "state": one} for n, one in enumerate(states)]
-    assert [check.state for check in forge.checks(hub.tip("work"))] == [*[PASSED] * 30, state]
+    assert [check.state for check in forge.list_checks(hub.tip("work"))] == [*[PASSED] * 30, state]
 
 
 def allows(*methods: str) -> dict[str, Any]:
@@ -189,12 +189,12 @@ def test_the_method_of_a_merge_follows_from_settings_and_rules(
     expected: str,
 ) -> None:
     hub.methods, hub.linear, hub.rulesets = repository, linear, list(rulesets)
-    method = forge.target("main").method(wanted)
+    method = forge.read_target("main").method(wanted)
     assert method == expected
     if method:
         made = opened(forge)
         how = Merge(head=made.head, method=method, title="Work", message="")
-        assert isinstance(forge.merge(made.number, how), str)
+        assert isinstance(forge.merge_pull_request(made.number, how), str)
 
 
 def test_the_rules_and_the_usual_checks_of_a_branch_are_read(forge: GitHub, hub: Hub) -> None:
@@ -203,21 +203,21 @@ def test_the_rules_and_the_usual_checks_of_a_branch_are_read(forge: GitHub, hub:
     hub.statuses[made.head] = [{"context": "build", "state": "success"}]
     merged(forge, made.number, made.head)
     hub.required, hub.strict, hub.reviews = ["ci"], True, 2
-    target = forge.target("main")
+    target = forge.read_target("main")
     assert (target.checks, target.usual_checks, target.queue) == (("ci",), ("unit", "build"), False)
     assert target.requirements == "checks ci, 2 approving reviews, an up-to-date branch"
-    assert forge.target("release").usual_checks == ()
+    assert forge.read_target("release").usual_checks == ()
 
 
 def test_only_the_newest_opinion_of_an_account_with_write_access_is_an_objection(forge: GitHub, hub: Hub) -> None:
     number = opened(forge).number
     hub.review(number, "No.", by="stranger", state="CHANGES_REQUESTED")
-    assert forge.target("main", number=number).objections == ()
+    assert forge.read_target("main", number=number).objections == ()
     hub.review(number, "No.", state="CHANGES_REQUESTED")
     hub.review(number, "Well …")
-    assert forge.target("main", number=number).objections == ("reviewer",)
+    assert forge.read_target("main", number=number).objections == ("reviewer",)
     hub.dismiss(number)
-    assert forge.target("main", number=number).objections == ()
+    assert forge.read_target("main", number=number).objections == ()
 
 
 @pytest.mark.parametrize(
@@ -239,17 +239,17 @@ def test_an_issue_is_trusted_for_its_author_or_the_labeller_of_its_text(
     issue = hub.add_issue("Bug", "text", "runplan", by=by, labeller=labeller)
     if edited_by:
         issue.edited, issue.editor = "2999-01-01T00:00:00Z", edited_by
-    assert forge.is_trusted(issue.number, "Runplan") is expected
-    assert not forge.is_trusted(hub.add_issue("Other", by="stranger").number, "runplan")
+    assert forge.is_issue_trusted(issue.number, "Runplan") is expected
+    assert not forge.is_issue_trusted(hub.add_issue("Other", by="stranger").number, "runplan")
 
 
 def test_issues_with_a_label_are_listed_closed_and_labelled(forge: GitHub, hub: Hub) -> None:
     issue, other = hub.add_issue("Bug", "text", "runplan"), hub.add_issue("Other")
-    assert [one.number for one in forge.issues("runplan")] == [issue.number]
-    forge.label(issue.number, add="working", remove="runplan")
-    forge.label(other.number, remove="runplan")
+    assert [one.number for one in forge.list_issues("runplan")] == [issue.number]
+    forge.label_issue(issue.number, add="working", remove="runplan")
+    forge.label_issue(other.number, remove="runplan")
     forge.close_issue(issue.number)
-    found = forge.issue(issue.number)
+    found = forge.read_issue(issue.number)
     assert (found.is_open, issue.labels, found.title) == (False, ["working"], "Bug")
 
 
@@ -260,7 +260,7 @@ def test_the_review_is_read(forge: GitHub, hub: Hub) -> None:
     hub.review(1, "Why?", path="b.txt", line=1)
     hub.review(1, "Old.", path="b.txt")
     hub.pulls[1].comments[-1] |= {"user": None, "line": None}  # of an account that was deleted, on a line that changed
-    found = [(one.author, one.place, one.text) for one in forge.review_comments(1)]
+    found = [(one.author, one.place, one.text) for one in forge.list_review_comments(1)]
     assert found == [
         ("reviewer", "", "Please rename it."),
         ("reviewer", "b.txt:1", "Why?"),
@@ -270,11 +270,11 @@ def test_the_review_is_read(forge: GitHub, hub: Hub) -> None:
 
 def test_the_files_of_open_pull_requests_are_read(forge: GitHub) -> None:
     opened(forge)
-    assert forge.open_files("main") == {1: ("b.txt",)}
+    assert forge.list_open_files("main") == {1: ("b.txt",)}
 
 
 def read(forge: GitHub) -> object:
-    return forge.read(1)
+    return forge.read_pull_request(1)
 
 
 @pytest.mark.parametrize(
@@ -346,25 +346,25 @@ def moved(where: str, times: int = 1) -> Fault:
 def test_reads_and_writes_follow_a_renamed_repository(forge: GitHub, stand_in: StandIn, hub: Hub) -> None:
     """The query of a read and the body of a write arrive; the pull request of another branch is not taken for ours."""
     hub.create(BRANCH, "main", "Other", "")
-    forge.repository()
+    forge.read_repository()
     hub.renamed_from, hub.name = hub.name, "product"
-    assert forge.find(branch="work", base="main") is None
+    assert forge.find_pull_request(branch="work", base="main") is None
     made = opened(forge)
-    forge.edit(made.number, body="new")
+    forge.edit_pull_request(made.number, body="new")
     assert (hub.pulls[made.number].head, hub.pulls[made.number].body) == ("work", "new")
     assert isinstance(merged(forge, made.number, made.head), str)
-    assert forge.repository().name == "acme/product"
+    assert forge.read_repository().name == "acme/product"
 
 
 @pytest.mark.parametrize("arrange", ["read-only token", "archived"])
 def test_a_token_that_may_not_open_pull_requests_is_found_out_without_one(
     forge: GitHub, hub: Hub, arrange: str
 ) -> None:
-    forge.may_open("main")
+    forge.require_may_open("main")
     hub.read_only, hub.archived = ({"t0ken"}, False) if arrange == "read-only token" else (set(), True)
     with pytest.raises(NotAllowed, match="403"):
-        forge.may_open("main")
-    assert (hub.pulls, forge.repository().is_archived) == ({}, arrange == "archived")
+        forge.require_may_open("main")
+    assert (hub.pulls, forge.read_repository().is_archived) == ({}, arrange == "archived")
 
 
 def test_a_forge_that_hangs_is_asked_once(slept: list[float]) -> None:
@@ -403,28 +403,28 @@ def every_call(forge: GitHub, hub: Hub) -> None:
     hub.statuses[head] = [{"context": "build", "state": "success", "target_url": None, "description": "ok"}]
     hub.logs[head] = "log"
     hub.rulesets = [allows("merge", "squash"), {"type": "required_linear_history"}]
-    forge.repository()
-    forge.target("main")
+    forge.read_repository()
+    forge.read_target("main")
     forge.may_write("bob")
     hub.rulesets = []
-    forge.find(branch="work", base="main")
-    forge.read(made.number)
+    forge.find_pull_request(branch="work", base="main")
+    forge.read_pull_request(made.number)
     forge.merge_later(made.number, by_squash(head), queue=False)
-    forge.read(made.number)
-    forge.checks(head)
-    forge.failure_log(head)
-    forge.open_files("main")
+    forge.read_pull_request(made.number)
+    forge.list_checks(head)
+    forge.read_failure_log(head)
+    forge.list_open_files("main")
     hub.review(made.number, "Please rename it.")
     hub.review(made.number, "Why?", path="b.txt", line=1)
-    forge.review_comments(made.number)
-    forge.edit(made.number, body="new")
-    forge.comment(issue.number, marker="m", text="t")
-    forge.comment(issue.number, marker="m", text="other")
-    forge.assign(issue.number, is_assigned=True)
-    forge.assign(issue.number, is_assigned=False)
-    forge.issue(issue.number)
-    forge.issues("runplan")
-    forge.label(issue.number, add="a", remove="runplan")
+    forge.list_review_comments(made.number)
+    forge.edit_pull_request(made.number, body="new")
+    forge.put_comment(issue.number, marker="m", text="t")
+    forge.put_comment(issue.number, marker="m", text="other")
+    forge.assign_issue(issue.number, is_assigned=True)
+    forge.assign_issue(issue.number, is_assigned=False)
+    forge.read_issue(issue.number)
+    forge.list_issues("runplan")
+    forge.label_issue(issue.number, add="a", remove="runplan")
     forge.close_issue(issue.number)
     hub.required, hub.reviews, hub.strict = [], 0, False
     merged(forge, made.number, head)

@@ -195,11 +195,11 @@ def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) ->
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
     run = context.settings.run
     forge = modes.forge_of(context.repository.git, run, context.env)
-    pull = forge.find(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
+    pull = forge.find_pull_request(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
     if pull is None or not pull.is_open:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
     handled = {id_ for fact in store.list_facts(Landed, plan=last.plan) for id_ in fact.event.review}
-    comments = [comment for comment in forge.review_comments(pull.number) if comment.id not in handled]
+    comments = [comment for comment in forge.list_review_comments(pull.number) if comment.id not in handled]
     if not comments:
         progress.say(f"no new review comments on pull request #{pull.number}; nothing to do")
     strangers = {comment.author for comment in comments if not forge.may_write(comment.author)}

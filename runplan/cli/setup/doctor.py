@@ -265,7 +265,7 @@ def _check_github(context: RepositoryContext) -> list[Check]:
     try:
         access = find_access(context.repository.git, remote=run.remote, env=context.env)
         forge = access.open_forge()
-        there, target = forge.repository(), forge.target(run.target)
+        there, target = forge.read_repository(), forge.read_target(run.target)
         remarks = modes.require_mergeable(forge, access.address, context.settings)
     except NotAllowed as error:
         return [Check("github", State.FAIL, str(error), f"check the token from {access.source}")]
