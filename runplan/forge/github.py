@@ -77,10 +77,7 @@ query($owner: String!, $name: String!, $number: Int!) {
 
 
 class GitHub:
-    """One repository on GitHub or GitHub Enterprise.
-
-    Every write may be repeated after a lost answer: it reads first what has happened.
-    """
+    """One repository on GitHub or GitHub Enterprise; the methods of a `Forge` are described there."""
 
     def __init__(self, address: Address, auth: Auth.Auth, *, api: str, calls: GitHubCalls | None = None) -> None:
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
@@ -121,7 +118,6 @@ class GitHub:
         self.calls.attempt("open pull requests with this token", call)
 
     def read_target(self, branch: str, *, number: int = 0) -> m.Target:
-        """The settings and rules for merges into a branch; with a number also the objections to that pull request."""
         wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
         facts = self._query(f"read the settings of {branch}", TARGET, wanted)
         try:
@@ -178,7 +174,6 @@ class GitHub:
 
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
-        """Whether this account may push to the repository."""
         if login not in self._writers:
             try:
                 permission = self._repo.get_collaborator_permission(login)
@@ -193,7 +188,6 @@ class GitHub:
 
     @repeatable("look for the pull request of {branch}")
     def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
-        """The newest pull request of this branch, open or not, wherever it leads."""
         # Without the owner GitHub ignores the filter and lists every pull request.
         head = f"{self._repo.owner.login}:{branch}"  # that of the remote's address may be an earlier one
         found = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
@@ -230,8 +224,6 @@ class GitHub:
         self._repo.get_pull(number).edit(body=body)
 
     def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
-        """The merge commit, or why there is none."""
-
         def happened() -> Oid | None:
             now = self.read_pull_request(number)
             return now.merge_commit if now.is_merged else None
@@ -248,7 +240,6 @@ class GitHub:
 
     @repeatable("ask for a later merge of pull request {0}")
     def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
-        """Ask the forge to merge as soon as its rules allow: auto-merge, or its merge queue."""
         pull = self._get(number)
         if pull.merged or pull.raw_data.get("auto_merge"):
             return None
@@ -268,12 +259,10 @@ class GitHub:
 
     @repeatable("cancel the merge of pull request {0}")
     def cancel_merge(self, number: int) -> None:
-        """Take back the request for auto-merge."""
         self._get(number).disable_automerge()
 
     @repeatable("read the open pull requests")
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
-        """The files that each open pull request changes; of the newest ones, where there are very many."""
         pulls = islice(self._repo.get_pulls(state="open", base=base), MOST_OPEN)
         return {pull.number: tuple(file.filename for file in pull.get_files()) for pull in pulls}
 
@@ -327,7 +316,6 @@ class GitHub:
         )
 
     def read_failure_log(self, head: Oid) -> str:
-        """The end of the logs of failed checks, bounded."""
         try:
             text = self._job_logs(head)
         except m.NotAllowed:  # the token may not read workflow runs
@@ -363,7 +351,6 @@ class GitHub:
 
     @repeatable("list the issues with the label {0}")
     def list_issues(self, label: str) -> tuple[m.Issue, ...]:
-        """The open issues with this label, oldest first."""
         found = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
         return tuple(_issue(one) for one in found if one.pull_request is None)
 
@@ -385,7 +372,6 @@ class GitHub:
 
     @repeatable("assign issue {0}")
     def assign_issue(self, number: int, *, is_assigned: bool) -> None:
-        """Assign the issue to the owner of the token, or take it back."""
         issue = self._repo.get_issue(number)
         issue.add_to_assignees(self._own_login) if is_assigned else issue.remove_from_assignees(self._own_login)
 
@@ -400,10 +386,6 @@ class GitHub:
         )
 
     def put_comment(self, number: int, *, marker: str, text: str) -> None:
-        """Comment on a pull request or issue, once per marker; a later text replaces it.
-
-        A comment of another account with this marker is not ours, and stays.
-        """
         issue, mark, what = self._repo.get_issue(number), f"<!-- {marker} -->", f"comment on #{number}"
         body = f"{text}\n\n{mark}"
 
@@ -427,7 +409,6 @@ class GitHub:
         return str(answer["data"]["viewer"]["login"])
 
     def is_issue_trusted(self, number: int, label: str) -> bool:
-        """Whether its author may write, or the account that set this label and every later editor of the text."""
         issue = self._query(f"read who labelled issue {number}", ISSUE, {"number": number}).get("issue") or {}
         if self.may_write(_writer(issue.get("author"))):
             return True

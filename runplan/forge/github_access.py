@@ -40,7 +40,6 @@ class GitHubAccess(Struct, frozen=True, kw_only=True):
         return GitHub(self.address, self.auth, api=self.api)
 
     def git_settings(self) -> tuple[str, ...]:
-        """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
         if self.is_gits or not self.address.web:
             return ()
         token = GitHubCalls().attempt("renew the token", lambda: self.auth.token)
@@ -49,8 +48,7 @@ class GitHubAccess(Struct, frozen=True, kw_only=True):
         return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration
 
 
-def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> GitHubAccess:
-    """The repository of a remote, with the token of this environment; refused when there is none."""
+def find_github_access(git: Git, *, remote: str, env: Mapping[str, str]) -> GitHubAccess:
     asked = git.run("remote", "get-url", "--push", "--", remote, ok=ANY)
     if asked.code:
         raise RefusedEarly(f"there is no remote {remote} here to push to; run: git remote add {remote} URL")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.errors import RefusedEarly, Unreachable
+from runplan.forge.model import NotAllowed
+from runplan.forge.protocol import find_access
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.forge.address import Address
-    from runplan.forge.github import GitHub
-    from runplan.forge.github_access import GitHubAccess
+    from runplan.forge.protocol import Access, Forge
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.git.repository import Repository
@@ -63,19 +64,13 @@ def open_lander(
     )
 
 
-def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], GitHubAccess]:
+def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Access]:
     """The token for the forge; looked for when it is needed, once."""
-
-    def find() -> GitHubAccess:
-        from runplan.forge.github_access import find_access  # slow to import
-
-        return find_access(git, remote=run.remote, env=env)
-
-    return functools.cache(find)
+    return functools.cache(functools.partial(find_access, git, remote=run.remote, env=env))
 
 
 def _remote(
-    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], access: Callable[[], GitHubAccess] | None
+    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], access: Callable[[], Access] | None
 ) -> Remote:
     """A branch of the remote; git signs in with the token for the forge, where there is one."""
     from runplan.git.remote import Remote
@@ -103,8 +98,6 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     access = _access(here.git, run, env) if concludes(run.landing) else None
     remarks: tuple[str, ...] = ()
     if access:
-        from runplan.forge.model import NotAllowed
-
         try:
             remarks = require_mergeable(access().open_forge(), access().address, settings)
         except NotAllowed as error:
@@ -113,10 +106,8 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     return remarks
 
 
-def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tuple[str, ...]:
+def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tuple[str, ...]:
     """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
-    from runplan.forge.model import NotAllowed
-
     there, run = forge.read_repository(), settings.run
     if there.is_archived:
         raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it on GitHub first")
@@ -143,7 +134,7 @@ def require_mergeable(forge: GitHub, address: Address, settings: Settings) -> tu
     return tuple(remarks)
 
 
-def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> GitHub:
+def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
     return _access(git, run, env)().open_forge()
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from runplan.forge.github import GitHub
     from runplan.forge.model import Check, PullRequest, Target
+    from runplan.forge.protocol import Forge
     from runplan.git.command import Git
     from runplan.git.remote import Remote
     from runplan.gitfacts import Oid
@@ -65,7 +65,7 @@ class PullRequestLander(RemoteLander):
         tool: Path,
         plan: PlanPlace,
         settings: PullRequestSettings,
-        forge: Callable[[], GitHub],
+        forge: Callable[[], Forge],
     ) -> None:
         super().__init__(git, remote, tool=tool)
         self._target = target

@@ -20,7 +20,7 @@ from runplan.times import delay_s, iso, parse_iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.forge.github import GitHub
+    from runplan.forge.protocol import Forge
     from runplan.run.actions import Action
     from runplan.run.state import RunState
     from runplan.steps.context import RunContext
@@ -142,7 +142,7 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
     return tuple(notes)
 
 
-def foreign_claims(forge: GitHub, number: int, own: str, *, now: datetime) -> list[str]:
+def foreign_claims(forge: Forge, number: int, own: str, *, now: datetime) -> list[str]:
     """The plans for which other repositories work on the issue.
 
     Anybody may comment, so only a comment of an account with write access counts. A claim ends when its run says so,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from runplan.errors import RefusedEarly, Unreachable
-from runplan.forge.github_access import find_access
+from runplan.forge.protocol import find_access
 from runplan.git.command import Git
 from runplan.git.repository import Repository
 from runplan.gitfacts import PLAN, RUN, read_trailers

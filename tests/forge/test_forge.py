@@ -11,7 +11,7 @@ from requests import ReadTimeout
 from runplan.errors import Unreachable
 from runplan.forge.github import GitHub
 from runplan.forge.github_calls import TIMEOUT_S, GitHubCalls
-from runplan.forge.model import CheckState, Merge, MergeState, NotAllowed, NotMerged, NotThere, PullRequest, RateLimited
+from runplan.forge.model import CheckState, Merge, NotAllowed, NotMerged, NotThere, PullRequest, RateLimited
 from tests.forge.conftest import BRANCH
 from tests.support.github.described import EXCERPT, described, faults
 from tests.support.github.hub import Hub
@@ -45,21 +45,6 @@ def test_a_pull_request_is_created_found_and_merged(forge: GitHub, hub: Hub) -> 
     assert (found.is_merged, found.is_open) == (True, False)
 
 
-def test_a_pull_request_that_another_process_opened_is_adopted(forge: GitHub, hub: Hub) -> None:
-    assert opened(forge).number == opened(forge).number
-    assert list(hub.pulls) == [1]
-
-
-def test_mergeability_is_unknown_at_first(forge: GitHub) -> None:
-    number = opened(forge).number
-    assert [forge.read_pull_request(number).state for _ in range(2)] == [MergeState.UNKNOWN, MergeState.READY]
-
-
-def test_the_filter_by_branch_names_the_owner(forge: GitHub) -> None:
-    opened(forge)
-    assert forge.find_pull_request(branch="other", base="main") is None
-
-
 @pytest.mark.parametrize("status", [502, 0], ids=["502", "dropped"])
 @pytest.mark.parametrize("kind", ["before", "after"])
 def test_a_lost_answer_makes_nothing_twice(forge: GitHub, stand_in: StandIn, hub: Hub, kind: str, status: int) -> None:
@@ -73,23 +58,6 @@ def test_a_lost_answer_makes_nothing_twice(forge: GitHub, stand_in: StandIn, hub
     assert list(hub.pulls) == [1]
     assert len(hub.pulls[1].comments) == 1
     assert [fault.call for fault in stand_in.faults if fault.times] == []
-
-
-def test_a_comment_is_made_once_per_marker(forge: GitHub, hub: Hub) -> None:
-    issue = hub.add_issue("Bug")
-    for marker, text in (("one", "hello"), ("one", "hello"), ("two", "hello"), ("one", "bye")):
-        forge.put_comment(issue.number, marker=marker, text=text)
-    texts = [comment.text for comment in forge.list_comments(issue.number)]
-    assert texts == ["bye\n\n<!-- one -->", "hello\n\n<!-- two -->"]
-
-
-def test_a_comment_of_another_account_with_the_same_marker_stays(forge: GitHub, hub: Hub) -> None:
-    issue = hub.add_issue("Bug")
-    hub.comment(issue.number, "mine\n\n<!-- one -->", by="stranger")
-    for text in ("hello", "bye"):
-        forge.put_comment(issue.number, marker="one", text=text)
-    texts = [(comment.author, comment.text.partition("\n")[0]) for comment in forge.list_comments(issue.number)]
-    assert texts == [("stranger", "mine"), ("octocat", "bye")]
 
 
 def test_a_refused_merge_says_why(forge: GitHub, hub: Hub) -> None:
@@ -108,13 +76,6 @@ def test_auto_merge_waits_for_the_checks(forge: GitHub, hub: Hub) -> None:
     hub.check(made.head, "ci")
     assert forge.read_pull_request(made.number).is_merged
     assert "Runplan-Plan: plans/X.md" in hub.git("log", "-1", "--format=%B", "main")
-
-
-def test_auto_merge_is_refused_for_a_clean_pull_request(forge: GitHub) -> None:
-    made = opened(forge)
-    answer = forge.merge_later(made.number, by_squash(made.head), queue=False)
-    assert isinstance(answer, NotMerged)
-    assert "clean status" in answer.said
 
 
 def test_a_merge_queue_takes_the_pull_request(forge: GitHub, hub: Hub) -> None:
@@ -243,16 +204,6 @@ def test_an_issue_is_trusted_for_its_author_or_the_labeller_of_its_text(
     assert not forge.is_issue_trusted(hub.add_issue("Other", by="stranger").number, "runplan")
 
 
-def test_issues_with_a_label_are_listed_closed_and_labelled(forge: GitHub, hub: Hub) -> None:
-    issue, other = hub.add_issue("Bug", "text", "runplan"), hub.add_issue("Other")
-    assert [one.number for one in forge.list_issues("runplan")] == [issue.number]
-    forge.label_issue(issue.number, add="working", remove="runplan")
-    forge.label_issue(other.number, remove="runplan")
-    forge.close_issue(issue.number)
-    found = forge.read_issue(issue.number)
-    assert (found.is_open, issue.labels, found.title) == (False, ["working"], "Bug")
-
-
 def test_the_review_is_read(forge: GitHub, hub: Hub) -> None:
     opened(forge)
     hub.review(1, "Please rename it.")
@@ -266,11 +217,6 @@ def test_the_review_is_read(forge: GitHub, hub: Hub) -> None:
         ("reviewer", "b.txt:1", "Why?"),
         ("ghost", "b.txt", "Old."),
     ]
-
-
-def test_the_files_of_open_pull_requests_are_read(forge: GitHub) -> None:
-    opened(forge)
-    assert forge.list_open_files("main") == {1: ("b.txt",)}
 
 
 def read(forge: GitHub) -> object:

@@ -27,6 +27,7 @@ from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Exit, RefusedEarly, RunplanError
 from runplan.forge.model import NotAllowed
+from runplan.forge.protocol import find_access
 from runplan.git.removal import Kept, Removed
 from runplan.git.repository import identity, require_git, require_target, require_workable
 from runplan.landing import modes
@@ -259,8 +260,6 @@ def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> 
 
 def _check_github(context: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
-    from runplan.forge.github_access import find_access
-
     run, method = context.settings.run, context.settings.pull_request.method
     try:
         access = find_access(context.repository.git, remote=run.remote, env=context.env)

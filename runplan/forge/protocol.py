@@ -1,0 +1,104 @@
+"""A forge: the pull requests, checks and issues of one repository, whoever hosts it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.forge import model as m
+    from runplan.forge.address import Address
+    from runplan.git.command import Git
+    from runplan.gitfacts import Oid
+
+
+def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
+    """The repository of a remote, with the token of this environment; refused when there is none."""
+    from runplan.forge.github_access import find_github_access  # PyGithub takes 0.3 s to import
+
+    return find_github_access(git, remote=remote, env=env)
+
+
+class Access(Protocol):
+    """A repository on a forge, and how to sign in to it."""
+
+    @property
+    def address(self) -> Address: ...
+    @property
+    def source(self) -> str:
+        """The variable or program that gave the token, for messages."""
+
+    def open_forge(self) -> Forge: ...
+    def git_settings(self) -> tuple[str, ...]:
+        """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
+
+
+class Forge(Protocol):
+    """Every write may be repeated after a lost answer: it reads first what has happened.
+
+    A method raises NotAllowed, NotThere, RateLimited or Unreachable.
+    """
+
+    # --- the repository -----------------------------------------------------------------------------------
+
+    def read_repository(self) -> m.Repository: ...
+    def require_may_open(self, base: str) -> None:
+        """Raise NotAllowed for a token that may not open pull requests."""
+
+    def read_target(self, branch: str, *, number: int = 0) -> m.Target:
+        """The settings and rules for merges into a branch; with a number also the objections to that pull request."""
+
+    def may_write(self, login: str) -> bool:
+        """Whether this account may push to the repository."""
+
+    # --- pull requests --------------------------------------------------------------------------------------
+
+    def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
+        """The newest pull request of this branch, open or not, wherever it leads."""
+
+    def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
+        """Open a pull request, or adopt the open one of this branch."""
+
+    def read_pull_request(self, number: int) -> m.PullRequest: ...
+    def edit_pull_request(self, number: int, *, body: str) -> None: ...
+    def merge_pull_request(self, number: int, how: m.Merge) -> Oid | m.NotMerged:
+        """The merge commit, or why there is none."""
+
+    def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
+        """Ask the forge to merge as soon as its rules allow: auto-merge, or its merge queue."""
+
+    def cancel_merge(self, number: int) -> None:
+        """Take back the request for auto-merge."""
+
+    def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
+        """The files that each open pull request changes; of the newest ones, where there are very many."""
+
+    def list_review_comments(self, number: int) -> tuple[m.ReviewComment, ...]: ...
+
+    # --- checks -----------------------------------------------------------------------------------------------
+
+    def list_checks(self, head: Oid) -> tuple[m.Check, ...]: ...
+    def read_failure_log(self, head: Oid) -> str:
+        """The end of the logs of failed checks, bounded."""
+
+    # --- issues -----------------------------------------------------------------------------------------------
+
+    def read_issue(self, number: int) -> m.Issue: ...
+    def list_issues(self, label: str) -> tuple[m.Issue, ...]:
+        """The open issues with this label, oldest first."""
+
+    def is_issue_trusted(self, number: int, label: str) -> bool:
+        """Whether its author may write, or the account that set this label and every later editor of the text."""
+
+    def close_issue(self, number: int) -> None: ...
+    def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None: ...
+    def assign_issue(self, number: int, *, is_assigned: bool) -> None:
+        """Assign the issue to the owner of the token, or take it back."""
+
+    def list_comments(self, number: int) -> tuple[m.Comment, ...]: ...
+    def put_comment(self, number: int, *, marker: str, text: str) -> None:
+        """Comment on a pull request or issue, once per marker; a later text replaces it.
+
+        A comment of another account with this marker is not ours, and stays.
+        """

@@ -1,0 +1,161 @@
+"""What every forge promises: nothing twice, named refusals, states in our own words."""
+
+import pytest
+
+from runplan.errors import NotFound
+from runplan.forge.model import CheckState, Merge, MergeState, NotAllowed, NotMerged, NotThere, PullRequest
+from runplan.forge.protocol import Forge
+from tests.support.github.hub import Hub
+from tests.support.memory_forge import MemoryForge
+
+PASSED, FAILED, PENDING = CheckState.PASSED, CheckState.FAILED, CheckState.PENDING
+
+
+class Host:
+    """A forge, and the means to change what it shows."""
+
+    def __init__(self, forge: Forge, hub: Hub | MemoryForge) -> None:
+        self.forge = forge
+        self.hub = hub
+
+    def open(self) -> PullRequest:
+        return self.forge.create_pull_request(branch="work", base="main", title="Work", body="text")
+
+
+@pytest.fixture(params=["github", "memory"])
+def host(request: pytest.FixtureRequest) -> Host:
+    if request.param == "github":
+        return Host(request.getfixturevalue("github"), request.getfixturevalue("hub"))
+    memory = MemoryForge(work="b.txt")
+    return Host(memory, memory)
+
+
+def by_squash(head: str) -> Merge:
+    return Merge(head=head, method="squash", title="Work (#1)", message="Runplan-Plan: plans/X.md")
+
+
+def test_a_pull_request_is_created_once_found_edited_and_merged_once(host: Host) -> None:
+    forge, opened = host.forge, host.open()
+    assert (opened.is_open, opened.head, opened.body) == (True, host.hub.tip("work"), "text")
+    assert host.open().number == opened.number
+    forge.edit_pull_request(opened.number, body="new")
+    found = forge.find_pull_request(branch="work", base="main")
+    assert found is not None
+    assert (found.number, found.body) == (opened.number, "new")
+    assert forge.find_pull_request(branch="other", base="main") is None
+    assert forge.list_open_files("main") == {opened.number: ("b.txt",)}
+    merged = forge.merge_pull_request(opened.number, by_squash(opened.head))
+    assert forge.merge_pull_request(opened.number, by_squash(opened.head)) == merged
+    found = forge.read_pull_request(opened.number)
+    assert (found.is_merged, found.is_open, found.merge_commit) == (True, False, merged)
+    assert forge.list_open_files("main") == {}
+
+
+def test_a_merge_is_refused_until_the_rules_are_met_and_can_be_asked_for_before(host: Host) -> None:
+    forge, opened = host.forge, host.open()
+    clean = forge.merge_later(opened.number, by_squash(opened.head), queue=False)
+    assert isinstance(clean, NotMerged), "it could be merged at once"
+    host.hub.required = ["ci"]
+    assert (forge.read_target("main").checks, forge.read_target("main").requirements) == (("ci",), "checks ci")
+    assert isinstance(forge.merge_pull_request(opened.number, by_squash(opened.head)), NotMerged)
+    states = [forge.read_pull_request(opened.number).state for _ in range(2)]
+    assert states[-1] is MergeState.BLOCKED
+    assert forge.merge_later(opened.number, by_squash(opened.head), queue=False) is None
+    waiting = forge.read_pull_request(opened.number)
+    assert (waiting.auto_merge, waiting.is_merged) == (True, False)
+    assert "Runplan-Plan: plans/X.md" in waiting.merge_message
+    forge.cancel_merge(opened.number)
+    host.hub.check(opened.head, "ci")
+    assert forge.read_pull_request(opened.number).is_open
+    host.hub.required = ["ci", "lint"]
+    assert forge.merge_later(opened.number, by_squash(opened.head), queue=False) is None
+    host.hub.check(opened.head, "lint")
+    assert forge.read_pull_request(opened.number).is_merged
+
+
+def test_mergeability_is_unknown_at_first(host: Host) -> None:
+    number = host.open().number
+    states = [host.forge.read_pull_request(number).state for _ in range(2)]
+    assert states == [MergeState.UNKNOWN, MergeState.READY]
+
+
+def test_the_method_of_a_merge_is_one_that_is_allowed(host: Host) -> None:
+    host.hub.methods = {"squash", "rebase"}
+    target = host.forge.read_target("main")
+    assert (target.method("squash"), target.method("merge")) == ("squash", "rebase")
+
+
+def test_checks_have_states_and_failed_ones_a_log(host: Host) -> None:
+    forge, head = host.forge, host.hub.tip("work")
+    assert forge.list_checks(head) == ()
+    host.hub.check(head, "unit", None)
+    host.hub.check(head, "lint", "failure", "too long")
+    host.hub.check(head, "build")
+    assert {check.name: check.state for check in forge.list_checks(head)} == {
+        "unit": PENDING,
+        "lint": FAILED,
+        "build": PASSED,
+    }
+    assert forge.read_failure_log(head) == "lint: too long"
+
+
+def test_only_an_account_with_write_access_objects(host: Host) -> None:
+    forge, number = host.forge, host.open().number
+    host.hub.review(number, "No.", by="stranger", state="CHANGES_REQUESTED")
+    assert forge.read_target("main", number=number).objections == ()
+    host.hub.review(number, "No.", state="CHANGES_REQUESTED")
+    host.hub.review(number, "Well …")
+    host.hub.review(number, "")
+    assert forge.read_target("main", number=number).objections == ("reviewer",)
+    texts = [(comment.author, comment.text) for comment in forge.list_review_comments(number)]
+    assert texts == [("stranger", "No."), ("reviewer", "No."), ("reviewer", "Well …")]
+    assert (forge.may_write("reviewer"), forge.may_write("stranger")) == (True, False)
+
+
+def test_a_comment_is_made_once_per_marker_and_one_of_another_account_stays(host: Host) -> None:
+    forge, number = host.forge, host.hub.add_issue("Bug").number
+    host.hub.comment(number, "mine\n\n<!-- one -->", by="stranger")
+    for marker, text in (("one", "hello"), ("one", "hello"), ("two", "hello"), ("one", "bye")):
+        forge.put_comment(number, marker=marker, text=text)
+    comments = [(comment.author, comment.text) for comment in forge.list_comments(number)]
+    assert comments == [
+        ("stranger", "mine\n\n<!-- one -->"),
+        ("octocat", "bye\n\n<!-- one -->"),
+        ("octocat", "hello\n\n<!-- two -->"),
+    ]
+
+
+def test_issues_with_a_label_are_listed_assigned_closed_and_labelled(host: Host) -> None:
+    forge, issue, other = host.forge, host.hub.add_issue("Bug", "text", "runplan"), host.hub.add_issue("Other")
+    assert [listed.number for listed in forge.list_issues("runplan")] == [issue.number]
+    forge.label_issue(issue.number, add="working", remove="runplan")
+    forge.label_issue(other.number, remove="runplan")
+    assert [listed.number for listed in forge.list_issues("working")] == [issue.number]
+    for is_assigned in (True, True, False):
+        forge.assign_issue(issue.number, is_assigned=is_assigned)
+    forge.close_issue(issue.number)
+    found = forge.read_issue(issue.number)
+    assert (found.is_open, found.title, found.body, found.author) == (False, "Bug", "text", "reporter")
+    assert forge.list_issues("working") == ()
+
+
+@pytest.mark.parametrize(
+    ("by", "labeller", "expected"), [("reporter", "", True), ("stranger", "", False), ("stranger", "bob", True)]
+)
+def test_an_issue_is_trusted_for_its_author_or_its_labeller(host: Host, by: str, labeller: str, expected: bool) -> None:
+    issue = host.hub.add_issue("Bug", "text", "runplan", by=by, labeller=labeller)
+    assert host.forge.is_issue_trusted(issue.number, "Runplan") is expected
+
+
+def test_what_is_not_there_or_not_allowed_is_a_named_error(host: Host) -> None:
+    number = host.open().number
+    assert host.forge.read_repository().can_push
+    with pytest.raises(NotThere):
+        host.forge.read_pull_request(number + 7)
+    with pytest.raises(NotFound):
+        host.forge.read_issue(number + 7)
+    host.hub.tokens.clear()
+    with pytest.raises(NotAllowed):
+        host.forge.read_pull_request(number)
+    with pytest.raises(NotAllowed):
+        host.forge.require_may_open("main")

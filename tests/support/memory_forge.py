@@ -1,0 +1,215 @@
+"""A forge in memory: the second implementation of the protocol, for its contract.
+
+Its other methods and attributes are called as those of the stand-in GitHub (`Hub`), so that a test arranges both alike.
+"""
+
+from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from runplan.errors import NotFound
+from runplan.forge import model as m
+
+STATES = {"success": m.CheckState.PASSED, None: m.CheckState.PENDING}
+
+
+class Account(Struct):
+    """An issue with its labels, and who set them."""
+
+    issue: m.Issue
+    labels: dict[str, str]
+
+
+class MemoryForge:
+    """One repository; each branch is one commit ahead of main, with one file."""
+
+    def __init__(self, **branches: str) -> None:
+        self._files = branches
+        self._numbers = count(1)
+        self._pulls: dict[int, m.PullRequest] = {}
+        self._branches: dict[int, str] = {}
+        self._reviews: dict[int, list[m.ReviewComment]] = {}
+        self._opinions: dict[int, dict[str, str]] = {}
+        self._issues: dict[int, Account] = {}
+        self._comments: dict[int, list[m.Comment]] = {}
+        self._checks: dict[str, list[m.Check]] = {}
+        self.assigned: set[int] = set()
+        self.tokens = {"t0ken"}
+        self.permissions = {"octocat": "admin", "reporter": "write", "reviewer": "write", "bob": "write"}
+        self.methods = {"merge", "squash", "rebase"}
+        self.required: list[str] = []
+        self.reviews = 0
+
+    # --- arranged by tests ----------------------------------------------------------------------------------
+
+    def tip(self, branch: str) -> str:
+        return f"{branch:0<40}"
+
+    def check(self, head: str, name: str, conclusion: str | None = "success", summary: str = "") -> None:
+        check = m.Check(name=name, state=STATES.get(conclusion, m.CheckState.FAILED), summary=summary)
+        self._checks[head] = [*(old for old in self._checks.get(head, ()) if old.name != name), check]
+        for number, pull in self._pulls.items():
+            if pull.auto_merge and pull.is_open and not self._missing(pull):
+                self._merge(number)
+
+    def review(self, number: int, text: str, *, by: str = "reviewer", state: str = "COMMENTED") -> None:
+        comment = m.ReviewComment(id=f"{next(self._numbers)}", author=by, text=text)
+        self._reviews.setdefault(number, []).append(comment)
+        if state != "COMMENTED":
+            self._opinions.setdefault(number, {})[by] = state
+
+    def add_issue(self, title: str, body: str = "", *labels: str, by: str = "reporter", labeller: str = "") -> m.Issue:
+        number = next(self._numbers)
+        issue = m.Issue(number=number, title=title, body=body, is_open=True, url=f"/{number}", author=by)
+        self._issues[number] = Account(issue, dict.fromkeys(labels, labeller or by))
+        return issue
+
+    def comment(self, number: int, text: str, *, by: str) -> None:
+        self._comments.setdefault(number, []).append(m.Comment(author=by, text=text, changed=0.0))
+
+    # --- the repository -------------------------------------------------------------------------------------
+
+    def _require_token(self) -> None:
+        if not self.tokens:
+            raise m.NotAllowed("the token has expired")
+
+    def read_repository(self) -> m.Repository:
+        self._require_token()
+        return m.Repository(name="acme/app", can_push=True)
+
+    def require_may_open(self, base: str) -> None:
+        self._require_token()
+
+    def read_target(self, branch: str, *, number: int = 0) -> m.Target:
+        opinions = self._opinions.get(number, {}).items()
+        objections = [who for who, state in opinions if state == "CHANGES_REQUESTED" and self.may_write(who)]
+        methods = tuple(method for method in m.METHODS if method in self.methods)
+        return m.Target(
+            methods=methods, checks=tuple(self.required), reviews=self.reviews, objections=tuple(objections)
+        )
+
+    def may_write(self, login: str) -> bool:
+        return self.permissions.get(login) in ("admin", "write")
+
+    # --- pull requests --------------------------------------------------------------------------------------
+
+    def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
+        numbers = [number for number, name in self._branches.items() if name == branch]
+        pulls = [self.read_pull_request(number) for number in sorted(numbers, reverse=True)]
+        return max(pulls, key=lambda pull: (pull.is_open, pull.base == base), default=None)
+
+    def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
+        pull = self.find_pull_request(branch=branch, base=base)
+        if pull is not None and pull.is_open:
+            return pull
+        number = next(self._numbers)
+        self._branches[number] = branch
+        self._pulls[number] = m.PullRequest(
+            number=number,
+            url=f"/{number}",
+            is_open=True,
+            is_merged=False,
+            head=self.tip(branch),
+            base=base,
+            title=title,
+            body=body,
+            draft=False,
+            state=m.MergeState.UNKNOWN,
+            merge_commit="",
+            auto_merge=False,
+        )
+        return self._pulls[number]
+
+    def read_pull_request(self, number: int) -> m.PullRequest:
+        self._require_token()
+        if number not in self._pulls:
+            raise m.NotThere(f"there is no pull request {number}")
+        pull = self._pulls[number]
+        state = m.MergeState.BLOCKED if self._missing(pull) else m.MergeState.READY
+        self._pulls[number] = replace(pull, state=state)
+        return pull
+
+    def _missing(self, pull: m.PullRequest) -> list[str]:
+        passed = {check.name for check in self.list_checks(pull.head) if check.state is m.CheckState.PASSED}
+        return [name for name in self.required if name not in passed]
+
+    def edit_pull_request(self, number: int, *, body: str) -> None:
+        self._pulls[number] = replace(self.read_pull_request(number), body=body)
+
+    def merge_pull_request(self, number: int, how: m.Merge) -> str | m.NotMerged:
+        pull = self.read_pull_request(number)
+        if pull.is_merged:
+            return pull.merge_commit
+        if pull.head != how.head or self._missing(pull):
+            return m.NotMerged(said=f"the rules of {pull.base} are not met")
+        return self._merge(number)
+
+    def _merge(self, number: int) -> str:
+        merged = replace(self._pulls[number], is_open=False, is_merged=True, merge_commit=f"{number:0>40}")
+        self._pulls[number] = merged
+        return merged.merge_commit
+
+    def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
+        pull = self.read_pull_request(number)
+        if not self._missing(pull):
+            return m.NotMerged(said="it can be merged at once")
+        self._pulls[number] = replace(pull, auto_merge=True, merge_message=how.message)
+        return None
+
+    def cancel_merge(self, number: int) -> None:
+        self._pulls[number] = replace(self.read_pull_request(number), auto_merge=False, merge_message="")
+
+    def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
+        pulls = [pull for pull in self._pulls.values() if pull.is_open and pull.base == base]
+        return {pull.number: (self._files[self._branches[pull.number]],) for pull in pulls}
+
+    def list_review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
+        return tuple(comment for comment in self._reviews.get(number, ()) if comment.text)
+
+    # --- checks ---------------------------------------------------------------------------------------------
+
+    def list_checks(self, head: str) -> tuple[m.Check, ...]:
+        return tuple(self._checks.get(head, ()))
+
+    def read_failure_log(self, head: str) -> str:
+        failed = (check for check in self.list_checks(head) if check.state is m.CheckState.FAILED)
+        return "\n".join(f"{check.name}: {check.summary}" for check in failed)
+
+    # --- issues ---------------------------------------------------------------------------------------------
+
+    def read_issue(self, number: int) -> m.Issue:
+        if number not in self._issues:
+            raise NotFound(f"there is no issue {number}")
+        return self._issues[number].issue
+
+    def list_issues(self, label: str) -> tuple[m.Issue, ...]:
+        return tuple(one.issue for one in self._issues.values() if one.issue.is_open and label in one.labels)
+
+    def is_issue_trusted(self, number: int, label: str) -> bool:
+        labels = {name.lower(): by for name, by in self._issues[number].labels.items()}
+        return self.may_write(self.read_issue(number).author) or self.may_write(labels.get(label.lower(), ""))
+
+    def close_issue(self, number: int) -> None:
+        self._issues[number].issue = replace(self.read_issue(number), is_open=False)
+
+    def label_issue(self, number: int, *, add: str = "", remove: str = "") -> None:
+        labels = self._issues[number].labels
+        labels |= {add: "octocat"} if add else {}
+        labels.pop(remove, None)
+
+    def assign_issue(self, number: int, *, is_assigned: bool) -> None:
+        (self.assigned.add if is_assigned else self.assigned.discard)(number)
+
+    def list_comments(self, number: int) -> tuple[m.Comment, ...]:
+        return tuple(self._comments.get(number, ()))
+
+    def put_comment(self, number: int, *, marker: str, text: str) -> None:
+        mark = f"<!-- {marker} -->"
+        comment = m.Comment(author="octocat", text=f"{text}\n\n{mark}", changed=0.0)
+        comments = self._comments.setdefault(number, [])
+        for index, old in enumerate(comments):
+            if mark in old.text and old.author == "octocat":
+                comments[index] = comment
+                return
+        comments.append(comment)
