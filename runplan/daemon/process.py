@@ -24,7 +24,7 @@ from runplan.daemon import notifier, protocol, service, state
 from runplan.daemon.notifier import Notifier, open_log
 from runplan.daemon.protocol import AnyRequest, Done, Hello
 from runplan.daemon.server import ControlServer
-from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
+from runplan.daemon.worker import ConcurrencyLimit, DaemonServices, DaemonWorker
 from runplan.engine.context import context_at
 from runplan.engine.repository import Environments, OpenRepository, open_repository
 from runplan.errors import SettingsError
@@ -86,55 +86,62 @@ class DaemonProcess:
         self._lock = threading.Lock()
         self._workers: dict[Path, DaemonWorker] = {}  #: by the directory of the journal
         self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": DebugExecutor()}, daemon=True)
-        #: Without settings variables, which would apply to the runs of every caller.
-        self.environment = {name: value for name, value in env.items() if name not in variables(env)}
-        self.clock = SystemClock()
-        self.log = log
-        self.notifier = Notifier(self._user.notify, log, env=env)
+        self._clock = SystemClock()
+        self._log = log
+        self._notifier = Notifier(self._user.notify, log, env=env)
         daemon = self._user.daemon
-        self.limit = ConcurrencyLimit(
+        self._limit = ConcurrencyLimit(
             host=daemon.max_parallel, repository=daemon.max_parallel_repository, wake=self._wake_workers
+        )
+        self._services = DaemonServices(
+            log=log,
+            notifier=self._notifier,
+            limit=self._limit,
+            clock=self._clock,
+            #: Without settings variables, which would apply to the runs of every caller.
+            environment={name: value for name, value in env.items() if name not in variables(env)},
+            may_begin=lambda: not self._end_requests,
+            wake=self._wake,
+            call_at=self._call_at,
+            open_repository=self._open_repository,
         )
 
     def run(self) -> None:
         self._set_signal_handlers()
         self._scheduler.start()
         with contextlib.closing(ControlServer(socket_path(self._env), self._answer, self._failed)) as server:
-            self.log.info("started", version=__version__, pid=os.getpid(), socket=str(server.path))
+            self._log.info("started", version=__version__, pid=os.getpid(), socket=str(server.path))
             self._recall()
             self._arm_morning()
             threading.Thread(target=server.serve_forever, args=(FOREVER_S,), name="socket", daemon=True).start()
             service.notify(self._env, service.READY)
             self._loop()
-            self.log.info("stopping")
+            self._log.info("stopping")
             service.notify(self._env, service.STOPPING, service.extended(CLOSING_S))
         self._scheduler.shutdown(wait=False)
         self._close_workers()
-        self.notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
+        self._notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
         notifier.CALLS.close()
-        self.log.info("stopped")
+        self._log.info("stopped")
 
     # --- for workers, from any thread ---------------------------------------------------------------------
 
-    def may_begin(self) -> bool:
-        return not self._end_requests
-
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Have the main thread check the clock, and whether it is time to end."""
         self._tasks.put(lambda: None)
 
-    def call_at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
+    def _call_at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
         """Call back then, or at once when that has passed; a key has one moment. A call has to return at once."""
         self._scheduler.add_job(
             call, DateTrigger(run_date=moment), id=key, replace_existing=True, misfire_grace_time=None, coalesce=True
         )
 
     @contextlib.contextmanager
-    def open_repository(self, root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
+    def _open_repository(self, root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
         """Open the repository at `root`, and not one around it."""
         if not Path(root).is_dir():
             raise not_there(Path(root))
-        with context_at(Path(root), self.environment, self._read_settings) as at:
+        with context_at(Path(root), self._services.environment, self._read_settings) as at:
             if at.repository.root.resolve() != Path(root).resolve():
                 raise not_there(Path(root))
             with open_repository(at, wakeup=wakeup, environment=environments.of) as repository:
@@ -147,7 +154,7 @@ class DaemonProcess:
         except SettingsError as error:
             if root not in self._valid:
                 raise
-            self.log.warning(
+            self._log.warning(
                 "repository-settings", repository=str(root), words=f"{error}; using the last valid settings"
             )
         return self._valid[root]
@@ -185,7 +192,7 @@ class DaemonProcess:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
-        self.log.error("failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
+        self._log.error("failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
 
     def _clock_jumped(self) -> None:
         """The machine slept or its clock was set: check what is due."""
@@ -199,7 +206,7 @@ class DaemonProcess:
         for one in state.known(self._state):
             with self._lock:
                 if one.state not in self._workers:
-                    self._workers[one.state] = DaemonWorker(one.root, one.state, self)
+                    self._workers[one.state] = DaemonWorker(one.root, one.state, self._services)
         self._wake_workers()
 
     def _worker(self, one: Known) -> DaemonWorker:
@@ -208,7 +215,7 @@ class DaemonProcess:
             found = self._workers.get(one.state)
             if found is None or (found.root != one.root and not Path(found.root).is_dir()):
                 state.remember(self._state, one)
-                found = self._workers[one.state] = DaemonWorker(one.root, one.state, self)
+                found = self._workers[one.state] = DaemonWorker(one.root, one.state, self._services)
             return found
 
     def _all_workers(self) -> list[DaemonWorker]:
@@ -223,7 +230,7 @@ class DaemonProcess:
     # --- requests; in the threads of connections ------------------------------------------------------------
 
     def _answer(self, request: AnyRequest) -> Struct:
-        self.wake()
+        self._wake()
         match request:
             case protocol.Metrics():
                 return protocol.MetricsText(self._metrics())
@@ -253,10 +260,10 @@ class DaemonProcess:
             version=__version__,
             uptime_s=time.monotonic() - self._began,
             repositories=len(states),
-            working=len(self.limit.working),
-            queued=len(self.limit.waiting),
+            working=len(self._limit.working),
+            queued=len(self._limit.waiting),
         )
-        return metrics_text(states, now=self.clock.now(), process=process)
+        return metrics_text(states, now=self._clock.now(), process=process)
 
     def _journals(self) -> dict[str, Path]:
         return {one.root: one.state for one in state.known(self._state)}
@@ -278,7 +285,7 @@ class DaemonProcess:
         threading.Thread(target=read, name="signals", daemon=True).start()
 
     def _on_signal(self, number: int) -> None:
-        self.log.info("signal", number=number)
+        self._log.info("signal", number=number)
         if number == signal.SIGHUP:
             self._reload()
             self._recall()
@@ -301,7 +308,7 @@ class DaemonProcess:
 
     def _set_deadline(self, step: str, within_s: float) -> None:
         self._deadline = time.monotonic() + within_s
-        self.log.info(step, until=iso(self.clock.now() + timedelta(seconds=within_s)))
+        self._log.info(step, until=iso(self._clock.now() + timedelta(seconds=within_s)))
         service.notify(self._env, service.STOPPING, service.extended(within_s + CLOSING_S))
 
     @property
@@ -322,7 +329,7 @@ class DaemonProcess:
                 self._do_task(deadline)  # another signal ends the process at once
             command.CALLS.end()
         if not _are_idle(workers):
-            self.log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")
+            self._log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")
         command.CALLS.close()
 
     # --- settings -------------------------------------------------------------------------------------------
@@ -334,14 +341,14 @@ class DaemonProcess:
         except SettingsError as error:
             if str(error) != self._invalid:
                 self._invalid = str(error)
-                self.log.warning("settings", words=f"{error}; using the last valid settings")
-                self.notifier.send(of_settings(str(error)))
+                self._log.warning("settings", words=f"{error}; using the last valid settings")
+                self._notifier.send(of_settings(str(error)))
             return
         if user != self._user or self._invalid:
             self._user, self._invalid = user, ""
-            self.log.info("settings-changed")
-            self.limit.resize(host=user.daemon.max_parallel, repository=user.daemon.max_parallel_repository)
-            self.notifier.settings = user.notify
+            self._log.info("settings-changed")
+            self._limit.resize(host=user.daemon.max_parallel, repository=user.daemon.max_parallel_repository)
+            self._notifier.settings = user.notify
             self._arm_morning()
 
     def _arm_morning(self) -> None:
@@ -349,16 +356,16 @@ class DaemonProcess:
         user = self._user
         if not user.notify.morning:
             return
-        due = next_daily(user.notify.morning, after=self.clock.now(), zone=zone(user.run.timezone))
+        due = next_daily(user.notify.morning, after=self._clock.now(), zone=zone(user.run.timezone))
 
         def report() -> None:
-            if user is self._user and self.clock.now() >= due:
+            if user is self._user and self._clock.now() >= due:
                 since = iso(due - timedelta(days=1))
                 if (notice := of_morning(news_of(self._journals(), since=since))) is not None:
-                    self.notifier.send(notice)
+                    self._notifier.send(notice)
             self._arm_morning()
 
-        self.call_at("morning", due, lambda: self._tasks.put(report))
+        self._call_at("morning", due, lambda: self._tasks.put(report))
 
 
 def _wall_ahead_s() -> float:

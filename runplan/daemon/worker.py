@@ -8,6 +8,7 @@ import threading
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.daemon.protocol import Closed
@@ -29,10 +30,15 @@ from runplan.store.protocol import open_store, store_exists
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from runplan.daemon.process import DaemonProcess
+    from structlog.typing import FilteringBoundLogger
+
+    from runplan.clock import SystemClock
+    from runplan.daemon.notifier import Notifier
+    from runplan.engine.repository import OpenRepository
     from runplan.run.actions import Decision
     from runplan.store.journal import Journal
 
@@ -105,10 +111,24 @@ class ConcurrencyLimit:
             self._wake(root)
 
 
+class DaemonServices(Struct, frozen=True, kw_only=True):
+    """What the daemon does for its workers; may be called from any thread."""
+
+    log: FilteringBoundLogger
+    notifier: Notifier
+    limit: ConcurrencyLimit
+    clock: SystemClock
+    environment: Mapping[str, str]  #: of commands that bring none
+    may_begin: Callable[[], bool]
+    wake: Callable[[], None]  #: have the main thread check whether it is time to end
+    call_at: Callable[[str, datetime, Callable[[], None]], None]
+    open_repository: Callable[[str, int, Environments], AbstractContextManager[OpenRepository]]
+
+
 class DaemonWorker(RepositoryWorker):
     """May be called from any thread; the work is done in a thread of its own while there is something to do."""
 
-    def __init__(self, root: str, state: Path, daemon: DaemonProcess) -> None:
+    def __init__(self, root: str, state: Path, daemon: DaemonServices) -> None:
         self.root = root
         self.state = state  #: the directory of the journal
         self._daemon = daemon
