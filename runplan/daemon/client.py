@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import convert
 
 from runplan import __version__, processes
+from runplan.agents.environment import for_the_daemon
 from runplan.clock import until
 from runplan.daemon import service
 from runplan.daemon.protocol import Hello, Ping, Request, line_of, peer_of, read_reply
 from runplan.daemon.state import holder
 from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
+from runplan.store.files import publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,9 +183,6 @@ def reach(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready
 
 def _spawn(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
     """Start the daemon without a terminal. It keeps the umask of the user, since it writes into checkouts."""
-    from runplan.agents.environment import for_the_daemon  # slow to import
-    from runplan.store.files import publish
-
     output = own_directory(state_directory(env)) / OUTPUT
     publish(output, b"\n", sync=False)  # on a full disk the daemon could not say why it ended
     with open(output, "ab") as file:

@@ -126,7 +126,7 @@ def systemd_unit(env: Mapping[str, str], *, umask: int, argv: Sequence[str] = DA
 
 
 def launchd_list(env: Mapping[str, str], *, umask: int) -> str:
-    import plistlib  # slow to import, and for one platform
+    import plistlib  # for one platform
 
     output = str(state_directory(env) / OUTPUT)
     entries = {

@@ -92,7 +92,7 @@ def remember(state: Path, repository: Known) -> None:
 
 
 def _file(directory: Path, repository: Known) -> Path:
-    import hashlib  # slow to import
+    import hashlib  # 5 ms, and `status` needs the rest of this module
 
     return directory / f"{hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:16]}.json"
 

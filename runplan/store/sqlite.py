@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import astuple, replace
 
+from runplan import processes
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
 from runplan.run import rows as r
 from runplan.store import tables
-from runplan.store.files import Anchor, make_below
+from runplan.store.files import Anchor, file_lock, make_below
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -79,8 +81,6 @@ class SqliteStore:
 
     def _create(self) -> None:
         """Create the journal whole or not at all; of several processes the first one does."""
-        from runplan.store.files import file_lock  # only the first writer needs it
-
         draft = self.path.with_name("journal.new")
         with file_lock(self.path.with_name("journal.lock")):
             if self.path.exists():
@@ -105,10 +105,7 @@ class SqliteStore:
             raise Unreachable(f"{self.path}: {error}; nothing was recorded{remedy}") from error
 
     def _move_away(self) -> str:
-        import shlex  # only an error needs it
-
-        path = shlex.quote(str(self.path))
-        return f"move it away and start again: mv {path} {path}.damaged"
+        return f"move it away and start again: {command('mv', str(self.path), f'{self.path}.damaged')}"
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -222,7 +219,7 @@ class SqliteStore:
         return self._events("run=? AND seq>? ORDER BY seq", run, after)
 
     def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
-        from runplan.run.recorded import read_row  # slow to import
+        from runplan.run.recorded import read_row  # 14 ms, and `status` reads no event
 
         self._flush_kind(kind.__name__)
         if plan:
@@ -355,8 +352,6 @@ class SqliteStore:
         return dict(self._read("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
 
     def get_owner_state(self, owner: str) -> r.OwnerState:
-        from runplan import processes  # slow to import, and most plans have no owner
-
         process = processes.living(owner)
         if process is None:
             return r.OwnerState.GONE
@@ -391,7 +386,7 @@ class SqliteStore:
         self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
 
     def get_answer(self, seq: int) -> Answer | None:
-        from runplan.run.requests import Answer  # slow to import
+        from runplan.run.requests import Answer  # 11 ms
 
         answers = self.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
         return convert(json.loads(answers[0][0]), Answer) if answers else None
