@@ -135,23 +135,23 @@ def connect(env: Mapping[str, str]) -> Client:
 
     client = until(attempt, within_s=LISTENS_S)
     if client is None:
-        pid = found.pid if (found := holder(directory)) else 0
+        pid = daemon.pid if (daemon := holder(directory)) else 0
         raise Silent(f"the daemon (process {pid}) does not listen at {path}; see its log, or end it: kill {pid}")
     return client
 
 
 def wake(env: Mapping[str, str]) -> None:
     """Have the daemon check its repositories (SIGHUP), if one runs."""
-    found = holder(state_directory(env))
-    process = processes.living(found.identity) if found else None
+    daemon = holder(state_directory(env))
+    process = processes.living(daemon.identity) if daemon else None
     if process is not None:
         processes.send(process, signal.SIGHUP)
 
 
 def stop_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> int:
     """Drain the daemon as SIGTERM does, and wait until it has ended; its process, 0 when none runs."""
-    found = holder(state_directory(env))
-    process = processes.living(found.identity) if found else None
+    daemon = holder(state_directory(env))
+    process = processes.living(daemon.identity) if daemon else None
     if process is None:
         return 0
     is_draining = False

@@ -142,12 +142,12 @@ class Notifier:
     def _desktop(self, notice: Notice) -> None:
         text = "\n".join(part for part in (notice.text, notice.command) if part)
         program = "osascript" if sys.platform == "darwin" else "notify-send"
-        found = which(program, path=self._env.get("PATH"))
-        if found is None:
+        path = which(program, path=self._env.get("PATH"))
+        if path is None:
             raise Refused(f"{program} is not installed")
         apple = [word for line in _APPLE for word in ("-e", line)]
         words = apple if program == "osascript" else ["-a", "runplan", "--"]
-        _run((found, *words, notice.title, text), self._env, stdin=b"", cwd="/", limit_s=self._limits_s["desktop"])
+        _run((path, *words, notice.title, text), self._env, stdin=b"", cwd="/", limit_s=self._limits_s["desktop"])
 
 
 def _run(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: str, limit_s: float) -> None:

@@ -141,10 +141,10 @@ class DaemonProcess:
         """Open the repository at `root`, and not one around it."""
         if not Path(root).is_dir():
             raise not_there(Path(root))
-        with context_at(Path(root), self._services.environment, self._read_settings) as at:
-            if at.repository.root.resolve() != Path(root).resolve():
+        with context_at(Path(root), self._services.environment, self._read_settings) as context:
+            if context.repository.root.resolve() != Path(root).resolve():
                 raise not_there(Path(root))
-            with open_repository(at, wakeup=wakeup, environment=environments.of) as repository:
+            with open_repository(context, wakeup=wakeup, environment=environments.of) as repository:
                 yield repository
 
     def _read_settings(self, root: Path, env: Mapping[str, str]) -> Settings:
@@ -203,20 +203,20 @@ class DaemonProcess:
 
     def _recall(self) -> None:
         """Resume the unfinished runs and schedules of the known repositories; a missing one is tried again later."""
-        for one in state.known(self._state):
+        for known in state.known(self._state):
             with self._lock:
-                if one.state not in self._workers:
-                    self._workers[one.state] = DaemonWorker(one.root, one.state, self._services)
+                if known.state not in self._workers:
+                    self._workers[known.state] = DaemonWorker(known.root, known.state, self._services)
         self._wake_workers()
 
-    def _worker(self, one: Known) -> DaemonWorker:
+    def _worker(self, known: Known) -> DaemonWorker:
         """The worker of the repository, one for all its checkouts; the repository is remembered."""
         with self._lock:
-            found = self._workers.get(one.state)
-            if found is None or (found.root != one.root and not Path(found.root).is_dir()):
-                state.remember(self._state, one)
-                found = self._workers[one.state] = DaemonWorker(one.root, one.state, self._services)
-            return found
+            worker = self._workers.get(known.state)
+            if worker is None or (worker.root != known.root and not Path(worker.root).is_dir()):
+                state.remember(self._state, known)
+                worker = self._workers[known.state] = DaemonWorker(known.root, known.state, self._services)
+            return worker
 
     def _all_workers(self) -> list[DaemonWorker]:
         with self._lock:
@@ -266,7 +266,7 @@ class DaemonProcess:
         return metrics_text(states, now=self._clock.now(), process=process)
 
     def _journals(self) -> dict[str, Path]:
-        return {one.root: one.state for one in state.known(self._state)}
+        return {known.root: known.state for known in state.known(self._state)}
 
     # --- shutdown -----------------------------------------------------------------------------------------
 

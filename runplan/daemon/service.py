@@ -183,16 +183,16 @@ def uninstall(manager: Manager, env: Mapping[str, str]) -> bool:
 def installed(env: Mapping[str, str]) -> Manager | None:
     """The service manager, if the service is installed there."""
     try:
-        found = manager(env)
+        service_manager = manager(env)
     except RefusedEarly:
         return None
-    return found if found.file.is_file() else None
+    return service_manager if service_manager.file.is_file() else None
 
 
 def start(env: Mapping[str, str]) -> bool:
     """Have an installed service start the daemon; False when none is installed."""
-    found = installed(env)
-    return found is not None and _run(found.starts, env).returncode == 0
+    service_manager = installed(env)
+    return service_manager is not None and _run(service_manager.starts, env).returncode == 0
 
 
 def standing(manager: Manager, env: Mapping[str, str]) -> Standing:

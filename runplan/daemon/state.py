@@ -63,10 +63,10 @@ def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Itera
 def holder(state: Path) -> Holder | None:
     """The record of the living daemon; None when none runs."""
     try:
-        found = msgspec.json.decode((state / RECORD).read_bytes(), type=Holder)
+        record = msgspec.json.decode((state / RECORD).read_bytes(), type=Holder)
     except (OSError, msgspec.DecodeError):
         return None
-    return found if processes.alive(found.identity) else None
+    return record if processes.alive(record.identity) else None
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -99,8 +99,8 @@ def _file(directory: Path, repository: Known) -> Path:
 
 def known(state: Path) -> list[Known]:
     """The repositories in which a run was started; those that cannot be read are added with the next one."""
-    found = []
+    repositories = []
     for file in sorted((state / REPOSITORIES).glob("*.json")):
         with contextlib.suppress(OSError, ValueError):
-            found.append(msgspec.convert(json.loads(file.read_bytes()), Known))
-    return found
+            repositories.append(msgspec.convert(json.loads(file.read_bytes()), Known))
+    return repositories

@@ -38,7 +38,7 @@ class Queued(Unreachable):
 
 
 def submit(
-    at: RepositoryContext, commands: Sequence[Command], *, say: Callable[[str], None], wait: bool = False
+    context: RepositoryContext, commands: Sequence[Command], *, say: Callable[[str], None], wait: bool = False
 ) -> list[Answer | None]:
     """Have the daemon execute the commands; it is started for those that begin something.
 
@@ -46,48 +46,48 @@ def submit(
     explains a long wait.
     """
     begins = any(command.verb in BEGINNING for command in commands)
-    repository = Known(common=str(at.repository.common_dir), root=str(at.repository.root))
+    repository = Known(common=str(context.repository.common_dir), root=str(context.repository.root))
     try:
-        client = reach(at.env) if begins else connect(at.env)
+        client = reach(context.env) if begins else connect(context.env)
     except NotRunning:
         if begins:
             raise
-        return _execute_here(at, _stored(at, commands))
+        return _execute_here(context, _stored(context, commands))
     except Silent as silent:
-        _stored(at, commands)
-        remember(state_directory(at.env), repository)
-        wake(at.env)
+        _stored(context, commands)
+        remember(state_directory(context.env), repository)
+        wake(context.env)
         raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
     with client:
         if begins and client.hello.draining:
             raise Unreachable(client.hello.draining)
         # Sent before the commands are stored, since a running worker executes them at once.
-        stored = _stored(at, [_with_environment(client, at, repository, command) for command in commands])
+        stored = _stored(context, [_with_environment(client, context, repository, command) for command in commands])
         with suppress(HungUp):
             client.call(Wake(repository=repository), Done)
-            answers = _await_answers(at, stored, say if wait else None)
+            answers = _await_answers(context, stored, say if wait else None)
             if None not in answers or wait:
                 return answers
             closed = client.call(Ping(), Hello).closed
-            if error := next((one.error for one in closed if one.root == repository.root), ""):
+            if error := next((trouble.error for trouble in closed if trouble.root == repository.root), ""):
                 raise Queued(f"{error}; the request stays queued")
             return answers
     if begins:
         raise Queued("the daemon has ended; the request is queued, and the next daemon executes it")
-    return _execute_here(at, stored)
+    return _execute_here(context, stored)
 
 
 def _await_answers(
-    at: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
+    context: RepositoryContext, commands: Sequence[Command], say: Callable[[str], None] | None
 ) -> list[Answer | None]:
     """The answers of the daemon; with `say` however long that takes."""
-    with closing(open_store(at.state, writable=False)) as store:
+    with closing(open_store(context.state, writable=False)) as store:
 
         def answers() -> list[Answer | None]:
-            return [store.get_answer(one.seq) for one in commands]
+            return [store.get_answer(command.seq) for command in commands]
 
         def is_answered() -> bool:
-            is_alive = holder(state_directory(at.env)) is not None
+            is_alive = holder(state_directory(context.env)) is not None
             if None not in answers():
                 return True
             if not is_alive:
@@ -101,30 +101,34 @@ def _await_answers(
         return answers()
 
 
-def _with_environment(client: Client, at: RepositoryContext, repository: Known, command: Command) -> Command:
+def _with_environment(client: Client, context: RepositoryContext, repository: Known, command: Command) -> Command:
     """Send the environment of this caller; the command with the name of it."""
     if command.verb not in BEGINNING:
         return command
     name = os.urandom(8).hex()
-    forge = modes.concludes(at.settings.run.landing) or bool(at.settings.issues.claim) or uses_forge(at, command.plan)
-    env = for_a_run(at.env, at.settings.agents, forge=forge, checks=at.settings.tests.env)
+    forge = (
+        modes.concludes(context.settings.run.landing)
+        or bool(context.settings.issues.claim)
+        or uses_forge(context, command.plan)
+    )
+    env = for_a_run(context.env, context.settings.agents, forge=forge, checks=context.settings.tests.env)
     client.call(Environment(repository=repository, name=name, env=env), Done)
     return replace(command, arguments={**command.arguments, ENVIRONMENT: name})
 
 
-def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
+def _stored(context: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
-    with closing(open_store(at.state)) as store:
+    with closing(open_store(context.state)) as store:
         dated = [replace(command, at=command.at or now) for command in commands]
         return [replace(command, seq=store.add_command(command)) for command in dated]
 
 
-def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
+def _execute_here(context: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
     """Execute commands in this process; stopped runs are worked to their end."""
-    with Interruption(0.0) as interruption, open_repository(at, wakeup=interruption.wakeup) as repository:
+    with Interruption(0.0) as interruption, open_repository(context, wakeup=interruption.wakeup) as repository:
         worker = LocalWorker()
         worker.open(repository)
-        answers = worker.run(commands, Executor(worker, Environments(at.env)))
+        answers = worker.run(commands, Executor(worker, Environments(context.env)))
     if None in answers:  # a daemon has come up meanwhile, and owns the run
-        wake(at.env)
+        wake(context.env)
     return answers

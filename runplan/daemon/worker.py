@@ -81,8 +81,8 @@ class ConcurrencyLimit:
     def release(self, root: str, plan: str = "") -> None:
         """The run has ended or waits for something else; without a plan, no step can be taken in the repository."""
         with self._lock:
-            self.working = tuple(one for one in self.working if one != (root, plan or one[1]))
-            self.waiting = tuple(one for one in self.waiting if one != (root, plan or one[1]))
+            self.working = tuple(other for other in self.working if other != (root, plan or other[1]))
+            self.waiting = tuple(other for other in self.waiting if other != (root, plan or other[1]))
         self._wake_fitting()
 
     def resize(self, *, host: int, repository: int) -> None:
@@ -92,8 +92,8 @@ class ConcurrencyLimit:
         self._wake_fitting()
 
     def _admit(self, key: Key) -> None:
-        self.waiting = tuple(one for one in self.waiting if one != key)
-        self.working = (*(one for one in self.working if one != key), key)
+        self.waiting = tuple(other for other in self.waiting if other != key)
+        self.working = (*(other for other in self.working if other != key), key)
 
     def _fitting(self) -> list[Key]:
         """The queued runs that may begin now; a full repository does not hold up the others."""
@@ -240,7 +240,7 @@ class DaemonWorker(RepositoryWorker):
                 self._daemon.limit.count((self.root, plan))
             return
         now = self._now()
-        before = next((one for one in store.list_waits() if one.plan == plan), None)
+        before = next((row for row in store.list_waits() if row.plan == plan), None)
         times, since = (before.times + 1, before.since) if before else (1, iso(now))
         again = iso(now + timedelta(seconds=look_s(times)))
         about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
@@ -327,9 +327,9 @@ class DaemonWorker(RepositoryWorker):
         if now < again:
             return
         try:
-            for one in schedules.fire(row, self, self.environments, now):
-                self._log.info("slot", plan=row.plan, answer=one.answer, slot=one.slot, why=one.why)
-                if one.answer == "fired":
+            for firing in schedules.fire(row, self, self.environments, now):
+                self._log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
+                if firing.answer == "fired":
                     self._executor.halt_without_keys(schedules.request_of(row).started)
         except RunplanError as error:
             again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))

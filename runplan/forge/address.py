@@ -88,5 +88,5 @@ def find_token(address: Address, env: Mapping[str, str], ask: Ask) -> Token | No
     if address.password:
         return Token(value=address.password, source="the remote's URL", is_gits=True)
     answer = ask(("git", "credential", "fill"), f"protocol=https\nhost={address.host}\n\n")
-    found = re.search(r"^password=(.+)$", answer, re.MULTILINE)
-    return Token(value=found[1], source="git credential", is_gits=True) if found else None
+    password = re.search(r"^password=(.+)$", answer, re.MULTILINE)
+    return Token(value=password[1], source="git credential", is_gits=True) if password else None

@@ -133,7 +133,7 @@ class GitHub:
         for rule in rules.get("pull_request", ()):
             methods &= set(rule.get("allowed_merge_methods") or methods)
         checks = rules.get("required_status_checks", [])
-        required = [one["context"] for rule in checks for one in rule.get("required_status_checks", ())]
+        required = [check["context"] for rule in checks for check in rule.get("required_status_checks", ())]
         reviews = [rule.get("required_approving_review_count", 0) for rule in rules.get("pull_request", ())]
         opinions = _nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
         return m.Target(
@@ -144,7 +144,9 @@ class GitHub:
             strict=any(rule.get("strict_required_status_checks_policy") for rule in checks),
             reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
             queue="merge_queue" in rules,
-            objections=tuple(_writer(one["author"]) for one in opinions if one["state"] == "CHANGES_REQUESTED"),
+            objections=tuple(
+                _writer(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
+            ),
         )
 
     def _query(self, what: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
@@ -158,8 +160,8 @@ class GitHub:
                 if error.status != 400 or not (error.data.get("data") or {}).get("repository"):
                     raise
                 answer = error.data
-            found: dict[str, Any] = answer["data"]["repository"]
-            return found
+            repository: dict[str, Any] = answer["data"]["repository"]
+            return repository
 
         return self.calls.attempt(what, call)
 
@@ -167,10 +169,10 @@ class GitHub:
     def _rulesets(self, branch: str) -> dict[str, list[dict[str, Any]]]:
         """The parameters of the rules in force, by type; several rulesets may have rules of one type."""
         _, rules = self._repo.requester.requestJsonAndCheck("GET", f"{self._repo.url}/rules/branches/{branch}")
-        found: dict[str, list[dict[str, Any]]] = {}
+        parameters: dict[str, list[dict[str, Any]]] = {}
         for rule in rules:
-            found.setdefault(rule["type"], []).append(rule.get("parameters") or {})
-        return found
+            parameters.setdefault(rule["type"], []).append(rule.get("parameters") or {})
+        return parameters
 
     @repeatable("read the permission of {0}")
     def may_write(self, login: str) -> bool:
@@ -190,22 +192,22 @@ class GitHub:
     def find_pull_request(self, *, branch: str, base: str) -> m.PullRequest | None:
         # Without the owner GitHub ignores the filter and lists every pull request.
         head = f"{self._repo.owner.login}:{branch}"  # that of the remote's address may be an earlier one
-        found = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
+        pulls = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
         # A person may have changed where it leads. Of several the newest open one for this target counts.
-        newest = max(islice(found, 10), key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
+        newest = max(islice(pulls, 10), key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
         return None if newest is None else _pull_request(newest)
 
     def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
         def happened() -> m.PullRequest | None:
-            found = self.find_pull_request(branch=branch, base=base)
-            return found if found is not None and found.is_open else None
+            pull = self.find_pull_request(branch=branch, base=base)
+            return pull if pull is not None and pull.is_open else None
 
         def call() -> m.PullRequest:
             try:
                 return _pull_request(self._repo.create_pull(base=base, head=branch, title=title, body=body))
             except GithubException as error:
-                if error.status == 422 and (found := happened()) is not None:  # another process was faster
-                    return found
+                if error.status == 422 and (pull := happened()) is not None:  # another process was faster
+                    return pull
                 raise
 
         return self.calls.attempt("open a pull request", call, happened)
@@ -270,18 +272,18 @@ class GitHub:
     def list_review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
         pull = self._repo.get_pull(number)
         reviews = [
-            m.ReviewComment(id=f"review {one.id}", author=_login(one.user), text=one.body)
-            for one in pull.get_reviews()
-            if one.body
+            m.ReviewComment(id=f"review {review.id}", author=_login(review.user), text=review.body)
+            for review in pull.get_reviews()
+            if review.body
         ]
         lines = [  # a line that has changed since has no number
             m.ReviewComment(
-                id=f"line {one.id}",
-                author=_login(one.user),
-                text=one.body,
-                place=f"{one.path}:{one.line}" if one.line else one.path,
+                id=f"line {comment.id}",
+                author=_login(comment.user),
+                text=comment.body,
+                place=f"{comment.path}:{comment.line}" if comment.line else comment.path,
             )
-            for one in pull.get_review_comments()
+            for comment in pull.get_review_comments()
         ]
         return (*reviews, *lines)
 
@@ -291,18 +293,19 @@ class GitHub:
     def list_checks(self, head: Oid) -> tuple[m.Check, ...]:
         """Check runs and commit statuses; a repository may use either."""
         commit = self._repo.get_commit(head)
-        found: list[tuple[str, str, str, str, datetime | None]] = []
+        facts: list[tuple[str, str, str, str, datetime | None]] = []
         for run in commit.get_check_runs():
             conclusion = "success" if run.conclusion in GOOD else "failure"
             state = conclusion if run.status == "completed" else "pending"
             changed = run.completed_at or run.started_at
-            found.append((run.name, state, run.html_url, run.output.summary, changed))
+            facts.append((run.name, state, run.html_url, run.output.summary, changed))
         combined = commit.get_combined_status()
-        found += [
-            (one.context, one.state, one.target_url, one.description, one.updated_at) for one in combined.statuses
+        facts += [
+            (status.context, status.state, status.target_url, status.description, status.updated_at)
+            for status in combined.statuses
         ]
         if combined.total_count > len(combined.statuses):  # it lists a page of them, and sums up all
-            found.append(("all statuses", combined.state, "", "", None))
+            facts.append(("all statuses", combined.state, "", "", None))
         states = {"success": m.CheckState.PASSED, "pending": m.CheckState.PENDING}
         return tuple(
             m.Check(
@@ -312,7 +315,7 @@ class GitHub:
                 summary=summary or "",
                 changed=changed.timestamp() if changed else 0.0,
             )
-            for name, state, url, summary, changed in found
+            for name, state, url, summary, changed in facts
         )
 
     def read_failure_log(self, head: Oid) -> str:
@@ -338,21 +341,21 @@ class GitHub:
 
     @repeatable("read issue {0}")
     def read_issue(self, number: int) -> m.Issue:
-        found = self._repo.get_issue(number)
+        issue = self._repo.get_issue(number)
         try:
-            found.complete()
+            issue.complete()
         except GithubException as error:
             if error.status not in (404, 410):  # never made, deleted
                 raise
             raise NotFound(f"{self._address.full_name} has no issue {number}, or the token may not read it") from None
-        if found.pull_request is not None:
-            raise RefusedEarly(f"#{number} is a pull request, no issue: {found.html_url}")
-        return _issue(found)
+        if issue.pull_request is not None:
+            raise RefusedEarly(f"#{number} is a pull request, no issue: {issue.html_url}")
+        return _issue(issue)
 
     @repeatable("list the issues with the label {0}")
     def list_issues(self, label: str) -> tuple[m.Issue, ...]:
-        found = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
-        return tuple(_issue(one) for one in found if one.pull_request is None)
+        issues = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
+        return tuple(_issue(issue) for issue in issues if issue.pull_request is None)
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
@@ -380,9 +383,10 @@ class GitHub:
         return list(self._repo.get_issue(number).get_comments())
 
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
-        found = self._comments(number)
+        comments = self._comments(number)
         return tuple(
-            m.Comment(author=_login(one.user), text=one.body or "", changed=one.updated_at.timestamp()) for one in found
+            m.Comment(author=_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp())
+            for comment in comments
         )
 
     def put_comment(self, number: int, *, marker: str, text: str) -> None:
@@ -390,14 +394,14 @@ class GitHub:
         body = f"{text}\n\n{mark}"
 
         def happened() -> IssueComment | None:
-            marked = (one for one in self._comments(number) if mark in (one.body or ""))
-            return next((one for one in marked if _login(one.user) == self._own_login), None)
+            marked = (comment for comment in self._comments(number) if mark in (comment.body or ""))
+            return next((comment for comment in marked if _login(comment.user) == self._own_login), None)
 
-        found = happened()
-        if found is None:
+        existing = happened()
+        if existing is None:
             self.calls.attempt(what, lambda: issue.create_comment(body), happened)
-        elif found.body != body:
-            self.calls.attempt(what, lambda: found.edit(body))
+        elif existing.body != body:
+            self.calls.attempt(what, lambda: existing.edit(body))
 
     @cached_property
     def _own_login(self) -> str:

@@ -55,10 +55,10 @@ def not_there(path: Path) -> Unreachable:
 
 def _number(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - called before every event, and pathlib is slow
+        status = os.stat(path)  # noqa: PTH116 - called before every event, and pathlib is slow
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 REMOVED_S = 3600.0  #: within which a directory is removed, or the process that removes it was killed
@@ -95,21 +95,21 @@ def read_bounded(path: Path, *, largest: int, follow: bool = True) -> bytes | No
 
 
 def read_text(path: Path, *, largest: int = LARGEST, follow: bool = True) -> str | None:
-    found = read_bounded(path, largest=largest, follow=follow)
-    return None if found is None else found.decode("utf-8", "replace")
+    content = read_bounded(path, largest=largest, follow=follow)
+    return None if content is None else content.decode("utf-8", "replace")
 
 
-def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) -> None:
-    """Write the file whole or not at all; an error names it. The path is relative to `at`, an open directory."""
+def publish(path: Path, content: bytes, *, sync: bool, directory: int | None = None) -> None:
+    """Write the file whole or not at all; an error names it. The path is relative to `directory`, an open directory."""
     draft = f"{path}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        with open(os.open(draft, flags, 0o600, dir_fd=at), "wb") as file:
+        with open(os.open(draft, flags, 0o600, dir_fd=directory), "wb") as file:
             file.write(content)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
+        os.replace(draft, path, src_dir_fd=directory, dst_dir_fd=directory)
     except OSError as error:
         error.filename = error.filename or str(path)  # write() names no file
         raise
@@ -156,8 +156,8 @@ def last_write(*paths: Path) -> float | None:
     times = []
     for path in paths:
         with suppress(OSError):
-            found = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
-            times += [found.st_mtime] if found.st_size else []
+            status = os.stat(path)  # noqa: PTH116 - pathlib is slow to import
+            times += [status.st_mtime] if status.st_size else []
     return max(times, default=None)
 
 

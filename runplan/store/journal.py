@@ -43,22 +43,22 @@ class Journal:
         self.state = RunState()
         self._started = ""
         self._since = Since()
-        for one in recorded(store, run):
-            self._started = self._started or one.at
-            self.state = apply(self.state, one.event)
-            self._since = moved(self._since, self.state, one.at)
+        for record in recorded(store, run):
+            self._started = self._started or record.at
+            self.state = apply(self.state, record.event)
+            self._since = moved(self._since, self.state, record.at)
 
     def append(self, *events: Event, lane: str = "") -> None:
         """Record events together. They are durable when this returns, unless all of them may wait for the next."""
-        at = iso(self._clock.now())
+        now = iso(self._clock.now())
         state, since = self.state, self._since
         facts = [replace(sanitized(event), lane=lane) for event in events]
         for fact in facts:
             state = apply(state, fact)
-            since = moved(since, state, at)
-        self._started = self._started or at
+            since = moved(since, state, now)
+        self._started = self._started or now
         row = project(state, run=self._run, plan=self._plan, started=self._started, since=since.at)
-        rows = [(at, type(fact).__name__, to_json(fact)) for fact in facts]
+        rows = [(now, type(fact).__name__, to_json(fact)) for fact in facts]
         waits = all(map(may_wait, facts))
         self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
         self.state, self._since = state, since
@@ -86,4 +86,4 @@ class LaneJournal:
 
 
 def recorded(store: Store, run: str) -> list[Recorded[Event]]:
-    return [one for row in store.list_events(run) if (one := read_row(row)) is not None]
+    return [record for row in store.list_events(run) if (record := read_row(row)) is not None]

@@ -147,8 +147,8 @@ class SqliteStore:
 
     def _rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
         names = kind.__struct_fields__
-        found = self._read(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
-        return [kind(**dict(zip(names, row, strict=True))) for row in found]
+        rows = self._read(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
+        return [kind(**dict(zip(names, row, strict=True))) for row in rows]
 
     def put(self, table: str, row: Struct) -> None:
         """Insert the row, or replace the one with the same key."""
@@ -202,7 +202,7 @@ class SqliteStore:
             raise Fenced(f"another process has taken over {row.plan}; this one stops")
         self._db.executemany(
             "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)",
-            [(row.id, row.plan, at, kind, body) for at, kind, body in append.events],
+            [(row.id, row.plan, moment, kind, body) for moment, kind, body in append.events],
         )
         save = "INSERT INTO runs (id, row) VALUES (?,?) ON CONFLICT (id) DO UPDATE SET row=excluded.row"
         self._db.execute(save, (row.id, json.dumps(to_builtins(row))))
@@ -226,15 +226,15 @@ class SqliteStore:
             rows = self._events("plan=? AND type=? ORDER BY seq", plan, kind.__name__)
         else:
             rows = self._events("type=? AND at>=? ORDER BY seq", kind.__name__, since)
-        return [one for row in rows if (one := read_row(row))]  # type: ignore[misc]
+        return [record for row in rows if (record := read_row(row))]  # type: ignore[misc]
 
     def _flush_kind(self, kind: str) -> None:
         if any(kind == name for append in self._waiting for _, name, _ in append.events):
             self.flush()
 
     def _runs(self, where: str, *values: object) -> list[r.RunRow]:
-        found = self.query(f"SELECT row FROM runs WHERE {where}", *values)
-        return [convert(json.loads(row), r.RunRow) for (row,) in found]
+        rows = self.query(f"SELECT row FROM runs WHERE {where}", *values)
+        return [convert(json.loads(row), r.RunRow) for (row,) in rows]
 
     def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[r.RunRow]:
         where = "plan=?1" if plan is not None else "number > 0"
@@ -301,16 +301,16 @@ class SqliteStore:
             "schedule": ((row.plan, row) for row in self.list_schedules()),
             "queued": self.query(tables.QUEUED),
             "refused": (
-                (plan, (at, verb, error)) for plan, at, verb, error in self.query(tables.REFUSED, plan) if error
+                (plan, (moment, verb, error)) for plan, moment, verb, error in self.query(tables.REFUSED, plan) if error
             ),
             "wait": ((row.plan, row) for row in self.list_waits()),
             "outline": ((plan, (stamp, value)) for plan, stamp, value in self.query(tables.OUTLINES, plan)),
         }
-        found: dict[str, dict[str, Any]] = {}
+        facts_by_plan: dict[str, dict[str, Any]] = {}
         for name, values in sources.items():
             for of, value in values:
-                found.setdefault(of, {})[name] = value
-        return {of: r.PlanFacts(**facts) for of, facts in found.items()}
+                facts_by_plan.setdefault(of, {})[name] = value
+        return {of: r.PlanFacts(**facts) for of, facts in facts_by_plan.items()}
 
     # --- claims ----------------------------------------------------------------------------------------
 
@@ -377,8 +377,8 @@ class SqliteStore:
     def list_queued_commands(self) -> list[r.Command]:
         query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
         return [
-            r.Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=at)
-            for seq, plan, verb, arguments, by, at in self.query(query)
+            r.Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=moment)
+            for seq, plan, verb, arguments, by, moment in self.query(query)
         ]
 
     def answer_command(self, seq: int, answer: Answer) -> None:

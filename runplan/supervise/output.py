@@ -250,7 +250,7 @@ class DispatchFiles:
         try:
             publish(self._exit, content, sync=True)
         except FileNotFoundError:
-            publish(self._exit.relative_to(self.directory), content, sync=True, at=held)
+            publish(self._exit.relative_to(self.directory), content, sync=True, directory=held)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
