@@ -142,7 +142,7 @@ def _as_list(lines: list[str]) -> list[str]:
 def _list_items(phase: PhaseRun) -> Iterator[str]:
     """The table of items; with several verifiers the evidence of each."""
     verdicts = [verdict for verdict in phase.verdicts if not verdict.scope]
-    texts = dict(phase.chosen.items)
+    texts = dict((*phase.chosen.items, *phase.questions))
     given: dict[str, list[tuple[str, bool, str]]] = {}
     for verdict in verdicts:
         for item, passed, evidence in verdict.items:
