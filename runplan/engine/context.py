@@ -28,6 +28,7 @@ from runplan.text import command, committing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from runplan.git.command import Git
     from runplan.run.events import RunStarted
     from runplan.run.rows import RunRow
 
@@ -40,6 +41,19 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     repository: Repository
     settings: Settings
     pull: str = ""  #: slug of the plan whose pull request is meant
+
+    @property
+    def git(self) -> Git:
+        return self.repository.git
+
+    @property
+    def root(self) -> Path:
+        """The main checkout."""
+        return self.repository.root
+
+    @property
+    def common_dir(self) -> Path:
+        return self.repository.common_dir
 
     @property
     def state(self) -> Path:
@@ -56,7 +70,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         run = self.settings.run
         branch = names.pull_branch(run.branch_prefix, self.pull)
         own = f"refs/remotes/{run.remote}/{branch}"
-        return own if self.pull and self.repository.git.tip(own) else modes.target_ref(run)
+        return own if self.pull and self.git.tip(own) else modes.target_ref(run)
 
     @property
     def is_on_branch(self) -> bool:
@@ -104,14 +118,14 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def committed(self) -> tuple[str, Stored] | None:
         """The settings file on the target, and its name; None for none."""
-        git = self.repository.git
+        git = self.git
         tip = git.tip(self.target)
         files = ((name, git.object(f"{tip}:{name}")) for name in FILES) if tip else ()
         return next(((name, blob) for name, blob in files if blob is not None and blob.kind == "blob"), None)
 
     def with_settings(self) -> RepositoryContext:
         """The context with the settings of the checkout."""
-        return replace(self, settings=load(self.repository.root, env=self.env).settings)
+        return replace(self, settings=load(self.root, env=self.env).settings)
 
     def with_committed_settings(self) -> RepositoryContext:
         """The context with the settings of the target's tip; without a committed file, those of the checkout."""
@@ -120,7 +134,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def committed_settings(self) -> LoadedSettings:
         """The settings of the target's tip, each with its origin."""
         file = self.committed()
-        return load(self.repository.root, env=self.env, committed=(file[0], file[1].content) if file else None)
+        return load(self.root, env=self.env, committed=(file[0], file[1].content) if file else None)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -146,10 +160,10 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def with_landing_of(self, run: RunRow) -> RepositoryContext:
         """The context with the landing of the run, if its target still exists."""
         there = self.landing_like(run)
-        return there if there.target == self.target or self.repository.git.tip(there.target) else self
+        return there if there.target == self.target or self.git.tip(there.target) else self
 
     def tip(self) -> str:
-        tip = self.repository.git.tip(self.target)
+        tip = self.git.tip(self.target)
         if tip is None:
             require_target(self.repository, self.target)
             raise Unreachable(f"{self.target} cannot be read; see: git fsck")
@@ -210,7 +224,7 @@ def newest_run(context: RepositoryContext, word: str | None) -> tuple[Store, Run
 
 def plan_path(context: RepositoryContext, word: str) -> str:
     """The repository-relative path of the plan that `word` means."""
-    root = context.repository.root
+    root = context.root
     named = Path(os.path.normpath(context.cwd / word))
     if os.path.isfile(named / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
         named /= PLAN_FILE
@@ -254,7 +268,7 @@ def _on_own_branch(context: RepositoryContext, word: str) -> str:
         f"{context.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md",
     )
     branch = names.pull_branch(run.branch_prefix, names.slug(path))
-    return path if context.repository.git.object(f"refs/remotes/{run.remote}/{branch}:{path}") is not None else ""
+    return path if context.git.object(f"refs/remotes/{run.remote}/{branch}:{path}") is not None else ""
 
 
 def plan_or_watch(context: RepositoryContext, word: str) -> str:
@@ -276,8 +290,8 @@ def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
     The file of a plan may be deleted during its run, which must still be found to be stopped.
     """
     place = context.settings.paths.plans
-    directory = context.repository.root / place
-    paths = {path.relative_to(context.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
+    directory = context.root / place
+    paths = {path.relative_to(context.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
     paths = paths.union(plans_on_target(context), active)
     return sorted(path for path in paths if names.is_plain(path) and not path.startswith(names.WATCH))
 
@@ -302,7 +316,7 @@ def uses_forge(context: RepositoryContext, plan: str) -> bool:
 
 def plans_on_target(context: RepositoryContext) -> dict[str, str]:
     """The Markdown files of the plans directory on the target, with their blob ids."""
-    git, place = context.repository.git, context.settings.paths.plans
+    git, place = context.git, context.settings.paths.plans
     top = git.object(f"{context.target}:{place}")
     blobs: dict[str, str] = {}
     waiting = [(place, top.oid)] if top is not None and top.kind == "tree" else []
@@ -322,20 +336,18 @@ def slug_of(context: RepositoryContext, plan: str) -> str:
     newest = store.get_newest_run(plan)
     if newest is not None and newest.slug:
         return newest.slug
-    return names.plan_key(
-        plan, [*known_plans(context, store.list_active_plans()), *spec_plans(context.repository.root)]
-    )
+    return names.plan_key(plan, [*known_plans(context, store.list_active_plans()), *spec_plans(context.root)])
 
 
 def stored_as(context: RepositoryContext, path: str, content: bytes) -> str:
     """The blob id of the file's content; line-end conversion and other filters change it."""
-    return context.repository.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
+    return context.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
 
 
 def settings_note(context: RepositoryContext) -> str:
     """The version of the settings file that a start uses, if the checkout has another; "" for the same."""
-    own, file = repository_file(context.repository.root), context.committed()
-    name = own.relative_to(context.repository.root).as_posix() if own is not None else ""
+    own, file = repository_file(context.root), context.committed()
+    name = own.relative_to(context.root).as_posix() if own is not None else ""
     if file is None:
         commit = committing(name, "Settings of runplan")
         used = f"the checkout's file is used. To commit it: {commit}"

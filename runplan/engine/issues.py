@@ -113,7 +113,7 @@ def take(
 
     A watch passes its label: then the issue is taken only if `issues.trust` permits its author or labeller.
     """
-    git, path = context.repository.git, path_of(context, number)
+    git, path = context.git, path_of(context, number)
     slug, target, store = slug_of(context, path), context.tip(), context.store()
     tip = modes.fetch_branch(context.repository, context.settings.run, slug, context.env)
     context = replace(context, pull=slug)
@@ -127,7 +127,7 @@ def take(
     if tip is None:
         return context  # the plan is on the target: the work is merged
     has_run = store.get_newest_run(path) is not None
-    if not has_run and _taken_by(context, tip) != names.repository_id(context.repository.common_dir):
+    if not has_run and _taken_by(context, tip) != names.repository_id(context.common_dir):
         here = command("runplan", "start", f"issue-{number}", "auto", "pr")
         return TakenElsewhere(
             why=f"issue {number} is taken: another repository made the branch {context.target_name}; "
@@ -142,7 +142,7 @@ def _taken_by(context: RepositoryContext, tip: Oid) -> str:
     """The repository that made the branch; "" when no commit of the branch says so."""
     form = f"--format=%(trailers:key={TAKEN_BY},valueonly)"
     own = ("--not", modes.target_ref(context.settings.run), "--")
-    repository_ids = context.repository.git.text("log", form, tip, *own).split()
+    repository_ids = context.git.text("log", form, tip, *own).split()
     return repository_ids[-1] if repository_ids else ""
 
 
@@ -215,7 +215,7 @@ def begin_next(
         none = f"there is no open issue with the label {label} that is not worked on yet"
         return Answer(declined=True, why="; ".join([none, *refusals]))
     context, path = taken, path_of(context, number)
-    plan = parse(context.repository.git.blob(context.tip(), path) or b"", path=path)
+    plan = parse(context.git.blob(context.tip(), path) or b"", path=path)
     environments.share(path, watch)
     started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
     begun = worker.begin(RunRequest(started=started, fired=True))
@@ -227,8 +227,8 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
 
     Among them are those with a branch of this repository, which died before the run began.
     """
-    git, run, target = context.repository.git, context.settings.run, context.tip()
-    forge, own = modes.forge_of(git, run, context.env), names.repository_id(context.repository.common_dir)
+    git, run, target = context.git, context.settings.run, context.tip()
+    forge, own = modes.forge_of(git, run, context.env), names.repository_id(context.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
     branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)
     for issue in forge.list_issues(label):

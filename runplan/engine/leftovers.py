@@ -27,20 +27,18 @@ if TYPE_CHECKING:
 
 def collect(context: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """Worktrees and refs; and logs."""
-    prefix, common, store = context.settings.run.branch_prefix, context.repository.common_dir, context.store()
+    prefix, common, store = context.settings.run.branch_prefix, context.common_dir, context.store()
     own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
     if not context.state.is_dir() and not any(ref.startswith(own) for ref in refs_snapshot(common)):
         return [], []
-    root = worktree_root(context.repository.root, context.settings, context.env)
-    workspace = Workspace(
-        context.repository.git, common_dir=common, state=context.state, root=root, mirror=context.mirrored
-    )
+    root = worktree_root(context.root, context.settings, context.env)
+    workspace = Workspace(context.git, common_dir=common, state=context.state, root=root, mirror=context.mirrored)
     workspace.prepare()
     try:
-        sandbox = Sandbox(Checkouts(context.repository.root, common), worktrees=root, env=context.env)
+        sandbox = Sandbox(Checkouts(context.root, common), worktrees=root, env=context.env)
         agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, sandbox=sandbox)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
-        active = set(_in_use(store, str(context.repository.root), context.state))
+        active = set(_in_use(store, str(context.root), context.state))
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}
         answers = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
         if not dry_run:

@@ -46,18 +46,18 @@ PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
 def settle_lost_landings(context: RepositoryContext) -> list[str]:
     """Complete an interrupted landing of any plan; notes for the user."""
-    common = context.repository.common_dir
+    common = context.common_dir
     if not (common / BOX).exists():
         return []
     store = context.store()
-    with context.repository.git.at(context.repository.root) as git, contextlib.ExitStack() as closing:
+    with context.git.at(context.root) as git, contextlib.ExitStack() as closing:
         closing.callback(store.close)
         try:
             closing.enter_context(landing_lock(context.state / "locks").acquire(timeout=PATIENCE_S))
         except TimeoutError:
             return []  # another landing runs, and completes these as well
         known = {row.id for row in store.list_unfinished_runs()}
-        lander = CherryPick(git, ref=context.local_target, root=context.repository.root, common_dir=common)
+        lander = CherryPick(git, ref=context.local_target, root=context.root, common_dir=common)
         settled = lander.settle()
     is_known = names.run_of(settled.id.rpartition(".")[0]) in known
     if settled.waits and not is_known:  # else its run says so itself
@@ -71,10 +71,10 @@ def settle_lost_landings(context: RepositoryContext) -> list[str]:
 
 def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) -> bytes:
     """The plan's bytes on the target; a plan that is edited in the checkout is refused if `is_compared`."""
-    tip, file = context.tip(), context.repository.root / path
+    tip, file = context.tip(), context.root / path
     if file.is_dir():
         raise UsageError(f"{path} is a directory; name the plan file in it")
-    blob, is_there = context.repository.git.blob(tip, path), file.exists()
+    blob, is_there = context.git.blob(tip, path), file.exists()
     if blob is None and not is_there:
         raise NotFound(f"{path}: no such plan on {context.target_name} ({tip[:12]})")
     _refuse_link(context, tip, path)
@@ -87,7 +87,7 @@ def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) 
 
 def _refuse_link(context: RepositoryContext, tip: str, path: str) -> None:
     """Refuse a plan that is a symbolic link: a landing writes statuses into the file that was named."""
-    git = context.repository.git
+    git = context.git
     tree = git.commit(tip).tree
     place, entry = trees.find(git, tree, path)
     if entry is None or entry.mode != trees.SYMLINK:
@@ -102,18 +102,18 @@ def _refuse_link(context: RepositoryContext, tip: str, path: str) -> None:
 
 def require_active(context: RepositoryContext, path: str) -> None:
     """Refuse a plan on the target whose front matter says that it is not to be worked."""
-    blob = context.repository.git.blob(context.tip(), path)
+    blob = context.git.blob(context.tip(), path)
     choice = choose(parse(blob, path=path), wanted=None) if blob is not None else None
     if isinstance(choice, NoPhase) and choice.kind is NoWorkKind.INACTIVE:
         raise RefusedEarly(f"{path}: {choice.detail}")
 
 
 def _is_edited(context: RepositoryContext, path: str, blob: bytes) -> bool:
-    content = (context.repository.root / path).read_bytes()
+    content = (context.root / path).read_bytes()
     if content == blob:
         return False
     # The checkout may be behind the remote, or on another branch.
-    stored = [context.repository.git.object(f"{ref}:{path}") for ref in (context.target, context.local_target, "HEAD")]
+    stored = [context.git.object(f"{ref}:{path}") for ref in (context.target, context.local_target, "HEAD")]
     return stored_as(context, path, content) not in [blob_there.oid for blob_there in stored if blob_there is not None]
 
 
@@ -157,7 +157,7 @@ def phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfini
         first = command("runplan", "undo", plan.path, upon[0])
         depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
         raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
-    git, common = context.repository.git, context.repository.common_dir
+    git, common = context.git, context.common_dir
     candidates = Candidates(git, common_dir=common)
     landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=git, candidates=candidates)
     return phase.id
@@ -168,7 +168,7 @@ def phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfini
 
 def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
     """Refuse branches of the user's own where the phases would be worked on, and a worktree that is in use."""
-    git, root = context.repository.git, context.repository.root
+    git, root = context.git, context.root
     place = worktree_root(root, context.settings, context.env) / names.worktree_name(str(root), slug)
     # The run of such an agent is unknown when the journal was deleted.
     if agents := list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []:
@@ -186,14 +186,14 @@ def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, ph
 def require_same_history(context: RepositoryContext, plan: str) -> None:
     """Refuse a plan whose earlier phases landed on another copy of the target and are missing here."""
     there = context.for_plan(plan)
-    git = context.repository.git
+    git = context.git
     tip = git.tip(there.target)
     # Another branch may lack the landed phases.
     if there.target == context.target or tip is None or there.settings.run.target != context.settings.run.target:
         return
     if git.run("merge-base", "--is-ancestor", tip, context.target, ok=(0, 1)).code:
         run = context.settings.run
-        pull = pull_command(git, context.repository.common_dir, run.target, run.remote)
+        pull = pull_command(git, context.common_dir, run.target, run.remote)
         push = command("git", "push", run.remote, run.target)
         raise RefusedEarly(
             f"{plan} has landed work on {there.target_name} that {context.target_name} lacks; "
@@ -219,7 +219,7 @@ def require_test_command(context: RepositoryContext) -> None:
 
 def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]]:
     """The paths on the target that show its tools, and the texts of its manifests."""
-    git, tip = context.repository.git, context.tip()
+    git, tip = context.git, context.tip()
     top = git.run("ls-tree", "-z", "--name-only", "--full-tree", tip).out
     below = git.run("ls-tree", "-rz", "--name-only", "--full-tree", tip, "--", "tests/", "test/").out
     files = os.fsdecode(top + below).rstrip("\0").split("\0")
@@ -229,9 +229,9 @@ def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]
 
 def require_agents(context: RepositoryContext) -> None:
     """Refuse agents that cannot run, files that a worktree would lack, and broken prompts."""
-    agents, run, git = context.settings.agents, context.settings.run, context.repository.git
+    agents, run, git = context.settings.agents, context.settings.run, context.git
     in_dollars = context.settings.limits.in_dollars
-    invocation.require_agents(agents, root=context.repository.root, caller=context.env, in_dollars=in_dollars)
+    invocation.require_agents(agents, root=context.root, caller=context.env, in_dollars=in_dollars)
     copied, tree = {posixpath.normpath(name) for name in run.copy}, git.commit(context.tip()).tree
     for role, name in agents.dispatched:
         table = agents.agent(name)
@@ -256,7 +256,7 @@ def require_prompts(context: RepositoryContext) -> dict[str, Template]:
 
 def _read_prompt(role: str, context: RepositoryContext) -> Template:
     """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
-    git, name = context.repository.git, f"config/prompts/{role}.md"
+    git, name = context.git, f"config/prompts/{role}.md"
     tip = git.tip(context.target)
     if tip is not None and (committed := git.blob(tip, name)) is not None:
         return Template(role=role, text=committed.decode(errors="replace"), origin=f"{name} on {context.target_name}")
@@ -270,8 +270,8 @@ def _read_prompt(role: str, context: RepositoryContext) -> Template:
 def missing_program(context: RepositoryContext, line: str) -> str:
     """A program that a command of the settings needs and that is not here; "" for none."""
     git, root, run, path = (
-        context.repository.git,
-        context.repository.root,
+        context.git,
+        context.root,
         context.settings.run,
         context.env.get("PATH", ""),
     )

@@ -88,7 +88,7 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
     def is_complete(self, plan: str) -> bool:
         """Whether the plan on its target has no work left."""
         context = self.context.for_plan(plan)
-        text = context.repository.git.blob(context.tip(), plan)
+        text = context.git.blob(context.tip(), plan)
         try:
             return text is not None and parse(text, path=plan).complete
         except PlanUnreadable:
@@ -96,7 +96,7 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
 
     def run_context(self, *, run: str, started: RunStarted) -> RunContext:
         context = replace(self.context, env=self.environment(started.plan)).for_run(started)
-        git, root, common = context.repository.git, context.repository.root, context.repository.common_dir
+        git, root, common = context.git, context.root, context.common_dir
         report = names.report_path(context.settings.paths.reports, started.slug)
         plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
         agents = Agents(
@@ -145,9 +145,9 @@ def open_repository(
     """
     own = context.settings
     user = repositories.require_workable(context.repository, target=context.target, prefix=own.run.branch_prefix)
-    git, common = context.repository.git, context.repository.common_dir
+    git, common = context.git, context.common_dir
     sign = repositories.signing(git)
-    root = worktree_root(context.repository.root, own, context.env)
+    root = worktree_root(context.root, own, context.env)
     _make_directory(context.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(context)
     workspace = Workspace(git, common_dir=common, state=context.state, root=root, mirror=context.mirrored)

@@ -191,7 +191,7 @@ def _kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Cha
         phase = next(
             (phase for phase in phases if phase and phase.failure and phase.failure.phase == failed.phase), None
         )
-        is_kept = bool(failed.branch) and context.repository.git.tip(f"refs/heads/{failed.branch}") is not None
+        is_kept = bool(failed.branch) and context.git.tip(f"refs/heads/{failed.branch}") is not None
         return Change(run=row.id, state=state, phase=phase) if phase is not None and is_kept else None
     return None
 
@@ -213,7 +213,7 @@ def run_diff(args: argparse.Namespace) -> None:
 
 def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
     """The change as data (docs/reference.md)."""
-    phase, started, git = change.phase, change.state.options, context.repository.git
+    phase, started, git = change.phase, change.state.options, context.git
     verdict, texts, failed = phase.verdict, dict((*phase.chosen.items, *phase.questions)), phase.failure
     if failed is None:
         commit, tree, onto = phase.built.commits[-1], phase.built.tree, phase.built.onto

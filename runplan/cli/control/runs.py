@@ -290,7 +290,7 @@ def admit_agents(context: RepositoryContext) -> None:
     last_warning = context.state / "sandbox-warning"
     if first_line(last_warning) != today:
         progress.warn("no sandbox: agents can edit your checkout; see: runplan doctor")
-        make_below(context.repository.common_dir, context.state)
+        make_below(context.common_dir, context.state)
         last_warning.write_text(today)  # not by rename: several starts may be here at once
 
 
@@ -327,7 +327,7 @@ def _remember_repository(context: RepositoryContext) -> None:
     try:
         remember(
             state_directory(context.env),
-            Known(common=str(context.repository.common_dir), root=str(context.repository.root)),
+            Known(common=str(context.common_dir), root=str(context.root)),
         )
     except Unreachable as error:
         progress.warn(f"{error}; report --since will not list this repository")

@@ -97,7 +97,7 @@ def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str,
 def _list_plans(*, with_paths: bool) -> Iterator[tuple[str, str]]:
     """The names of the plans, and their paths."""
     with open_context(warn=lambda _text: None) as context:
-        paths = [*known_plans(context, ()), *spec_plans(context.repository.root)]
+        paths = [*known_plans(context, ()), *spec_plans(context.root)]
     names = [path.removesuffix(f"/{PLAN_FILE}").removesuffix(".md").rpartition("/")[2] for path in paths]
     for name, path in zip(names, paths, strict=True):
         if names.count(name) == 1:
@@ -110,7 +110,7 @@ def _list_phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str
     """The phases of the plan that the word means, or only those that are not done."""
     with open_context(warn=lambda _text: None) as context:
         path = plan_path(context, word)
-        file, git = context.repository.root / path, context.repository.git
+        file, git = context.root / path, context.git
         text = file.read_bytes() if file.is_file() else git.blob(context.tip(), path)
     plan = parse(text or b"", path=path)
     return ((phase.id, phase.title) for phase in plan.phases if not is_open or phase.status != "done")

@@ -85,8 +85,8 @@ def _format_check(check: Check) -> str:
 def examine(context: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
     git, person = (
-        _run_check("git", _check_git, context.repository.git),
-        _run_check("identity", _check_identity, context.repository.git),
+        _run_check("git", _check_git, context.git),
+        _run_check("identity", _check_identity, context.git),
     )
     try:
         context = runs.with_target_settings(context.with_settings(), "")
@@ -148,7 +148,7 @@ def _check_target(context: RepositoryContext) -> str:
 
 
 def _check_worktrees(context: RepositoryContext) -> str:
-    place = worktree_root(context.repository.root, context.settings, context.env)
+    place = worktree_root(context.root, context.settings, context.env)
     nearest = next(each for each in (place, *place.parents) if each.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
@@ -157,7 +157,7 @@ def _check_worktrees(context: RepositoryContext) -> str:
 
 def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     table, in_dollars = context.settings.agents.agent(name), context.settings.limits.in_dollars
-    invocation.require_agent(table, role, root=context.repository.root, caller=context.env, in_dollars=in_dollars)
+    invocation.require_agent(table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
     program = invocation.program_of(table)
     if lacks := invocation.lacks_login(table, context.env):
         raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
@@ -262,7 +262,7 @@ def _check_github(context: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
     run, method = context.settings.run, context.settings.pull_request.method
     try:
-        access = find_access(context.repository.git, remote=run.remote, env=context.env)
+        access = find_access(context.git, remote=run.remote, env=context.env)
         forge = access.open_forge()
         there, target = forge.read_repository(), forge.read_target(run.target)
         remarks = modes.require_mergeable(forge, access.address, context.settings)

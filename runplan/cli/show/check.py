@@ -64,7 +64,7 @@ def _find_file(word: str) -> tuple[Path, str]:
     try:
         with open_context() as context:
             path = plan_path(context, word)
-            return context.repository.root / path, path
+            return context.root / path, path
     except RefusedEarly as error:  # outside of a repository a plan is a file
         if os.path.isfile(f"{word}.md"):  # noqa: PTH113 - likewise
             return _find_file(f"{word}.md")

@@ -304,5 +304,5 @@ def run_metrics(_args: argparse.Namespace) -> None:
             text = client.call(Metrics(), MetricsText).text
     except NotRunning:
         with open_context(warn=warn) as context:
-            text = render(samples(context.store(), repository=str(context.repository.root), now=datetime.now(UTC)))
+            text = render(samples(context.store(), repository=str(context.root), now=datetime.now(UTC)))
     print(text, end="")

@@ -48,13 +48,11 @@ def _one_plan(args: argparse.Namespace) -> str:
         path = plan_path(context, args.plan) if args.plan is not None else newest_run(context, None)[1].plan
         context = context.for_plan(path)
         tip = context.tip()
-        landed = context.repository.git.blob(
-            tip, names.report_path(context.settings.paths.reports, slug_of(context, path))
-        )
+        landed = context.git.blob(tip, names.report_path(context.settings.paths.reports, slug_of(context, path)))
         failures = failure_sections(store, path)
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
-        plan, text = None, context.repository.git.blob(tip, path)
+        plan, text = None, context.git.blob(tip, path)
         with suppress(PlanUnreadable):
             plan = parse(text, path=path) if text is not None else None
         attempts = summary.attempted(summary.recorded(store, path))
@@ -73,7 +71,7 @@ def _one_plan(args: argparse.Namespace) -> str:
 
 def _read_diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]:
     """The diffs of the commits that exist, by their abbreviated ids; one git process."""
-    git = context.repository.git
+    git = context.git
     known = {short: oid for short in shorts if (oid := git.tip(short)) is not None}
     options = ("--no-walk=unsorted", "--no-color", "--no-ext-diff", "--no-textconv", "--patch", "--format=%x00%H")
     out = git.run("log", *options, "--stdin", stdin="\n".join(known.values()).encode()).out if known else b""
@@ -114,8 +112,6 @@ def _list_journals() -> dict[str, Path]:
     states = {repository.root: repository.state for repository in known(state_directory(environment()))}
     try:
         with open_context(warn=lambda _: None) as context:
-            return (
-                states if context.state in states.values() else {**states, str(context.repository.root): context.state}
-            )
+            return states if context.state in states.values() else {**states, str(context.root): context.state}
     except RunplanError:  # not in a repository
         return states

@@ -77,7 +77,7 @@ def _render_page(args: argparse.Namespace, height: int = 0) -> str:
     """The text of at most `height` lines; 0 for any number."""
     now = datetime.now(UTC)
     with open_context(warn=warn) as context:
-        context.repository.git.prepare()  # starts while the journal is opened
+        context.git.prepare()  # starts while the journal is opened
         views = Reader(context, plan_or_watch(context, args.plan) if args.plan is not None else "", now).views()
         daemon = _view_closed_repository(context, views) or _view_missing_daemon(context, views)
     views = by_need(views)
@@ -148,7 +148,7 @@ def _view_closed_repository(context: RepositoryContext, views: list[dict[str, An
             hello = client.hello
     except RunplanError:  # no daemon, or a busy one
         return None
-    closed = next((repository for repository in hello.closed if repository.root == str(context.repository.root)), None)
+    closed = next((repository for repository in hello.closed if repository.root == str(context.root)), None)
     if closed is None:
         return None
     for run in idle:
@@ -221,13 +221,13 @@ class Reader:
     def _read_outline(self, path: str, facts: PlanFacts) -> PlanOutline:
         """The plan where its newest run lands, else in the checkout."""
         context = self._context if facts.run is None else self._context.with_landing_of(facts.run)
-        if facts.run is None and (link := describe_link(context.repository.root / path, path, "status")):
+        if facts.run is None and (link := describe_link(context.root / path, path, "status")):
             return PlanOutline(error=link, is_page=True)
         if blob := self._find_blob(context, path):
             stored = self._stored_outline(blob, path, facts)
             return replace(stored, status="active", complete=False) if context.is_on_branch else stored
         try:
-            return _parse_outline((context.repository.root / path).read_bytes(), path)
+            return _parse_outline((context.root / path).read_bytes(), path)
         except FileNotFoundError:
             return PlanOutline(
                 error=f"{path}: the plan is gone, from {self._context.target_name} and from the checkout"
@@ -243,7 +243,7 @@ class Reader:
             self._blobs[context.target] = plans_on_target(context)
         if blob := self._blobs[context.target].get(path):
             return blob
-        stored = context.repository.git.object(f"{context.target}:{path}")  # outside the directory of plans
+        stored = context.git.object(f"{context.target}:{path}")  # outside the directory of plans
         return stored.oid if stored is not None and stored.kind == "blob" else ""
 
     def _stored_outline(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
@@ -252,7 +252,7 @@ class Reader:
         if known == stamp:
             with suppress(msgspec.DecodeError):  # text that is not valid Unicode
                 return msgspec.json.decode(outline, type=PlanOutline)
-        stored = self._context.repository.git.known(blob)
+        stored = self._context.git.known(blob)
         if stored is None:
             raise Unreachable(f"{path} cannot be read; see: git fsck")
         plan = _parse_outline(stored.content, path)
