@@ -60,7 +60,8 @@ class Executor:
         deferred: dict[str, list[Command]] = {}  # by plan
         with lock:
             for command in self._store.list_queued_commands():
-                plan, is_stop = command.plan, command.verb == "stop"
+                plan = command.plan
+                is_stop = command.verb == "stop"
                 starts = [queued for queued in deferred.get(plan, ()) if queued.verb in BEGINNING] if is_stop else []
                 for start in starts:
                     deferred[plan].remove(start)
@@ -138,7 +139,8 @@ class Executor:
 
     def _execute_stop(self, command: Command) -> Answer | None:
         """Cancel the schedule, unless it is to be kept, and end the run."""
-        plan, lines = command.plan, []
+        plan = command.plan
+        lines = []
         row = self._store.get_schedule(plan)
         keeps = bool(command.arguments.get(KEEP_SCHEDULE))
         if row is not None and not keeps:
@@ -178,7 +180,8 @@ class Executor:
 
     def _make_schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
         """Make the plan's schedule; it replaces an earlier one."""
-        plan, now = request.started.plan, self._repository.clock.now()
+        plan = request.started.plan
+        now = self._repository.clock.now()
         if plan not in self._worker.runs:
             self._environments.use(plan, command, anew=True)
         before = self._store.get_schedule(plan)

@@ -236,10 +236,12 @@ def plan_path(context: RepositoryContext, word: str) -> str:
                 names.require_plain(path)
                 return path
         raise UsageError(f"{word} is not in this repository ({root})")
-    ran, active = list[str](), list[str]()
+    ran = list[str]()
+    active = list[str]()
     with contextlib.suppress(Unreachable):  # a damaged journal does not matter for finding a plan
         store = context.store()
-        ran, active = store.list_plans(), store.list_active_plans()
+        ran = store.list_plans()
+        active = store.list_active_plans()
     plans = known_plans(context, active)
     if os.path.isdir(named) and not any(names.is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
@@ -263,12 +265,9 @@ def describe_link(file: Path, path: str, verb: str) -> str:
 
 def _on_own_branch(context: RepositoryContext, word: str) -> str:
     """The plan of an issue that another repository has taken, which is on its branch alone; "" for none."""
-    run, path = (
-        context.settings.run,
-        f"{context.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md",
-    )
-    branch = names.pull_branch(run.branch_prefix, names.slug(path))
-    return path if context.git.object(f"refs/remotes/{run.remote}/{branch}:{path}") is not None else ""
+    path = f"{context.settings.paths.plans}/{PurePosixPath(word).name.removesuffix('.md')}.md"
+    branch = names.pull_branch(context.settings.run.branch_prefix, names.slug(path))
+    return path if context.git.object(f"refs/remotes/{context.settings.run.remote}/{branch}:{path}") is not None else ""
 
 
 def plan_or_watch(context: RepositoryContext, word: str) -> str:
@@ -310,19 +309,19 @@ def scheduled(context: RepositoryContext) -> list[str]:
 def uses_forge(context: RepositoryContext, plan: str) -> bool:
     """Whether the newest run or the schedule of the plan lands by a pull request; `resume` and `now` do not say so."""
     store = context.store()
-    newest, row = store.get_newest_run(plan), store.get_schedule(plan)
+    newest = store.get_newest_run(plan)
+    row = store.get_schedule(plan)
     return bool((newest and newest.concludes) or (row and json.loads(row.request).get("concludes")))
 
 
 def plans_on_target(context: RepositoryContext) -> dict[str, str]:
     """The Markdown files of the plans directory on the target, with their blob ids."""
-    git, place = context.git, context.settings.paths.plans
-    top = git.object(f"{context.target}:{place}")
+    top = context.git.object(f"{context.target}:{context.settings.paths.plans}")
     blobs: dict[str, str] = {}
-    waiting = [(place, top.oid)] if top is not None and top.kind == "tree" else []
+    waiting = [(context.settings.paths.plans, top.oid)] if top is not None and top.kind == "tree" else []
     while waiting:
         prefix, tree = waiting.pop()
-        for name, entry in trees.entries(git, tree).items():
+        for name, entry in trees.entries(context.git, tree).items():
             if entry.mode == trees.TREE:
                 waiting.append((f"{prefix}/{name}", entry.oid))
             elif name.endswith(".md"):
@@ -346,7 +345,8 @@ def stored_as(context: RepositoryContext, path: str, content: bytes) -> str:
 
 def settings_note(context: RepositoryContext) -> str:
     """The version of the settings file that a start uses, if the checkout has another; "" for the same."""
-    own, file = repository_file(context.root), context.committed()
+    own = repository_file(context.root)
+    file = context.committed()
     name = own.relative_to(context.root).as_posix() if own is not None else ""
     if file is None:
         commit = committing(name, "Settings of runplan")

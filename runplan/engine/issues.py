@@ -113,8 +113,11 @@ def take(
 
     A watch passes its label: then the issue is taken only if `issues.trust` permits its author or labeller.
     """
-    git, path = context.git, path_of(context, number)
-    slug, target, store = slug_of(context, path), context.tip(), context.store()
+    git = context.git
+    path = path_of(context, number)
+    slug = slug_of(context, path)
+    target = context.tip()
+    store = context.store()
     tip = modes.fetch_branch(context.repository, context.settings.run, slug, context.env)
     context = replace(context, pull=slug)
     if tip is None and git.blob(target, path) is None:
@@ -148,11 +151,12 @@ def _taken_by(context: RepositoryContext, tip: Oid) -> str:
 
 def _create_branch(context: RepositoryContext, number: int, *, now: datetime, label: str) -> Oid | TakenElsewhere:
     """Push a commit with the plan as a new branch; the tip of the branch, which another repository may have made."""
-    repository, run, path, target = context.repository, context.settings.run, path_of(context, number), context.tip()
-    forge, there = (
-        modes.forge_of(repository.git, run, context.env),
-        modes.own_branch(repository, run, context.pull, context.env),
-    )
+    repository = context.repository
+    run = context.settings.run
+    path = path_of(context, number)
+    target = context.tip()
+    forge = modes.forge_of(repository.git, run, context.env)
+    there = modes.own_branch(repository, run, context.pull, context.env)
     issue = forge.read_issue(number)
     if not issue.is_open:
         raise NotWorkable(f"issue {number} is closed; reopen it to have it worked on: {issue.url}")
@@ -202,7 +206,8 @@ def begin_next(
         return Answer(declined=True, why=why)
     context = repository.context_for(asked)
     modes.require_ready(context.repository, context.settings, context.env)
-    label, refusals = watch.removeprefix(names.WATCH), list[str]()
+    label = watch.removeprefix(names.WATCH)
+    refusals = list[str]()
     for number in _free_issues(context, label, repository.store, now):
         try:
             taken = take(context, number, now=now, label=label)
@@ -227,17 +232,21 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
 
     Among them are those with a branch of this repository, which died before the run began.
     """
-    git, run, target = context.git, context.settings.run, context.tip()
-    forge, own = modes.forge_of(git, run, context.env), names.repository_id(context.common_dir)
+    run = context.settings.run
+    target = context.tip()
+    forge = modes.forge_of(context.git, run, context.env)
+    own = names.repository_id(context.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
     branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)
     for issue in forge.list_issues(label):
         path = path_of(context, issue.number)
         branch = names.pull_branch(run.branch_prefix, slug_of(context, path))
         tip = branches.get(branch)
-        if store.get_newest_run(path) is not None or git.blob(target, path) is not None:
+        if store.get_newest_run(path) is not None or context.git.blob(target, path) is not None:
             continue
-        if tip is not None and (git.known(tip) is None or _taken_by(context, tip) != own):  # a commit of ours is known
+        if tip is not None and (
+            context.git.known(tip) is None or _taken_by(context, tip) != own
+        ):  # a commit of ours is known
             continue
         if forge.find_pull_request(branch=branch, base=run.target) is not None:
             continue

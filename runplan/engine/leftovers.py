@@ -27,15 +27,18 @@ if TYPE_CHECKING:
 
 def collect(context: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """Worktrees and refs; and logs."""
-    prefix, common, store = context.settings.run.branch_prefix, context.common_dir, context.store()
+    prefix = context.settings.run.branch_prefix
+    store = context.store()
     own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
-    if not context.state.is_dir() and not any(ref.startswith(own) for ref in refs_snapshot(common)):
+    if not context.state.is_dir() and not any(ref.startswith(own) for ref in refs_snapshot(context.common_dir)):
         return [], []
     root = worktree_root(context.root, context.settings, context.env)
-    workspace = Workspace(context.git, common_dir=common, state=context.state, root=root, mirror=context.mirrored)
+    workspace = Workspace(
+        context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
+    )
     workspace.prepare()
     try:
-        sandbox = Sandbox(Checkouts(context.root, common), worktrees=root, env=context.env)
+        sandbox = Sandbox(Checkouts(context.root, context.common_dir), worktrees=root, env=context.env)
         agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, sandbox=sandbox)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))

@@ -71,10 +71,12 @@ def settle_lost_landings(context: RepositoryContext) -> list[str]:
 
 def committed_plan(context: RepositoryContext, path: str, *, is_compared: bool) -> bytes:
     """The plan's bytes on the target; a plan that is edited in the checkout is refused if `is_compared`."""
-    tip, file = context.tip(), context.root / path
+    tip = context.tip()
+    file = context.root / path
     if file.is_dir():
         raise UsageError(f"{path} is a directory; name the plan file in it")
-    blob, is_there = context.git.blob(tip, path), file.exists()
+    blob = context.git.blob(tip, path)
+    is_there = file.exists()
     if blob is None and not is_there:
         raise NotFound(f"{path}: no such plan on {context.target_name} ({tip[:12]})")
     _refuse_link(context, tip, path)
@@ -157,9 +159,8 @@ def phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfini
         first = command("runplan", "undo", plan.path, upon[0])
         depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
         raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
-    git, common = context.git, context.common_dir
-    candidates = Candidates(git, common_dir=common)
-    landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=git, candidates=candidates)
+    candidates = Candidates(context.git, common_dir=context.common_dir)
+    landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, candidates=candidates)
     return phase.id
 
 
@@ -168,8 +169,7 @@ def phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfini
 
 def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
     """Refuse branches of the user's own where the phases would be worked on, and a worktree that is in use."""
-    git, root = context.git, context.root
-    place = worktree_root(root, context.settings, context.env) / names.worktree_name(str(root), slug)
+    place = worktree_root(context.root, context.settings, context.env) / names.worktree_name(str(context.root), slug)
     # The run of such an agent is unknown when the journal was deleted.
     if agents := list(map(str, marked_inside(place.resolve()))) if place.is_dir() else []:
         raise RefusedEarly(
@@ -177,9 +177,9 @@ def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, ph
         )
     branches = [f"refs/heads/{names.branch(context.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = context.store()
-    for branch in (branch for branch in branches if git.tip(branch) is not None):
+    for branch in (branch for branch in branches if context.git.tip(branch) is not None):
         known = store.count_leases(plan, branch) > 0
-        if refusal := refused(git, branch, tip, known=known):
+        if refusal := refused(context.git, branch, tip, known=known):
             raise RefusedEarly(refusal)
 
 
@@ -219,24 +219,25 @@ def require_test_command(context: RepositoryContext) -> None:
 
 def project_files(context: RepositoryContext) -> tuple[list[str], dict[str, str]]:
     """The paths on the target that show its tools, and the texts of its manifests."""
-    git, tip = context.git, context.tip()
-    top = git.run("ls-tree", "-z", "--name-only", "--full-tree", tip).out
-    below = git.run("ls-tree", "-rz", "--name-only", "--full-tree", tip, "--", "tests/", "test/").out
+    tip = context.tip()
+    top = context.git.run("ls-tree", "-z", "--name-only", "--full-tree", tip).out
+    below = context.git.run("ls-tree", "-rz", "--name-only", "--full-tree", tip, "--", "tests/", "test/").out
     files = os.fsdecode(top + below).rstrip("\0").split("\0")
-    manifests = {name: git.blob(tip, name) or b"" for name in toolchain.manifests(files)}
+    manifests = {name: context.git.blob(tip, name) or b"" for name in toolchain.manifests(files)}
     return files, {name: content.decode("utf-8", "replace") for name, content in manifests.items()}
 
 
 def require_agents(context: RepositoryContext) -> None:
     """Refuse agents that cannot run, files that a worktree would lack, and broken prompts."""
-    agents, run, git = context.settings.agents, context.settings.run, context.git
+    agents = context.settings.agents
     in_dollars = context.settings.limits.in_dollars
     invocation.require_agents(agents, root=context.root, caller=context.env, in_dollars=in_dollars)
-    copied, tree = {posixpath.normpath(name) for name in run.copy}, git.commit(context.tip()).tree
+    copied = {posixpath.normpath(name) for name in context.settings.run.copy}
+    tree = context.git.commit(context.tip()).tree
     for role, name in agents.dispatched:
         table = agents.agent(name)
-        for file in map(posixpath.normpath, invocation.worktree_files(table) if not run.setup else ()):
-            on_target = trees.find(git, tree, file)[1] if file not in copied else None
+        for file in map(posixpath.normpath, invocation.worktree_files(table) if not context.settings.run.setup else ()):
+            on_target = trees.find(context.git, tree, file)[1] if file not in copied else None
             is_there = on_target is not None and on_target.mode not in (trees.TREE, trees.SUBMODULE)
             if file not in copied and not is_there:
                 raise RefusedEarly(
@@ -256,9 +257,9 @@ def require_prompts(context: RepositoryContext) -> dict[str, Template]:
 
 def _read_prompt(role: str, context: RepositoryContext) -> Template:
     """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
-    git, name = context.git, f"config/prompts/{role}.md"
-    tip = git.tip(context.target)
-    if tip is not None and (committed := git.blob(tip, name)) is not None:
+    name = f"config/prompts/{role}.md"
+    tip = context.git.tip(context.target)
+    if tip is not None and (committed := context.git.blob(tip, name)) is not None:
         return Template(role=role, text=committed.decode(errors="replace"), origin=f"{name} on {context.target_name}")
     package = Path(__file__).parent.parent
     # Installed, the templates are inside the package; in a checkout, next to it.
@@ -269,19 +270,15 @@ def _read_prompt(role: str, context: RepositoryContext) -> Template:
 
 def missing_program(context: RepositoryContext, line: str) -> str:
     """A program that a command of the settings needs and that is not here; "" for none."""
-    git, root, run, path = (
-        context.git,
-        context.root,
-        context.settings.run,
-        context.env.get("PATH", ""),
-    )
+    run = context.settings.run
+    path = context.env.get("PATH", "")
     for program in toolchain.programs_of(line):
         if "/" not in program:
             if shutil.which(program, path=path) is None:
                 return program
         # run.setup may create it, and run.copy brings it.
-        elif not (run.setup or run.copy or (program.startswith("/") and (root / program).exists())) and (
-            git.object(f"{context.tip()}:{program.removeprefix('./')}") is None
+        elif not (run.setup or run.copy or (program.startswith("/") and (context.root / program).exists())) and (
+            context.git.object(f"{context.tip()}:{program.removeprefix('./')}") is None
         ):
             return program
     python, module = toolchain.module_of(line)

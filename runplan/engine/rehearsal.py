@@ -29,8 +29,10 @@ def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) ->
 
     A check that is known to pass runs all the same. An error or an interruption is raised after the removal.
     """
-    repository_context, run = repository.context, f"doctor{os.urandom(4).hex()}"
-    landing, target = repository_context.settings.run.landing, repository_context.settings.run.target
+    repository_context = repository.context
+    run = f"doctor{os.urandom(4).hex()}"
+    landing = repository_context.settings.run.landing
+    target = repository_context.settings.run.target
     options = e.RunStarted(
         plan=SLUG, title="", slug=SLUG, mode="phase", wanted=SLUG, auto=False, landing=landing, target=target
     )
@@ -74,7 +76,8 @@ def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Even
         except (KeyboardInterrupt, RunplanError) as error:
             if trouble is not None:
                 raise
-            trouble, state = error, apply(state, e.StopRequested(by=SLUG))
+            trouble = error
+            state = apply(state, e.StopRequested(by=SLUG))
     if trouble is not None:
         raise trouble
     return state

@@ -96,17 +96,18 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
 
     def run_context(self, *, run: str, started: RunStarted) -> RunContext:
         context = replace(self.context, env=self.environment(started.plan)).for_run(started)
-        git, root, common = context.git, context.root, context.common_dir
         report = names.report_path(context.settings.paths.reports, started.slug)
         plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
         agents = Agents(
             context.settings.agents,
-            root=root,
+            root=context.root,
             plan=started.plan,
             run=run,
             caller=context.env,
             checks=context.settings.tests.env,
-            sandbox=Sandbox(Checkouts(root, common), worktrees=self.workspace.root, env=context.env),
+            sandbox=Sandbox(
+                Checkouts(context.root, context.common_dir), worktrees=self.workspace.root, env=context.env
+            ),
             git_config=self.workspace.agent_config,
         )
         limits = context.settings.limits
@@ -117,17 +118,17 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
             run=run,
             plan=started.plan,
             slug=started.slug,
-            root=root,
+            root=context.root,
             env=context.env,
             settings=context.settings,
             prompts={role: template.text for role, template in require_prompts(context).items()},
             zones=zones,
             removal=Removal(zones, targets=context.targets),
-            candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
+            candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=context.git),
             lander=modes.open_lander(
                 context.repository, context.settings, context.env, tool=self.workspace.path, plan=plan, zones=zones
             ),
-            fingerprints=Fingerprints(common, git.env, context.settings.run.branch_prefix),
+            fingerprints=Fingerprints(context.common_dir, context.git.env, context.settings.run.branch_prefix),
             agents=agents,
         )
 
@@ -145,12 +146,13 @@ def open_repository(
     """
     own = context.settings
     user = repositories.require_workable(context.repository, target=context.target, prefix=own.run.branch_prefix)
-    git, common = context.git, context.common_dir
-    sign = repositories.signing(git)
+    sign = repositories.signing(context.git)
     root = worktree_root(context.root, own, context.env)
-    _make_directory(context.state, below=common, remedy="the journal is kept there")
+    _make_directory(context.state, below=context.common_dir, remedy="the journal is kept there")
     settle_lost_landings(context)
-    workspace = Workspace(git, common_dir=common, state=context.state, root=root, mirror=context.mirrored)
+    workspace = Workspace(
+        context.git, common_dir=context.common_dir, state=context.state, root=root, mirror=context.mirrored
+    )
     with contextlib.ExitStack() as closing:
         closing.callback(remove_unused_root, root, own)
         _make_directory(

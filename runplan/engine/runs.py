@@ -137,7 +137,8 @@ def describe_busy(plan: str, run: str, state: RunState) -> str:
     phases = phases_at_work(state)
     work = f"{'phases' if len(phases) > 1 else 'phase'} {', '.join(phases)}" if phases else "another run"
     work = f"the undo of {work}" if state.options.mode == "undo" else work
-    follow, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
+    follow = command("runplan", "logs", plan, "-f")
+    stop = command("runplan", "stop", plan)
     return f"{plan} is busy with {work} ({run}); nothing was changed. Follow it: {follow}; end it: {stop}"
 
 

@@ -61,7 +61,8 @@ class RepositoryWorker:
     runs: dict[str, ActiveRun]  #: by plan
 
     def open(self, repository: OpenRepository) -> None:
-        self.repository, self.runs = repository, {}
+        self.repository = repository
+        self.runs = {}
 
     # --- the loop, and what its workers vary --------------------------------------------------------------
 
@@ -116,7 +117,8 @@ class RepositoryWorker:
         """Take the due steps of a run; None when it has ended."""
         from runplan.engine.advance import advance  # slow to import; by now the spawner is starting
 
-        active, repository = self.runs[plan], self.repository
+        active = self.runs[plan]
+        repository = self.repository
         if active.context.env != repository.environment(plan):  # a caller has sent another
             context = repository.run_context(run=active.id, started=active.state.options)
             self.runs[plan] = active = replace(active, context=context)
@@ -211,7 +213,8 @@ class RepositoryWorker:
         is stopped for other work.
         """
         plan = request.started.plan
-        active, at_work = self.runs.get(plan), self.is_at_work(plan)
+        active = self.runs.get(plan)
+        at_work = self.is_at_work(plan)
         if (declined := self.decline(request)) is not None:
             return declined
         if active is None:
@@ -309,7 +312,8 @@ class RepositoryWorker:
 
     def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
         """Own the run: record its start and the claim, and claim its issues."""
-        repository, plan = self.repository, run.started.plan
+        repository = self.repository
+        plan = run.started.plan
         on_event = functools.partial(self.recorded, plan, run.id)
         journal = Journal(
             repository.store, repository.clock, run=run.id, plan=plan, fence=claim.fence, on_event=on_event
@@ -398,7 +402,8 @@ class Interruption:
             os.read(self.wakeup, 4096)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        was_asked, self.asked = self.asked, True
+        was_asked = self.asked
+        self.asked = True
         if was_asked or self.at_once or not self._grace_s:
             raise KeyboardInterrupt
         self._until = time.monotonic() + self._grace_s
@@ -444,7 +449,9 @@ class ForegroundWorker(RepositoryWorker):
         if not self.runs:
             return False
         (active,) = self.runs.values()
-        decision, clock, stop = decide(active.state), self.repository.clock, self._interruption
+        decision = decide(active.state)
+        clock = self.repository.clock
+        stop = self._interruption
         stop.at_once = bool(decision.waiting)
         if stop.asked and not (running(active.state) and stop.left_s and not stop.at_once):
             raise KeyboardInterrupt
