@@ -52,7 +52,8 @@ def run_resume(args: argparse.Namespace) -> None:
 def _pause_or_resume(word: str, verb: str, then: str) -> None:
     """Pause or resume the plan; `then` is the rest of the message, without the plan."""
     with open_context(warn=progress.warn if verb == "pause" else None) as context:
-        plan, store = plan_or_watch(context, word), context.store()
+        plan = plan_or_watch(context, word)
+        store = context.store()
         run = store.get_interrupted_run(plan)
         has_run = run is not None and run.daemon
         row = store.get_schedule(plan)
@@ -130,7 +131,8 @@ def _end_foreground(
     owners = {key: owner for key, owner in store.list_owners().items() if plan in ("", key)}
     daemon = holder(state_directory(context.env))
     others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
-    lines, still_running = list[str](), dict[str, str]()
+    lines = list[str]()
+    still_running = dict[str, str]()
     for key, owner in owners.items():
         process = processes.living(owner) if owner not in others else None
         if process is None:
@@ -160,14 +162,16 @@ class Change(Struct, frozen=True, kw_only=True):
 
 def _list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
     """The phases that wait for the verb, of one plan or of all."""
-    store, waits = context.store(), ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
+    store = context.store()
+    waits = ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
     changes = []
     for row in store.list_unfinished_runs():
         if plan not in (None, row.plan):
             continue
         state = state_of(store, row)
         for _, lane_state in open_states(state):
-            phase, waiting = lane_state.phase, decide(lane_state).waiting
+            phase = lane_state.phase
+            waiting = decide(lane_state).waiting
             is_shown = phase is not None and (verb != "diff" or phase.candidate is not None)
             if phase is not None and is_shown and waiting in waits and wanted in (None, phase.chosen.phase):
                 changes.append(Change(run=row.id, state=state, phase=phase, waiting=waiting))
@@ -183,7 +187,8 @@ def _kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Cha
     """The newest failure of the phase, or of any, whose work is on its branch."""
     store = context.store()
     for fact in reversed(store.list_facts(PhaseFailed, plan=plan)):
-        failed, row = fact.event, store.get_run(fact.run)
+        failed = fact.event
+        row = store.get_run(fact.run)
         if wanted not in (None, failed.phase) or row is None:
             continue
         state = state_of(store, row)
@@ -213,13 +218,19 @@ def run_diff(args: argparse.Namespace) -> None:
 
 def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
     """The change as data (docs/reference.md)."""
-    phase, started, git = change.phase, change.state.options, context.git
-    verdict, texts, failed = phase.verdict, dict((*phase.chosen.items, *phase.questions)), phase.failure
+    phase = change.phase
+    started = change.state.options
+    verdict = phase.verdict
+    texts = dict((*phase.chosen.items, *phase.questions))
+    failed = phase.failure
     if failed is None:
-        commit, tree, onto = phase.built.commits[-1], phase.built.tree, phase.built.onto
+        commit = phase.built.commits[-1]
+        tree = phase.built.tree
+        onto = phase.built.onto
     else:
-        commit, onto = git.tip(f"refs/heads/{failed.branch}") or "", phase.base
-        tree = git.commit(commit).tree
+        commit = context.git.tip(f"refs/heads/{failed.branch}") or ""
+        onto = phase.base
+        tree = context.git.commit(commit).tree
     checks = context.for_run(started).settings.checks
     gates = [
         {
@@ -264,7 +275,8 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
 
 
 def _render_change(view: dict[str, Any]) -> str:
-    plan, failed = view["plan"], view["failed"]
+    plan = view["plan"]
+    failed = view["failed"]
     what = f"failed at {failed['step']} ({failed['reason']})" if failed else f"waits for {view['waiting_for']}"
     about = (failed["detail"], failed["evidence"], failed["output"], f"branch {failed['branch']}") if failed else ()
     lines = [
@@ -290,7 +302,8 @@ def _render_change(view: dict[str, Any]) -> str:
     if failed:
         helps = f"to work on it again: {command('runplan', 'retry', plan, view['phase'])}"
     elif view["waiting_for"] in ANSWERED:
-        approve, reject = command("runplan", "approve", plan), command("runplan", "reject", plan)
+        approve = command("runplan", "approve", plan)
+        reject = command("runplan", "reject", plan)
         helps = f"to land it: {approve}; to refuse it: {reject} -m REASON"
     return "\n".join([*lines, "", view["diff"], helps])
 
@@ -322,7 +335,8 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
         change = _change_to_answer(context, plan_path(context, args.plan) if args.plan else None, args.phase, verb)
         phase, state, path = change.phase, change.state, change.state.options.plan
         if phase.candidate is not None:
-            tree, commit = phase.candidate.tree, phase.candidate.commits[-1]
+            tree = phase.candidate.tree
+            commit = phase.candidate.commits[-1]
             answer = replace(answer, tree=tree)
             action = "approving" if verb == "approve" else "rejecting"
             progress.say(f"{action} phase {phase.chosen.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")

@@ -104,12 +104,14 @@ def _already_running(context: RepositoryContext, plan: str, asked: Options) -> A
     Other work is refused. A run that is being stopped ends first.
     """
     store = context.store()
-    row, owner = store.get_interrupted_run(plan), store.get_living_owner(plan)
+    row = store.get_interrupted_run(plan)
+    owner = store.get_living_owner(plan)
     if row is None or row.state != "running" or not owner or row.asked:
         return None
     if any(queued.plan == plan for queued in store.list_queued_commands()):
         return None
-    context, state = context.landing_like(row), state_of(store, row)
+    context = context.landing_like(row)
+    state = state_of(store, row)
     phases = parse(preflight.committed_plan(context, plan, is_compared=False), path=plan).phases
     wanted = in_plan(asked, [phase.id for phase in phases])
     request = run_started(context.with_landing(asked.landing or row.landing), plan, row.title, wanted)
@@ -126,7 +128,8 @@ def _describe_running(plan: str, run: str) -> str:
 
 
 def describe_owner(plan: str, owner: str) -> str:
-    pid, follow = owner.partition(":")[0], command("runplan", "logs", plan, "-f")
+    pid = owner.partition(":")[0]
+    follow = command("runplan", "logs", plan, "-f")
     return f"{plan} is already running in another process ({pid}); nothing was changed. Follow it: {follow}"
 
 
@@ -167,7 +170,8 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
     if modes.concludes(context.settings.run.landing):
         context = replace(context, pull=contexts.slug_of(context, path))
         modes.fetch_branch(context.repository, context.settings.run, context.pull, context.env)
-    tip, store = context.tip(), context.store()
+    tip = context.tip()
+    store = context.store()
     resuming = store.get_interrupted_run(path) is not None
     text = preflight.committed_plan(context, path, is_compared=not resuming)
     plan = parse(text, path=path)
@@ -235,13 +239,18 @@ def submit_run(
     context: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False
 ) -> Exit:
     """Have the daemon execute the run; `wait` follows it to its end."""
-    started, agents, checks = request.started, context.settings.agents, context.settings.tests.env
-    plan, pushes, forge = started.plan, modes.uses_remote(started.landing), started.concludes
-    sent = for_a_run(context.env, agents, forge=forge, checks=checks)
-    needs = needed_by_a_run(sent, agents, pushes=pushes, forge=forge, checks=checks)
-    seen, left = context.store().get_newest_event(), context.store().get_interrupted_run(plan)
+    plan = request.started.plan
+    pushes = modes.uses_remote(request.started.landing)
+    sent = for_a_run(
+        context.env, context.settings.agents, forge=request.started.concludes, checks=context.settings.tests.env
+    )
+    needs = needed_by_a_run(
+        sent, context.settings.agents, pushes=pushes, forge=request.started.concludes, checks=context.settings.tests.env
+    )
+    seen = context.store().get_newest_event()
+    left = context.store().get_interrupted_run(plan)
     orphan = left.id if left is not None and not context.store().get_living_owner(plan) else ""
-    submitted = replace(request, started=replace(started, daemon=True, needs=needs), timing=timing)
+    submitted = replace(request, started=replace(request.started, daemon=True, needs=needs), timing=timing)
     answer = submit(context, plan, "start", to_builtins(submitted))
     assert answer is not None
     if orphan and answer.run == orphan and not answer.declined and request.answer is None:
@@ -266,7 +275,8 @@ def follow(context: RepositoryContext, plan: str, run: str, *, after: int | None
                     progress.show(event)
             newest = store.get_run(run)
     except KeyboardInterrupt:
-        again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
+        again = command("runplan", "logs", plan, "-f")
+        stop = command("runplan", "stop", plan)
         raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
     if newest is not None and newest.is_active and not newest.needs_person:
         status = command("runplan", "status", plan)
@@ -335,7 +345,8 @@ def _remember_repository(context: RepositoryContext) -> None:
 
 def print_answer(plan: str, answer: Answer, request: RunRequest | None = None) -> Exit:
     """Print what became of a request; None is that of a schedule."""
-    is_watch, plan = plan.startswith(WATCH), answer.plan or plan
+    is_watch = plan.startswith(WATCH)
+    plan = answer.plan or plan
     given = request.answer if request is not None else None
     for text in answer.warnings:
         progress.warn(text)

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 def run_start(args: argparse.Namespace) -> Exit:
-    plan, number = args.plan, args.issue
+    plan = args.plan
+    number = args.issue
     if number is None and plan is None:
         raise UsageError("name a plan, or an issue with --issue")
     words = args.words if number is None or plan is None else [plan, *args.words]
@@ -57,7 +58,9 @@ def run_start(args: argparse.Namespace) -> Exit:
             if isinstance(taken, issues.TakenElsewhere):
                 progress.say(taken.why)
                 return Exit.DONE
-            context, plan, asked = taken, issues.path_of(taken, number), replace(asked, landing="pr")
+            context = taken
+            plan = issues.path_of(taken, number)
+            asked = replace(asked, landing="pr")
         if args.dry_run:
             print(_dry_run(context, plan, asked))
             return Exit.DONE
@@ -112,8 +115,9 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
     start = runs.resolve_request(context, runs.resolve_plan(context, word), asked)
     if isinstance(start, runs.NothingToDo):
         return start.why
-    started, plan, agents = start.request.started, start.plan, context.settings.agents
-    others = [phase for phase in plan.phases if phase.status is not Status.DONE and phase.id not in start.phases]
+    started = start.request.started
+    agents = context.settings.agents
+    others = [phase for phase in start.plan.phases if phase.status is not Status.DONE and phase.id not in start.phases]
     lines = [
         f"plan        {started.plan} ({started.title})",
         f"target      {started.target}, landing by {started.landing}",
@@ -121,8 +125,8 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
         f"agents      {agents.implementer} implements, verified by {' and '.join(agents.judges)}",
         f"tests       {context.settings.tests.command or 'none'}",
         "",
-        *(_describe_phase(context, started, phase) for phase in plan.phases if phase.id in start.phases),
-        *(f"phase {phase.id:<6}is not worked: it {hindrance(plan, phase)}" for phase in others if asked.finish),
+        *(_describe_phase(context, started, phase) for phase in start.plan.phases if phase.id in start.phases),
+        *(f"phase {phase.id:<6}is not worked: it {hindrance(start.plan, phase)}" for phase in others if asked.finish),
         "",
         "Nothing was changed.",
     ]
@@ -131,8 +135,10 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
 
 def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phase) -> str:
     branch = names.branch(context.settings.run.branch_prefix, started.slug, phase.id)
-    read, tests = choose_phase(phase, tip=""), context.settings.tests.command
-    brief = prompts.Brief(plan=started.plan, chosen=read, worktree="", branch=branch, test_command=tests)
+    read = choose_phase(phase, tip="")
+    brief = prompts.Brief(
+        plan=started.plan, chosen=read, worktree="", branch=branch, test_command=context.settings.tests.command
+    )
     size = len(prompts.implement_prompt(preflight.require_prompts(context)["implement"].text, brief).encode())
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 
@@ -147,7 +153,8 @@ def run_watch_issues(args: argparse.Namespace) -> Exit:
         context = _with_pull_requests(context, asked, "watch-issues")
         preflight.require_test_command(context)
         runs.admit_agents(context)
-        watch, title = f"{names.WATCH}{args.label}", f"Issues with the label {args.label}"
+        watch = f"{names.WATCH}{args.label}"
+        title = f"Issues with the label {args.label}"
         request = RunRequest(started=runs.run_started(context, watch, title, asked))
         return runs.submit_run(context, request, _timing_of(asked, context.settings.run))
 

@@ -110,7 +110,7 @@ def _list_phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str
     """The phases of the plan that the word means, or only those that are not done."""
     with open_context(warn=lambda _text: None) as context:
         path = plan_path(context, word)
-        file, git = context.root / path, context.git
-        text = file.read_bytes() if file.is_file() else git.blob(context.tip(), path)
+        file = context.root / path
+        text = file.read_bytes() if file.is_file() else context.git.blob(context.tip(), path)
     plan = parse(text or b"", path=path)
     return ((phase.id, phase.title) for phase in plan.phases if not is_open or phase.status != "done")

@@ -156,12 +156,15 @@ def _check_worktrees(context: RepositoryContext) -> str:
 
 
 def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
-    table, in_dollars = context.settings.agents.agent(name), context.settings.limits.in_dollars
-    invocation.require_agent(table, role, root=context.root, caller=context.env, in_dollars=in_dollars)
+    table = context.settings.agents.agent(name)
+    invocation.require_agent(
+        table, role, root=context.root, caller=context.env, in_dollars=context.settings.limits.in_dollars
+    )
     program = invocation.program_of(table)
     if lacks := invocation.lacks_login(table, context.env):
         raise RefusedEarly(f"{name}: {lacks}; run {program} once and sign in, or set its key in this terminal")
-    agent, version = agent_of(table.kind), invocation.version_of(table, context.env)
+    agent = agent_of(table.kind)
+    version = invocation.version_of(table, context.env)
     return f"{name} ({f'{program} {version}'.rstrip()})" + (
         f"; {redacted(agent.account(table, context.env))}" if agent.program else ""
     )
@@ -184,10 +187,13 @@ def _check_prompts(context: RepositoryContext) -> str:
 
 def _check_tests(context: RepositoryContext) -> str | Check:
     preflight.require_test_command(context)
-    line, target = context.settings.tests.command, context.target_name
+    line = context.settings.tests.command
     other = "or set tests.command to another command"
     if file := toolchain.missing_file(line, preflight.project_files(context)[0]):
-        raise RefusedEarly(f"`{line}` needs {file}, which {target} does not have; commit {file} on {target}, {other}")
+        raise RefusedEarly(
+            f"`{line}` needs {file}, which {context.target_name} does not have; "
+            f"commit {file} on {context.target_name}, {other}"
+        )
     _require_programs(context, line, other)
     if line or context.settings.gates.tables:
         return line or f"none; gates: {', '.join(context.settings.gates.tables)}"
@@ -260,11 +266,13 @@ def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> 
 
 def _check_github(context: RepositoryContext) -> list[Check]:
     """The token, and the settings of the repository on GitHub that decide how a pull request is merged."""
-    run, method = context.settings.run, context.settings.pull_request.method
+    run = context.settings.run
+    method = context.settings.pull_request.method
     try:
         access = find_access(context.git, remote=run.remote, env=context.env)
         forge = access.open_forge()
-        there, target = forge.read_repository(), forge.read_target(run.target)
+        there = forge.read_repository()
+        target = forge.read_target(run.target)
         remarks = modes.require_mergeable(forge, access.address, context.settings)
     except NotAllowed as error:
         return [Check("github", State.FAIL, str(error), f"check the token from {access.source}")]

@@ -47,7 +47,8 @@ def run_config(args: argparse.Namespace) -> None:
         print(as_json(rows))
         return
     shown = {key: toml(value) for key, value in loaded.values.items()}
-    keys, values = max(map(len, shown)), max(map(len, shown.values()))
+    keys = max(map(len, shown))
+    values = max(map(len, shown.values()))
     for key, value in shown.items():
         print(f"{key:<{keys}}  {value:<{values}}  {loaded.origins[key]}")
 
@@ -86,7 +87,8 @@ def _choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
     """The agent of each role. The verifier is another agent than the implementer if two are installed."""
     if not installed:
         return {}
-    first, second = installed[0], installed[min(1, len(installed) - 1)]
+    first = installed[0]
+    second = installed[min(1, len(installed) - 1)]
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
 
 
@@ -203,7 +205,9 @@ def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
 
 
 def _inspect_repository(repo: Repo, env: Mapping[str, str]) -> Facts:
-    git, common, path = repo.git, Path(os.path.normpath(repo.common_dir)), env.get("PATH", os.defpath)
+    git = repo.git
+    common = Path(os.path.normpath(repo.common_dir))
+    path = env.get("PATH", os.defpath)
     # Without useConfigOnly git guesses an identity from the host name.
     person, when = read_person(_ask_git(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
     places = (":(top,glob)*", ":(top)tests", ":(top)test")

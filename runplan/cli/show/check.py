@@ -41,7 +41,8 @@ def run_check(args: argparse.Namespace) -> Exit:
             mode = file.stat().st_mode
             publish(file, fixed, sync=True)
             file.chmod(mode)
-            text, note = fixed, "a tracker was added"
+            text = fixed
+            note = "a tracker was added"
         print(f"runplan: {name}: {note}", file=sys.stderr)
     plan = parse(text, path=name)
     readings = other_way(text, path=name)

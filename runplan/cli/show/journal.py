@@ -83,7 +83,8 @@ def follow(
     worked_s = -math.inf  # when a process was last seen at work
     while True:
         # In this order: a run that ends has no owner any more, and no event after its end.
-        is_worked, row = is_followed and store.get_living_owner(plan), store.get_run(run)
+        is_worked = is_followed and store.get_living_owner(plan)
+        row = store.get_run(run)
         now_s = time.monotonic()
         worked_s = now_s if is_worked else worked_s
         is_left = row is None or now_s - worked_s > (TAKEOVER_S if row.daemon else 0.0)
@@ -265,7 +266,8 @@ def run_explain(args: argparse.Namespace) -> None:
     if args.json:
         print(as_json({"run": newest.id, "plan": newest.plan, "now": why, "steps": steps}, indent=None))
         return
-    style, now = Style.of(sys.stdout), datetime.now(UTC)
+    style = Style.of(sys.stdout)
+    now = datetime.now(UTC)
     head = style.paint(f"{newest.plan}, run {newest.id}", "bold")
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
     for step in steps:

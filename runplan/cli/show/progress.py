@@ -119,7 +119,8 @@ class LiveLine:
                 self._draw_line()
 
     def _draw_line(self) -> None:
-        now, style = time.monotonic(), Style.of(sys.stderr)
+        now = time.monotonic()
+        style = Style.of(sys.stderr)
         parts = [
             f"{role:<10} {agent or 'runs'}, {elapsed(now - began)}" for role, agent, began in self._running.values()
         ]
@@ -264,7 +265,8 @@ class RunLog:
             self._print_lines(["", *_last_lines(self._store, row, self._state, self._directory)[1]])
 
     def _print_lines(self, lines: list[str], lane: str = "") -> None:
-        style, day = Style.of(sys.stdout), f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
+        style = Style.of(sys.stdout)
+        day = f"{self._moment:%Y-%m-%d} {zone_name(self._moment)}"
         if lines and day != self._day:
             print(style.paint(f"{self._run.plan}, run {self._run.id}, {day}", "bold"))
             self._day = day
@@ -291,7 +293,8 @@ def _last_lines(store: Store, run: RunRow, state: RunState, directory: Path) -> 
 
 def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, list[str]]:
     """The exit code and the outcome in sentences."""
-    ended, decision = state.ended, decide(state)
+    ended = state.ended
+    decision = decide(state)
     report = f"Report: {command('runplan', 'report', plan)}"
     if ended is None:
         itself = "it continues by itself. " if decision.wake else ""
@@ -305,7 +308,9 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
         case Exit.DONE:
             return Exit.DONE, [f"Done: {landed}. {report}"]
         case code:
-            reason, failure, lane = Reason(ended.reason), failure_of(state), failed_lane(state)
+            reason = Reason(ended.reason)
+            failure = failure_of(state)
+            lane = failed_lane(state)
             over = lane.state.ended if lane is not None and lane.state.ended is not None else ended
             lines = [ended.detail]
             if failure:

@@ -52,7 +52,8 @@ def _one_plan(args: argparse.Namespace) -> str:
         failures = failure_sections(store, path)
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
-        plan, text = None, context.git.blob(tip, path)
+        plan = None
+        text = context.git.blob(tip, path)
         with suppress(PlanUnreadable):
             plan = parse(text, path=path) if text is not None else None
         attempts = summary.attempted(summary.recorded(store, path))

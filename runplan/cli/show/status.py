@@ -89,7 +89,8 @@ def _render_page(args: argparse.Namespace, height: int = 0) -> str:
     pages = [view["plan"] for view in views if view["need"] is Need.PAGE]
     finished = [view["plan"] for view in views if view["need"] is Need.DONE]
     if args.all or args.plan is not None:
-        pages, finished = [], []
+        pages = []
+        finished = []
     elif len(finished) == len(views) - len(pages) <= FEW:
         finished = []
     shown = [page.block(view) for view in views if view["plan"] not in {*pages, *finished}]
@@ -193,7 +194,8 @@ class Reader:
         return {**status_view(name, watch, facts, landing="pr", now=self._now), "answered": answered}
 
     def _view_plan(self, path: str) -> dict[str, Any]:
-        facts, landing = self._facts.get(path, PlanFacts()), self._context.settings.run.landing
+        facts = self._facts.get(path, PlanFacts())
+        landing = self._context.settings.run.landing
         outline = self._read_outline(path, facts)
         if facts.run is not None:
             run = self._with_output(facts.run)
@@ -202,7 +204,8 @@ class Reader:
             )
         if facts.owner:
             owner = self._store.get_owner_state(facts.owner)
-            is_alive, is_stopped = owner is not OwnerState.GONE, owner is OwnerState.SUSPENDED
+            is_alive = owner is not OwnerState.GONE
+            is_stopped = owner is OwnerState.SUSPENDED
             facts = replace(facts, alive=is_alive, stopped=is_stopped)
         if facts.run is not None and not outline.complete:
             facts = replace(facts, failures=self._store.list_failures(path))
@@ -248,7 +251,8 @@ class Reader:
 
     def _stored_outline(self, blob: str, path: str, facts: PlanFacts) -> PlanOutline:
         """The outline that was stored for this blob, or a new one."""
-        stamp, (known, outline) = f"{__version__} {blob}", facts.outline
+        stamp = f"{__version__} {blob}"
+        known, outline = facts.outline
         if known == stamp:
             with suppress(msgspec.DecodeError):  # text that is not valid Unicode
                 return msgspec.json.decode(outline, type=PlanOutline)
@@ -327,7 +331,8 @@ class Page:
         return self._style.wrap(f"  {plain(text)}", "    ")
 
     def _plan_head(self, view: dict[str, Any]) -> list[str]:
-        paint, wrap = self._style.paint, self._style.wrap
+        paint = self._style.paint
+        wrap = self._style.wrap
         if "error" in view:
             return [paint(wrap(plain(view["error"]), "    "), "red")]
         done = sum(phase["status"] == "done" for phase in view["phases"])
@@ -424,7 +429,8 @@ def _state_words(phase: dict[str, Any], following: str | None) -> str:
 
 def _help_line(view: dict[str, Any]) -> list[str]:
     """The commands that a waiting or interrupted run, or one of its lanes, needs."""
-    run, waiting = view["run"], view["run"]["waiting_for"]
+    run = view["run"]
+    waiting = view["run"]["waiting_for"]
     if waiting == "claim":
         return [f"The daemon waits: {run['about']}"]
     waits = [wait_of(work["waiting_for"]) for work in (run, *run["lanes"]) if work["waiting_for"]]
