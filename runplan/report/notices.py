@@ -50,7 +50,9 @@ def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
     """The notice of an ended run; None when a person stopped it, or there was nothing to do."""
     if state.ended is None or state.ended.outcome in ("stopped", "nothing-to-do"):
         return None
-    report, reason, detail = command("runplan", "report", plan), state.ended.reason, state.ended.detail
+    report = command("runplan", "report", plan)
+    reason = state.ended.reason
+    detail = state.ended.detail
     if state.ended.outcome == "done":
         phases = ", ".join(landed.phase for landed in state.landed if landed.phase)
         text = f"Landed: {phases}." if phases else "Nothing is left to do."
@@ -71,7 +73,8 @@ def of_settings(words: str) -> Notice:
 
 def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
     """The notice of a run that lost variables of its caller in a restart."""
-    text, resume = f"{describe_missing(names, plan=plan)}.", command("runplan", wait_of("key").verb, plan)
+    text = f"{describe_missing(names, plan=plan)}."
+    resume = command("runplan", wait_of("key").verb, plan)
     title = f"{plan}: waits for {', '.join(names)}"
     return Notice(kind="waiting", plan=plan, reason="key", title=title, text=text, command=resume, **where)
 
@@ -79,14 +82,16 @@ def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
 def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:
     """The notice of a run whose process is suspended, as by Ctrl-Z."""
     pid = owner.partition(":")[0]
-    title, proceed = f"{plan}: process {pid} is stopped", f"kill -CONT {pid}"
+    title = f"{plan}: process {pid} is stopped"
+    proceed = f"kill -CONT {pid}"
     text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
     return Notice(kind="waiting", plan=plan, reason="claim", title=title, text=text, command=proceed, **where)
 
 
 def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) -> Notice | None:
     """The notice of a run that waits for a person; None for other waits."""
-    wait, reason = wait_of(decision.waiting), decision.waiting
+    wait = wait_of(decision.waiting)
+    reason = decision.waiting
     if not wait.is_notified or (reason in REPEATED_WAITS and state.waits > 1):
         return None  # one notice is enough for something that is looked at again and again
     waits = awaiting(state)

@@ -92,7 +92,8 @@ def failure_sections(store: Store, plan: str) -> list[str]:
 
 def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
     """`parked` keeps work that is on no branch."""
-    failed, reason = failure.event, Reason(failure.event.reason)
+    failed = failure.event
+    reason = Reason(failure.event.reason)
     landed = "Nothing was changed" if failed.step == "undo" else "Nothing of the phase landed"
     detail = "\n\n".join(part for part in (failed.detail, failed.evidence, failed.output) if part)
     shown = block(bounded(detail, LONGEST_DETAIL))

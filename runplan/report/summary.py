@@ -150,7 +150,8 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
     """The phase after one more event of a run that works on the phase `worked`."""
     match fact.event:
         case e.Leased():
-            attempts, state = phase.attempts + 1, PhaseState.RUNNING
+            attempts = phase.attempts + 1
+            state = PhaseState.RUNNING
             return replace(phase, state=state, run=fact.run, attempts=attempts, before="", after="", why="")
         case e.DispatchEnded() as ended if fact.at >= since:
             return replace(phase, spent=total(phase.spent, _spent_by(ended)))
@@ -176,7 +177,8 @@ def _spent_by(ended: e.DispatchEnded) -> Spent:
     if not ended.agent:
         return Spent(test_seconds=ended.seconds)
     tokens = ended.input_tokens + ended.output_tokens
-    unpriced, estimated = bool(tokens and not ended.usd), ended.estimated
+    unpriced = bool(tokens and not ended.usd)
+    estimated = ended.estimated
     return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=unpriced, estimated=estimated)
 
 
@@ -203,11 +205,13 @@ def summary_of(
 
     Unless a live process owns the newest run, its current phase was interrupted.
     """
-    title, phases = path, list(attempts.values())
+    title = path
+    phases = list(attempts.values())
     if plan is not None:
         is_open = REPAIR in attempts and newest is not None and newest.outcome != "done"
         repair = [attempts[REPAIR]] if is_open and attempts[REPAIR].state is not PhaseState.DONE else []
-        title, phases = plan.title, [*(_summarise_phase(plan, phase, attempts) for phase in plan.phases), *repair]
+        title = plan.title
+        phases = [*(_summarise_phase(plan, phase, attempts) for phase in plan.phases), *repair]
     return PlanSummary(
         plan=path, title=title, phases=tuple(_with_run(path, phase, newest, owned=owned) for phase in phases)
     )

@@ -52,7 +52,8 @@ class Need(StrEnum):
 
 def need_of(view: dict[str, Any]) -> Need:
     """The first need of a plan, from its view."""
-    run, is_complete = view["run"], view["status"] == "complete"
+    run = view["run"]
+    is_complete = view["status"] == "complete"
     is_active = run is not None and run["state"] in UNFINISHED
     if is_active and run["stuck"]["level"] == "look":
         return Need.WAITING
@@ -78,7 +79,8 @@ def by_need(views: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def status_view(path: str, plan: PlanOutline, facts: PlanFacts, *, landing: str, now: datetime) -> dict[str, Any]:
     """One plan as `status --json` prints it; one that cannot be parsed, or is gone, has an error and no phases."""
     facts = replace(facts, run=_with_queued_request(facts)) if facts.run is not None else facts
-    run, done = facts.run, {phase.id for phase in plan.phases if phase.status == "done"}
+    run = facts.run
+    done = {phase.id for phase in plan.phases if phase.status == "done"}
     is_free = (phase.id for phase in plan.phases if phase.status != "done" and not phase.hindrance)
     is_active = run is not None and run.is_active
     worked = [work.phase for work in (run, *run.lanes) if not work.failed] if run is not None and is_active else []
@@ -111,14 +113,14 @@ def _view_failure(plan: str, failure: FailureRow) -> dict[str, str]:
 
 def _with_queued_request(facts: PlanFacts) -> RunRow:
     """The run with the stop or pause that is queued, and with the wait of the daemon."""
-    run, wait = facts.run, facts.wait
+    run = facts.run
     assert run is not None
     asked = "stop" if facts.queued == "stop" else run.asked or ("pause" if facts.queued == "pause" else None)
     is_over = not run.is_active or (asked == "pause" and run.waiting_for == "paused")
     run = replace(run, asked=None if is_over else asked)
-    if wait is None or not run.is_active or run.waiting_for is not None:
+    if facts.wait is None or not run.is_active or run.waiting_for is not None:
         return run
-    return replace(run, waiting_for=wait.kind, about=wait.about, wake=wait.wake)
+    return replace(run, waiting_for=facts.wait.kind, about=facts.wait.about, wake=facts.wait.wake)
 
 
 def _view_phase(phase: PhaseOutline, done: set[str], is_worked: bool, failure: dict[str, str] | None) -> dict[str, Any]:
@@ -195,7 +197,8 @@ def answer(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None =
     parts += _describe_wait(work, now, zone)
     if work.retries:
         parts.append(counted(work.retries, "retry", "retries"))
-    asked, verdict = facts.run.asked if facts.run else None, LEVELS[level]
+    asked = facts.run.asked if facts.run else None
+    verdict = LEVELS[level]
     if asked and level == "fine":
         verdict = {"stop": "Stopping", "pause": "Pausing"}[asked]
     elif asked:
