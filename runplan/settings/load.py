@@ -186,7 +186,8 @@ def merge(layers: Iterable[Layer]) -> LoadedSettings:
             except ValueError as error:
                 raise _key_error(layer.origin, f"[{section}] {name}", str(error)) from None
             path = f"{section}.{name}"
-            values[path], origins[path] = value, layer.origin
+            values[path] = value
+            origins[path] = layer.origin
     for section in [section for section in given if section not in SECTIONS]:
         kind, name = section.split(".", 1)
         make: Callable[..., AgentTable | GateTable] = _read_agent if kind == "agents" else _read_gate

@@ -35,7 +35,8 @@ def user_file(env: Mapping[str, str]) -> Path:
 
 def credential_files(env: Mapping[str, str]) -> Iterator[Path]:
     """The files and directories with the user's keys to forges and other machines; they need not exist."""
-    own, config = home(env), Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config")
+    own = home(env)
+    config = Path(env.get("XDG_CONFIG_HOME") or own / ".config")
     cache = Path(env.get("XDG_CACHE_HOME") or own / ".cache")
     yield from (own / name for name in (".git-credentials", ".git-credential-cache", ".netrc", ".ssh"))
     yield from (config / "git/credentials", cache / "git/credential")

@@ -92,7 +92,10 @@ def _parse_interval(match: re.Match[str]) -> Schedule | None:
 
 
 def _parse_time_of_day(match: re.Match[str]) -> Schedule | None:
-    day, hour, minute, half = match[1], int(match[2]), int(match[3] or 0), match[4]
+    day = match[1]
+    hour = int(match[2])
+    minute = int(match[3] or 0)
+    half = match[4]
     if hour not in (range(1, 13) if half else range(24)):
         return None
     if half:
@@ -168,14 +171,16 @@ def what_is_due(row: ScheduleRow, now: datetime) -> Due:
         # The key counts too: after a change of the zone the slot answered last has another moment.
         return (slot for slot in _slots_of(row, after) if slot.key > last)
 
-    following, span = next(slots(now)), timedelta(hours=1)
+    following = next(slots(now))
+    span = timedelta(hours=1)
     while True:  # the newest two: a clock that was wrong by decades has millions of slots
         after = max(begin, now - span)
         due = deque(takewhile(lambda slot: slot.at <= now, slots(after)), maxlen=2)
         if len(due) == 2 or after == begin:
             break
         span *= 2
-    newest, earlier = (due[-1] if due else None), (due[0] if len(due) == 2 else None)
+    newest = due[-1] if due else None
+    earlier = due[0] if len(due) == 2 else None
     if newest is None or row.misfire != "skip" or now - newest.at <= min(GRACE, (following.at - newest.at) / 2):
         return Due(fire=newest, missed=earlier, next=following)
     return Due(fire=None, missed=newest, next=following)
@@ -199,7 +204,8 @@ def _last_answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
 
 
 def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
-    zone, anchor = zone_of(row.zone), parse_iso(row.anchor)
+    zone = zone_of(row.zone)
+    anchor = parse_iso(row.anchor)
     return slots_after(parse(row.spec), after=after, zone=zone, anchor=anchor, seed=row.plan)
 
 

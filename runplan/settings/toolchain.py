@@ -137,7 +137,8 @@ def manifests(files: Sequence[str]) -> list[str]:
 def detect(files: Sequence[str], texts: Mapping[str, str]) -> Toolchain:
     """Examine the paths at the top and under tests/ and test/, and the texts of the manifests."""
     tools = {tool.kind: tool for tool in reversed(_TOOLS) if _first(files, tool.signs)}
-    package, makefile = texts.get("package.json", ""), texts.get("Makefile", "")
+    package = texts.get("package.json", "")
+    makefile = texts.get("Makefile", "")
     tools |= {tool.kind: tool for tool in _node_tools(tools.get(Kind.NODE), package)}
     if goal := _make_goal(makefile):
         # Recipes of a project without Python's manifests need no environment.
@@ -146,7 +147,8 @@ def detect(files: Sequence[str], texts: Mapping[str, str]) -> Toolchain:
             del tools[Kind.PYTHON]
         python = tools.get(Kind.PYTHON) if not has_own else None
         environment = ". .venv/bin/activate && " if python is _VENV else python.run if python else ""
-        tests, shown_by = f"{environment}make {goal}", "Makefile"
+        tests = f"{environment}make {goal}"
+        shown_by = "Makefile"
     else:
         tests, shown_by = _find_tests(files, texts, tools)
     if Kind.PYTHON in tools:
@@ -195,7 +197,8 @@ def _hide(directory: str, texts: Mapping[str, str]) -> str:
 def _python_setup(tool: Tool, files: Sequence[str], texts: Mapping[str, str]) -> tuple[str, str]:
     """The set-up with the dependencies of the tests, and the options that `uv run` needs for them."""
     project = _toml(texts.get("pyproject.toml", ""))
-    group, extra = _group(_table(project, "dependency-groups")), ""
+    group = _group(_table(project, "dependency-groups"))
+    extra = ""
     if not group:
         extra = _group(_table(_table(project, "project"), "optional-dependencies"))
     if tool.signs == ("uv.lock",):
