@@ -49,16 +49,20 @@ _ID = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4}){0,4}(?![A-Za-z0-9])"
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
 _LIST = rf"{_ID}(?:{_LINK}(?:[Pp]hases? )?{_ID})*+"
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
-_ONE, _TOKEN, _DIGIT = re.compile(_ID), re.compile(rf"\bthrough\b|{_ID}|–|-|\.\."), re.compile("[0-9]")
+_ONE = re.compile(_ID)
+_TOKEN = re.compile(rf"\bthrough\b|{_ID}|–|-|\.\.")
+_DIGIT = re.compile("[0-9]")
 _NONE = _compile_words(
     r"[*_ ]*(?:none|n/a|nothing|no|no dependenc(?:y|ies)|no phases?|(?=[-–—]))[*_ ]*(?:[.,;:(–—-]|\Z)"
 )
-_CODE, _LINKED = re.compile(r"`([^`]*)`"), re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
+_CODE = re.compile(r"`([^`]*)`")
+_LINKED = re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
 _ASIDE = re.compile(r" ?\([^()]*\)")
 _NO_PHASE = "\x02"  #: stands for a phrase that means no phase
 _OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)(?:'s)? ?\Z")
 _OF_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|another|[^ ]+\.md)")
-_EARLIER, _EACH = r"(?:previous|prior|earlier|preceding|above)", r"(?:all|every|each)(?: of)?(?: the)?"
+_EARLIER = r"(?:previous|prior|earlier|preceding|above)"
+_EACH = r"(?:all|every|each)(?: of)?(?: the)?"
 #: Phrases that stand for all phases before this one, the last one, the later ones, all others.
 _PHRASES = (
     _compile_words(rf"\b(?:{_EACH} {_EARLIER}(?: phases?| ones?)?|(?:the )?{_EARLIER} phases|everything above)\b"),
@@ -102,9 +106,11 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
             meant.setdefault(number[0], []).append(id_)
     meant |= {key(id_): [id_] for id_ in bodies}
     phases = Phases([*bodies], {id_: n for n, id_ in enumerate(bodies)}, meant, reading.unit, reading.aliases)
-    left, depends = MOST, {}
+    left = MOST
+    depends = {}
     for place in reading.places:
-        own, body = place.id, bodies[place.id]
+        own = place.id
+        body = bodies[place.id]
         line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
         paragraphs = [line] if line is not None else list(_list_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
@@ -168,7 +174,8 @@ def _spelled_out(text: str, own: str, phases: Phases) -> str:
 
 def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
     """The ids of a list like `1, 2a and 4–6`, ranges by tracker order; and those that are no phase."""
-    order, ids, unknown = phases.order, list[str](), list[str]()
+    ids = list[str]()
+    unknown = list[str]()
     is_range = False
     apart = _ONE.sub(lambda id_: id_[0] if key(id_[0]) in phases.meant else id_[0].replace("-", " - "), listed)
     for token in _TOKEN.findall(apart):
@@ -177,7 +184,7 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
             continue
         phase_ids = _known_ids(token, phases)
         if is_range and len(phase_ids) == 1:
-            first, last = sorted((order[ids[-1]], order[phase_ids[0]]))
+            first, last = sorted((phases.order[ids[-1]], phases.order[phase_ids[0]]))
             phase_ids = phases.ids[first : last + 1]
         is_range = is_range and not phase_ids
         ids += phase_ids
@@ -258,13 +265,14 @@ def _plain_text(text: str, phases: Phases) -> str:
 
 def _list_paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     """The paragraphs and list entries of the Dependencies, with the line each begins on."""
-    texts, end = body.lines.texts, body.whole.stop
+    texts = body.lines.texts
     index, value = body.labels.get("dependencies", (len(texts), ""))
-    ends = (i for i in range(index + 1, end) if re.match(r"\s*\Z|#|(?:[-*+] )?\*\*", texts[i]))
-    labelled = range(index, next(ends, end))
+    ends = (i for i in range(index + 1, body.whole.stop) if re.match(r"\s*\Z|#|(?:[-*+] )?\*\*", texts[i]))
+    labelled = range(index, next(ends, body.whole.stop))
     part = next((part for title in ("dependenc", "depends") for part in body.named(title)), labelled)
     entries = {entry.at: entry.text for entry in within(body.lines.entries, part.start, part.stop)}
-    begin, block = 0, list[str]()
+    begin = 0
+    block = list[str]()
     for i in [*part, -1]:
         text = "" if i < 0 or body.lines.inert[i] else value if i == index else texts[i].strip()
         if i in entries and i != index:

@@ -104,7 +104,8 @@ def parse(text: bytes, *, path: str) -> Plan:
         require_settable(lines, name)
     lines, reading = lay_out(text, path)
     if reading.lacks_statuses:
-        ids, fix = ", ".join(place.id for place in reading.places), command("runplan", "check", path, "--fix")
+        ids = ", ".join(place.id for place in reading.places)
+        fix = command("runplan", "check", path, "--fix")
         what = f"the phases {ids} have neither a tracker nor **Status:** lines nor boxes; add a tracker with: {fix}"
         raise lines.refused(reading.decided_by, what)
     remarks = [*reading.remarks, *_about_text(lines, reading), *_about_boxes(lines, reading)]
@@ -179,7 +180,8 @@ def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
 
 
 def _plan_status(lines: Lines) -> PlanStatus:
-    status, field = read_plan_status(lines.value("status")), lines.field("status")
+    status = read_plan_status(lines.value("status"))
+    field = lines.field("status")
     if status is None and field is not None:
         what = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
         raise lines.refused(field.at, f"{what}. To have it worked, write: status: {PlanStatus.ACTIVE}")

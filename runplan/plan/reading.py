@@ -119,7 +119,8 @@ def _status_line(lines: Lines, first: int, end: int) -> Spot | None:
 
     Several are those of sub-sections. An indented line is part of a list entry and states the status of that.
     """
-    is_above, below = True, []
+    is_above = True
+    below = []
     for i in range(first + 1, end):
         text = lines.texts[i]
         if lines.inert[i] or text.startswith(("  ", "\t")):
@@ -151,7 +152,8 @@ def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named
     own = [name.id if name.strong or name.unit else "" for _, _, name in named]
     if all(own) and len(set(map(key, own))) == len(own):
         return [name for _, _, name in named], ()
-    names, remarks = [], []
+    names = []
+    remarks = []
     for number, ((line, text, name), id_) in enumerate(zip(named, own, strict=True), 1):
         names.append(replace(name, id=str(number), title=name.title if name.unit else text))
         if id_ not in ("", str(number)):
@@ -172,7 +174,8 @@ def paired(lines: Lines, what: str, listed: Sequence[tuple[str, int]], sections:
     refuse_duplicates(((section.name.id, section.at) for section in sections), lines)
     by_id = {key(section.name.id): section for section in sections}
     if {key(id_) for id_, _ in listed} != set(by_id):
-        ids, headings = ", ".join(id_ for id_, _ in listed), ", ".join(s.name.id for s in sections) or "none"
+        ids = ", ".join(id_ for id_, _ in listed)
+        headings = ", ".join(s.name.id for s in sections) or "none"
         why = f"the {what} lists the phases {ids}; the '## Phase' headings are {headings}; make them agree"
         raise lines.refused(listed[0][1], why)
     return [by_id[key(id_)] for id_, _ in listed]

@@ -182,7 +182,8 @@ def _without_marks(raw: bytes) -> bytes:
 
 
 def _decode_text(raw: bytes, path: str) -> str:
-    size, count = len(raw) / 1024 / 1024, raw.count(b"\n")
+    size = len(raw) / 1024 / 1024
+    count = raw.count(b"\n")
     if size > MAX_MB or count > MAX_LINES:
         what = f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {MAX_MB} MB and {MAX_LINES:,} lines"
         raise PlanUnreadable(f"{path}:1: {what}; is it a plan?")
@@ -235,6 +236,7 @@ def _find_structure(texts: list[str], inert: list[bool]) -> tuple[list[Heading],
             parts.append(Heading(i, LABEL, label[1] or label[2], UNNAMED, border[LABEL]))
             border[LABEL] = i
         elif entry := _ENTRY.match(text):
-            indent, sign = len(entry[1].expandtabs(4)), entry[2] or ""
+            indent = len(entry[1].expandtabs(4))
+            sign = entry[2] or ""
             entries.append(Entry(i, indent, entry.start(2), sign, entry[3] == "*", text[entry.end() :].strip()))
     return parts[::-1], entries[::-1]

@@ -41,7 +41,8 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
         return text[:below] + new + text[below:]
     for spot in sorted(place.spots, key=lambda spot: (spot.at, spot.end), reverse=True):
         begin, end = lines.offset(spot.at, spot.begin), lines.offset(spot.at, spot.end)
-        old, above = text[begin:end], text[:begin]
+        old = text[begin:end]
+        above = text[:begin]
         match spot.slot:
             case "cell":
                 new = _status_cell(old, words)

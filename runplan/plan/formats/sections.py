@@ -122,7 +122,8 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
         return
     borders = sorted([*(box.at for box, number in numbers if not number[2]), *(h.at for h in lines.headings)])
     borders.append(len(lines.texts))
-    places, remarks = [], []
+    places = []
+    remarks = []
     for box, number in tops:
         end = borders[bisect(borders, box.at)]
         own = [nested for nested in within(lines.boxes, box.at + 1, end) if not nested.optional]
@@ -179,7 +180,8 @@ def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Seq
 
 def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
     """A phase that begins with its box; the other boxes are ticked with it."""
-    line, text = boxes[0].at, boxes[0].text
+    line = boxes[0].at
+    text = boxes[0].text
     place = Place(id=name.id, title=name.title, first=line, end=end, spots=reading.box_spots(boxes))
     return replace(place, mark=reading.mark_of(boxes[:1]), commit=read_commit(text))
 
