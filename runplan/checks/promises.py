@@ -110,20 +110,20 @@ def judge_new_tests(added: Collection[str] | None, old: Results) -> NewTests:
     """
     if not added:
         if old.red or old.unfinished:
-            return NewTests(note=f"the changed tests fail without the change: {old.line}")
-        return NewTests(note="the changed tests also pass without the change", is_hollow=added is None)
+            return NewTests(note=f"they fail there: {old.line}")
+        return NewTests(note="they pass there, too", is_hollow=added is None)
     passing, failing = count_cases(old.passes), count_cases(old.failures)
     hollow = sorted(name for name in added if passing[name] and not failing[name])
     proving = sorted(name for name in added if failing[name])
     if not hollow and not proving:
-        return NewTests(note=f"the new tests cannot be loaded without the change: {old.line}")
+        return NewTests(note="they cannot be loaded there")
     if not proving:
         unloaded = len(added) - len(hollow)
-        weak = f"; {unloaded} cannot be loaded without it" if unloaded else ""
-        note = f"no new test fails without the change; these pass: {_list_names(hollow)}{weak}"
+        weak = f"; {unloaded} cannot be loaded there" if unloaded else ""
+        note = f"no new test fails there; these pass: {_list_names(hollow)}{weak}"
         return NewTests(note=note, is_hollow=not unloaded)
     passed = f"; these pass: {_list_names(hollow)}" if hollow else ""
-    return NewTests(note=f"{len(proving)} of {len(added)} new tests fail without the change{passed}")
+    return NewTests(note=f"{len(proving)} of {len(added)} new tests fail there{passed}")
 
 
 def _list_names(names: Iterable[str]) -> str:

@@ -171,7 +171,11 @@ class DaemonWorker(RepositoryWorker):
             self._closed(None, Unreachable(refusal))
 
     def _is_stop_queued(self) -> bool:
-        with contextlib.suppress(RunplanError, OSError), contextlib.closing(open_store(self.state)) as store:
+        """Whether a stop waits; a repository that is gone is not created."""
+        with (
+            contextlib.suppress(RunplanError, OSError),
+            contextlib.closing(open_store(self.state, writable=False)) as store,
+        ):
             return any(command.verb == "stop" for command in store.list_queued_commands())
         return False
 

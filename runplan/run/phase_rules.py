@@ -16,6 +16,7 @@ from runplan.run.reasons import (
     Reason,
     conflicting,
     describe_ending,
+    describe_proof,
     gave_reason,
     step_of,
     unsolved,
@@ -241,7 +242,9 @@ def _prove_tests(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt
         return _fix(started, phase, candidate, Reason.TESTS_FAILED, detail)
     hollow = next((proof for proof in phase.proven.values() if proof.is_hollow), None)
     if hollow is not None and started.prove == "require":
-        return _fix(started, phase, candidate, Reason.TESTS_FAILED, f'{hollow.line} (tests.prove = "require")')
+        return _fix(
+            started, phase, candidate, Reason.TESTS_FAILED, f'{describe_proof(hollow)} (tests.prove = "require")'
+        )
     return _verify(started, phase, candidate)
 
 

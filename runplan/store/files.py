@@ -40,7 +40,7 @@ def make_below(anchor: Path, directory: Path, *, mode: int = 0o700) -> None:
     try:
         directory.mkdir(mode, exist_ok=True)
     except FileNotFoundError:
-        if directory == anchor or anchor not in directory.parents:
+        if anchor not in directory.parent.parents:
             raise not_there(anchor) from None
         make_below(anchor, directory.parent, mode=mode)
         directory.mkdir(mode, exist_ok=True)
