@@ -27,7 +27,7 @@ PURE_MODULES = (
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )
 #: Packages whose modules may import each other for the type checker.
-CIRCLES_OF_TYPES = ("daemon", "run")
+CIRCLES_OF_TYPES = ("run",)
 PURE = {
     *["os", "subprocess", "time", "random", "secrets", "socket", "logging", "sqlite3", "threading", "signal", "shutil"]
 }
