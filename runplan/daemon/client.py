@@ -17,7 +17,7 @@ from runplan.agents.environment import for_the_daemon
 from runplan.clock import until
 from runplan.daemon import service
 from runplan.daemon.protocol import Hello, Ping, Request, line_of, peer_of, read_reply
-from runplan.daemon.state import holder
+from runplan.daemon.state import read_holder
 from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
 from runplan.store.files import publish
@@ -121,28 +121,28 @@ def short_address(path: Path) -> Iterator[str]:
         os.close(directory)
 
 
-def connect(env: Mapping[str, str]) -> Client:
+def connect_daemon(env: Mapping[str, str]) -> Client:
     """A connection to the running daemon; one that is starting is waited for."""
     path, directory = socket_path(env), state_directory(env)
 
-    def attempt() -> Client | None:
+    def try_connect() -> Client | None:
         try:
             return Client(path)
         except NotRunning:
-            if holder(directory) is None:
+            if read_holder(directory) is None:
                 raise
             return None
 
-    client = until(attempt, within_s=LISTENS_S)
+    client = until(try_connect, within_s=LISTENS_S)
     if client is None:
-        pid = daemon.pid if (daemon := holder(directory)) else 0
+        pid = daemon.pid if (daemon := read_holder(directory)) else 0
         raise Silent(f"the daemon (process {pid}) does not listen at {path}; see its log, or end it: kill {pid}")
     return client
 
 
-def wake(env: Mapping[str, str]) -> None:
+def wake_daemon(env: Mapping[str, str]) -> None:
     """Have the daemon check its repositories (SIGHUP), if one runs."""
-    daemon = holder(state_directory(env))
+    daemon = read_holder(state_directory(env))
     process = processes.living(daemon.identity) if daemon else None
     if process is not None:
         processes.send(process, signal.SIGHUP)
@@ -150,12 +150,12 @@ def wake(env: Mapping[str, str]) -> None:
 
 def stop_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> int:
     """Drain the daemon as SIGTERM does, and wait until it has ended; its process, 0 when none runs."""
-    daemon = holder(state_directory(env))
+    daemon = read_holder(state_directory(env))
     process = processes.living(daemon.identity) if daemon else None
     if process is None:
         return 0
     is_draining = False
-    with contextlib.suppress(Unreachable), connect(env) as client:
+    with contextlib.suppress(Unreachable), connect_daemon(env) as client:
         is_draining = bool(client.hello.draining)  # then another SIGTERM would end its agents
     for number in () if is_draining else (signal.SIGTERM, signal.SIGCONT):  # Ctrl-Z may have stopped it
         processes.send(process, number)
@@ -165,12 +165,12 @@ def stop_daemon(env: Mapping[str, str], say: Callable[[str], None]) -> int:
     return process.pid
 
 
-def reach(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready_s: float = LISTENS_S) -> Client:
+def reach_daemon(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready_s: float = LISTENS_S) -> Client:
     """A connection to a daemon of this version, started if need be."""
     try:
-        client = connect(env)
+        client = connect_daemon(env)
     except NotRunning:
-        client = Client(socket_path(env)) if service.start(env) else _spawn(env, argv, ready_s)
+        client = Client(socket_path(env)) if service.start_service(env) else _spawn_daemon(env, argv, ready_s)
     hello = client.hello
     if hello.version != __version__ and not hello.draining:  # the command, given twice, would end its agents
         client.close()
@@ -181,7 +181,7 @@ def reach(env: Mapping[str, str], *, argv: Sequence[str] = service.DAEMON, ready
     return client
 
 
-def _spawn(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
+def _spawn_daemon(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
     """Start the daemon without a terminal. It keeps the umask of the user, since it writes into checkouts."""
     output = own_directory(state_directory(env)) / OUTPUT
     publish(output, b"\n", sync=False)  # on a full disk the daemon could not say why it ended
@@ -196,7 +196,7 @@ def _spawn(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Clien
             start_new_session=True,
         )
 
-    def attempt() -> Client | None:
+    def try_connect() -> Client | None:
         with contextlib.suppress(NotRunning):
             return Client(socket_path(env), answer_s=ready_s)
         if daemon.poll():  # exit code 0: another daemon was faster
@@ -204,7 +204,7 @@ def _spawn(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Clien
         return None
 
     try:
-        client = until(attempt, within_s=ready_s)
+        client = until(try_connect, within_s=ready_s)
         if client is None:
             raise _start_failed(f"did not answer within {ready_s:.0f} s", output)
         return client

@@ -94,10 +94,10 @@ class Notifier:
 
     def send(self, notice: Notice) -> None:
         """Send it soon, if the settings ask for notices of this kind; returns at once."""
-        if not self._channels() or notice.kind not in self.settings.on:
+        if not self._list_channels() or notice.kind not in self.settings.on:
             return
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        thread = threading.Thread(target=self._send, args=(notice,), name="notify", daemon=True)
+        thread = threading.Thread(target=self._send_notice, args=(notice,), name="notify", daemon=True)
         thread.start()
         self._threads.append(thread)
 
@@ -108,8 +108,8 @@ class Notifier:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _send(self, notice: Notice) -> None:
-        for channel, send in self._channels().items():
+    def _send_notice(self, notice: Notice) -> None:
+        for channel, send in self._list_channels().items():
             try:
                 send(notice)
             except (Refused, OSError, ValueError, http.client.HTTPException) as error:
@@ -118,18 +118,18 @@ class Notifier:
                 # The address may be a secret itself; it is not logged.
                 self._log.warning("notification_failed", channel=channel, why=why, plan=notice.plan, run=notice.run)
 
-    def _channels(self) -> dict[str, Callable[[Notice], None]]:
-        channels = {"command": self._command, "webhook": self._webhook, "desktop": self._desktop}
+    def _list_channels(self) -> dict[str, Callable[[Notice], None]]:
+        channels = {"command": self._run_command, "webhook": self._post_webhook, "desktop": self._show_on_desktop}
         return {name: send for name, send in channels.items() if getattr(self.settings, name)}
 
-    def _command(self, notice: Notice) -> None:
+    def _run_command(self, notice: Notice) -> None:
         facts = {f"RUNPLAN_{name.upper()}": value for name, value in notices.facts(notice).items()}
         env = {name: value for name, value in self._env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
         argv = ("/bin/sh", "-c", self.settings.command)
         limit_s, cwd = self._limits_s["command"], notice.repository or "/"
-        _run(argv, env | facts, stdin=notices.as_json(notice), cwd=cwd, limit_s=limit_s)
+        _run_program(argv, env | facts, stdin=notices.as_json(notice), cwd=cwd, limit_s=limit_s)
 
-    def _webhook(self, notice: Notice) -> None:
+    def _post_webhook(self, notice: Notice) -> None:
         request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
             self.settings.webhook,
             data=notices.as_json(notice),
@@ -139,7 +139,7 @@ class Notifier:
         with urllib.request.urlopen(request, timeout=self._limits_s["webhook"]):  # noqa: S310
             pass
 
-    def _desktop(self, notice: Notice) -> None:
+    def _show_on_desktop(self, notice: Notice) -> None:
         text = "\n".join(part for part in (notice.text, notice.command) if part)
         program = "osascript" if sys.platform == "darwin" else "notify-send"
         path = which(program, path=self._env.get("PATH"))
@@ -147,10 +147,12 @@ class Notifier:
             raise Refused(f"{program} is not installed")
         apple = [word for line in _APPLE for word in ("-e", line)]
         words = apple if program == "osascript" else ["-a", "runplan", "--"]
-        _run((path, *words, notice.title, text), self._env, stdin=b"", cwd="/", limit_s=self._limits_s["desktop"])
+        _run_program(
+            (path, *words, notice.title, text), self._env, stdin=b"", cwd="/", limit_s=self._limits_s["desktop"]
+        )
 
 
-def _run(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: str, limit_s: float) -> None:
+def _run_program(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: str, limit_s: float) -> None:
     """Run a program; at its time limit it is ended with all it started."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(

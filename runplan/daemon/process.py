@@ -60,12 +60,12 @@ NOTIFY_S = 2.0  #: for the last notifications
 TRACED = 8  #: calls of a trace that are logged
 
 
-def serve(env: Mapping[str, str]) -> None:
+def run_daemon(env: Mapping[str, str]) -> None:
     """Run the user's daemon until it is ended; refused when one runs."""
     directory = state_directory(env)
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # a client may send it before the handlers are set
     since = iso(SystemClock().now())
-    with state.take(directory, version=__version__, since=since, wait_s=1.0), open_log(directory / LOG) as log:
+    with state.hold_lock(directory, version=__version__, since=since, wait_s=1.0), open_log(directory / LOG) as log:
         DaemonProcess(env, since, log).run()
 
 
@@ -101,7 +101,7 @@ class DaemonProcess:
             #: Without settings variables, which would apply to the runs of every caller.
             environment={name: value for name, value in env.items() if name not in variables(env)},
             may_begin=lambda: not self._end_requests,
-            wake=self._wake,
+            wake=self._wake_main_thread,
             call_at=self._call_at,
             open_repository=self._open_repository,
         )
@@ -109,15 +109,17 @@ class DaemonProcess:
     def run(self) -> None:
         self._set_signal_handlers()
         self._scheduler.start()
-        with contextlib.closing(ControlServer(socket_path(self._env), self._answer, self._failed)) as server:
+        with contextlib.closing(
+            ControlServer(socket_path(self._env), self._answer_request, self._log_failure)
+        ) as server:
             self._log.info("started", version=__version__, pid=os.getpid(), socket=str(server.path))
-            self._recall()
+            self._recall_repositories()
             self._arm_morning()
             threading.Thread(target=server.serve_forever, args=(FOREVER_S,), name="socket", daemon=True).start()
-            service.notify(self._env, service.READY)
-            self._loop()
+            service.notify_manager(self._env, service.READY)
+            self._run_loop()
             self._log.info("stopping")
-            service.notify(self._env, service.STOPPING, service.extended(CLOSING_S))
+            service.notify_manager(self._env, service.STOPPING, service.extend_timeout(CLOSING_S))
         self._scheduler.shutdown(wait=False)
         self._close_workers()
         self._notifier.flush(within_s=0.0 if self._end_requests > 2 else NOTIFY_S)
@@ -126,7 +128,7 @@ class DaemonProcess:
 
     # --- for workers, from any thread ---------------------------------------------------------------------
 
-    def _wake(self) -> None:
+    def _wake_main_thread(self) -> None:
         """Have the main thread check the clock, and whether it is time to end."""
         self._tasks.put(lambda: None)
 
@@ -161,7 +163,7 @@ class DaemonProcess:
 
     # --- the loop -------------------------------------------------------------------------------------------
 
-    def _loop(self) -> None:
+    def _run_loop(self) -> None:
         """Do tasks and periodic checks until it is time to end."""
         watchdog_s = service.watchdog_s(self._env)
         every_s = min(CHECK_S, watchdog_s / 2) if watchdog_s else CHECK_S
@@ -175,23 +177,23 @@ class DaemonProcess:
                 self._do_task(next_check)
             if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
                 next_check, ahead_s = 0.0, _wall_ahead_s()
-                self._attempt(self._clock_jumped)
+                self._attempt_task(self._clock_jumped)
             if time.monotonic() >= next_check:
                 next_check = time.monotonic() + every_s
-                service.notify(self._env, service.WATCHDOG)
+                service.notify_manager(self._env, service.WATCHDOG)
 
     def _do_task(self, until: float) -> None:
         """Wait for a task and do it. A signal handler runs while the main thread waits here."""
         with contextlib.suppress(queue.Empty):
-            self._attempt(self._tasks.get(timeout=max(0.0, until - time.monotonic())))
+            self._attempt_task(self._tasks.get(timeout=max(0.0, until - time.monotonic())))
 
-    def _attempt(self, task: Callable[[], None]) -> None:
+    def _attempt_task(self, task: Callable[[], None]) -> None:
         try:
             task()
         except Exception as error:  # noqa: BLE001 - the edge of a task: it must not end the daemon
-            self._failed(error)
+            self._log_failure(error)
 
-    def _failed(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         self._log.error("failed", error=str(error), trace=traceback.format_exc(limit=-TRACED))
 
     def _clock_jumped(self) -> None:
@@ -201,20 +203,20 @@ class DaemonProcess:
 
     # --- workers ------------------------------------------------------------------------------------------
 
-    def _recall(self) -> None:
+    def _recall_repositories(self) -> None:
         """Resume the unfinished runs and schedules of the known repositories; a missing one is tried again later."""
-        for known in state.known(self._state):
+        for known in state.list_repositories(self._state):
             with self._lock:
                 if known.state not in self._workers:
                     self._workers[known.state] = DaemonWorker(known.root, known.state, self._services)
         self._wake_workers()
 
-    def _worker(self, known: Known) -> DaemonWorker:
+    def _find_worker(self, known: Known) -> DaemonWorker:
         """The worker of the repository, one for all its checkouts; the repository is remembered."""
         with self._lock:
             worker = self._workers.get(known.state)
             if worker is None or (worker.root != known.root and not Path(worker.root).is_dir()):
-                state.remember(self._state, known)
+                state.remember_repository(self._state, known)
                 worker = self._workers[known.state] = DaemonWorker(known.root, known.state, self._services)
             return worker
 
@@ -229,21 +231,21 @@ class DaemonProcess:
 
     # --- requests; in the threads of connections ------------------------------------------------------------
 
-    def _answer(self, request: AnyRequest) -> Struct:
-        self._wake()
+    def _answer_request(self, request: AnyRequest) -> Struct:
+        self._wake_main_thread()
         match request:
             case protocol.Metrics():
-                return protocol.MetricsText(self._metrics())
+                return protocol.MetricsText(self._render_metrics())
             case protocol.Wake():
-                self._worker(request.repository).wake(commands=True)
+                self._find_worker(request.repository).wake(commands=True)
             case protocol.Environment():
-                self._tasks.put(self._reload)
-                self._worker(request.repository).environments.receive(request.name, request.env)
+                self._tasks.put(self._reload_settings)
+                self._find_worker(request.repository).environments.receive(request.name, request.env)
             case protocol.Ping():
-                return self._hello()
+                return self._make_hello()
         return Done()
 
-    def _hello(self) -> Hello:
+    def _make_hello(self) -> Hello:
         left = in_words(max(0.0, self._deadline - time.monotonic()) + 1)
         refusal = f"the daemon is shutting down and starts nothing new; try again in {left}"
         return Hello(
@@ -254,8 +256,8 @@ class DaemonProcess:
             closed=tuple(worker.trouble for worker in self._all_workers() if worker.trouble is not None),
         )
 
-    def _metrics(self) -> str:
-        states = self._journals()
+    def _render_metrics(self) -> str:
+        states = self._list_journals()
         process = this_process(
             version=__version__,
             uptime_s=time.monotonic() - self._began,
@@ -265,8 +267,8 @@ class DaemonProcess:
         )
         return metrics_text(states, now=self._clock.now(), process=process)
 
-    def _journals(self) -> dict[str, Path]:
-        return {known.root: known.state for known in state.known(self._state)}
+    def _list_journals(self) -> dict[str, Path]:
+        return {known.root: known.state for known in state.list_repositories(self._state)}
 
     # --- shutdown -----------------------------------------------------------------------------------------
 
@@ -278,21 +280,21 @@ class DaemonProcess:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: None)
 
-        def read() -> None:
+        def read_signals() -> None:
             while number := os.read(signals, 1):
                 self._tasks.put(functools.partial(self._on_signal, number[0]))
 
-        threading.Thread(target=read, name="signals", daemon=True).start()
+        threading.Thread(target=read_signals, name="signals", daemon=True).start()
 
     def _on_signal(self, number: int) -> None:
         self._log.info("signal", number=number)
         if number == signal.SIGHUP:
-            self._reload()
-            self._recall()
+            self._reload_settings()
+            self._recall_repositories()
         else:
-            self._end()
+            self._request_end()
 
-    def _end(self) -> None:
+    def _request_end(self) -> None:
         """Drain. The second call ends the agents; the third ends the daemon at once."""
         self._end_requests += 1
         if self._end_requests == 1:
@@ -309,7 +311,7 @@ class DaemonProcess:
     def _set_deadline(self, step: str, within_s: float) -> None:
         self._deadline = time.monotonic() + within_s
         self._log.info(step, until=iso(self._clock.now() + timedelta(seconds=within_s)))
-        service.notify(self._env, service.STOPPING, service.extended(within_s + CLOSING_S))
+        service.notify_manager(self._env, service.STOPPING, service.extend_timeout(within_s + CLOSING_S))
 
     @property
     def _is_over(self) -> bool:
@@ -334,7 +336,7 @@ class DaemonProcess:
 
     # --- settings -------------------------------------------------------------------------------------------
 
-    def _reload(self) -> None:
+    def _reload_settings(self) -> None:
         """Apply changed settings of the user."""
         try:
             user = load_user(self._env)
@@ -358,14 +360,14 @@ class DaemonProcess:
             return
         due = next_daily(user.notify.morning, after=self._clock.now(), zone=zone(user.run.timezone))
 
-        def report() -> None:
+        def send_report() -> None:
             if user is self._user and self._clock.now() >= due:
                 since = iso(due - timedelta(days=1))
-                if (notice := of_morning(news_of(self._journals(), since=since))) is not None:
+                if (notice := of_morning(news_of(self._list_journals(), since=since))) is not None:
                     self._notifier.send(notice)
             self._arm_morning()
 
-        self._call_at("morning", due, lambda: self._tasks.put(report))
+        self._call_at("morning", due, lambda: self._tasks.put(send_report))
 
 
 def _wall_ahead_s() -> float:

@@ -82,13 +82,13 @@ class Standing(Struct, frozen=True, kw_only=True):
     answers: bool  #: whether the service manager serves this user
 
 
-def manager(env: Mapping[str, str]) -> Manager:
+def find_manager(env: Mapping[str, str]) -> Manager:
     """The service manager of this machine; refused where no known one is."""
     if shutil.which("systemctl", path=env.get("PATH")):
         user = ("systemctl", "--user")
         return Manager(
             file=Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "systemd" / "user" / UNIT,
-            text=systemd_unit(env, umask=_umask()),
+            text=systemd_unit(env, umask=_read_umask()),
             asks=(*user, "show-environment"),
             enables=((*user, "daemon-reload"), (*user, "enable", "--now", UNIT)),
             disables=((*user, "disable", "--now", UNIT), (*user, "daemon-reload")),
@@ -100,7 +100,7 @@ def manager(env: Mapping[str, str]) -> Manager:
         file = home(env) / "Library" / "LaunchAgents" / f"{LABEL}.plist"
         return Manager(
             file=file,
-            text=launchd_list(env, umask=_umask()),
+            text=launchd_list(env, umask=_read_umask()),
             asks=("launchctl", "print", domain),
             enables=(("launchctl", "bootstrap", domain, str(file)),),
             disables=(("launchctl", "bootout", f"{domain}/{LABEL}"),),
@@ -110,18 +110,18 @@ def manager(env: Mapping[str, str]) -> Manager:
     raise RefusedEarly("neither systemd nor launchd is here; start the daemon another way: runplan daemon")
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def systemd_unit(env: Mapping[str, str], *, umask: int, argv: Sequence[str] = DAEMON) -> str:
-    variables = (f"Environment={_quoted(f'{name}={value}')}\n" for name, value in _variables(env).items())
+    variables = (f"Environment={_quote_text(f'{name}={value}')}\n" for name, value in _list_variables(env).items())
     # Variables are expanded in the arguments, not in the program (systemd.service(5)).
-    arguments = (_word(word.replace("$", "$$")) for word in argv[1:])
+    arguments = (_escape_word(word.replace("$", "$$")) for word in argv[1:])
     return _UNIT.format(
-        command=" ".join((_word(argv[0]), *arguments)), stop=STOP_S, umask=umask, environment="".join(variables)
+        command=" ".join((_escape_word(argv[0]), *arguments)), stop=STOP_S, umask=umask, environment="".join(variables)
     )
 
 
@@ -132,7 +132,7 @@ def launchd_list(env: Mapping[str, str], *, umask: int) -> str:
     entries = {
         "Label": LABEL,
         "ProgramArguments": list(DAEMON),
-        "EnvironmentVariables": _variables(env),
+        "EnvironmentVariables": _list_variables(env),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
         # Agents outlive the daemon; the next one adopts them.
@@ -146,21 +146,21 @@ def launchd_list(env: Mapping[str, str], *, umask: int) -> str:
     return plistlib.dumps(entries, sort_keys=False).decode()
 
 
-def _variables(env: Mapping[str, str]) -> dict[str, str]:
+def _list_variables(env: Mapping[str, str]) -> dict[str, str]:
     return {name: env[name] for name in VARIABLES if env.get(name)}
 
 
-def _word(word: str) -> str:
-    return word.replace("%", "%%") if re.fullmatch(r"[\w./+:@=%$-]+", word) else _quoted(word)
+def _escape_word(word: str) -> str:
+    return word.replace("%", "%%") if re.fullmatch(r"[\w./+:@=%$-]+", word) else _quote_text(word)
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("\n", "\\n"), ("\t", "\\t")):
         text = text.replace(character, escaped)
     return f'"{text}"'
 
 
-def install(manager: Manager, env: Mapping[str, str]) -> bool:
+def install_service(manager: Manager, env: Mapping[str, str]) -> bool:
     """Write the file and enable the service; False when the manager does not serve this user."""
     try:
         manager.file.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def install(manager: Manager, env: Mapping[str, str]) -> bool:
     return _run_all(manager, manager.enables, env)
 
 
-def uninstall(manager: Manager, env: Mapping[str, str]) -> bool:
+def uninstall_service(manager: Manager, env: Mapping[str, str]) -> bool:
     """Disable the service and remove the file; False when there was none."""
     if not manager.file.exists():
         return False
@@ -180,44 +180,46 @@ def uninstall(manager: Manager, env: Mapping[str, str]) -> bool:
     return True
 
 
-def installed(env: Mapping[str, str]) -> Manager | None:
+def find_installed(env: Mapping[str, str]) -> Manager | None:
     """The service manager, if the service is installed there."""
     try:
-        service_manager = manager(env)
+        service_manager = find_manager(env)
     except RefusedEarly:
         return None
     return service_manager if service_manager.file.is_file() else None
 
 
-def start(env: Mapping[str, str]) -> bool:
+def start_service(env: Mapping[str, str]) -> bool:
     """Have an installed service start the daemon; False when none is installed."""
-    service_manager = installed(env)
-    return service_manager is not None and _run(service_manager.starts, env).returncode == 0
+    service_manager = find_installed(env)
+    return service_manager is not None and _run_command(service_manager.starts, env).returncode == 0
 
 
-def standing(manager: Manager, env: Mapping[str, str]) -> Standing:
+def inspect_service(manager: Manager, env: Mapping[str, str]) -> Standing:
     installed = manager.file.is_file()
     return Standing(
         file=str(manager.file),
         installed=installed,
         current=installed and manager.file.read_text(encoding="utf-8", errors="replace") == manager.text,
-        active=_run(manager.is_active, env).returncode == 0,
-        answers=_run(manager.asks, env).returncode == 0,
+        active=_run_command(manager.is_active, env).returncode == 0,
+        answers=_run_command(manager.asks, env).returncode == 0,
     )
 
 
 def _run_all(manager: Manager, commands: Sequence[Words], env: Mapping[str, str], within_s: float = ANSWER_S) -> bool:
-    if _run(manager.asks, env).returncode:
+    if _run_command(manager.asks, env).returncode:
         return False
     for command in commands:
-        done = _run(command, env, within_s)
+        done = _run_command(command, env, within_s)
         if done.returncode:
             output = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"exit code {done.returncode}"
             raise Unreachable(f"{' '.join(command)}: {output[:300]}")
     return True
 
 
-def _run(command: Words, env: Mapping[str, str], within_s: float = ANSWER_S) -> subprocess.CompletedProcess[bytes]:
+def _run_command(
+    command: Words, env: Mapping[str, str], within_s: float = ANSWER_S
+) -> subprocess.CompletedProcess[bytes]:
     argv = [shutil.which(command[0], path=env.get("PATH")) or command[0], *command[1:]]
     try:
         return subprocess.run(
@@ -234,12 +236,12 @@ STOPPING = "STOPPING=1"
 WATCHDOG = "WATCHDOG=1"
 
 
-def extended(seconds: float) -> str:
+def extend_timeout(seconds: float) -> str:
     """Asks for more time until the next message."""
     return f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}"
 
 
-def notify(env: Mapping[str, str], *messages: str) -> bool:
+def notify_manager(env: Mapping[str, str], *messages: str) -> bool:
     """Send the messages without blocking; False when no manager listens."""
     address = env.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):

@@ -41,7 +41,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Iterator[Holder]:
+def hold_lock(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Iterator[Holder]:
     """Hold the lock; refused when another daemon has it for longer than `wait_s`.
 
     Forks would inherit the lock: start programs, do not fork.
@@ -50,7 +50,7 @@ def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Itera
     try:
         lock.acquire(timeout=wait_s, poll_interval=POLL_S)
     except TimeoutError:
-        raise RefusedEarly(f"the daemon is already running: {holder(state) or 'it is just starting'}") from None
+        raise RefusedEarly(f"the daemon is already running: {read_holder(state) or 'it is just starting'}") from None
     mine = Holder(identity=processes.identity(os.getpid()) or "", version=version, since=since)
     try:
         publish(state / RECORD, msgspec.json.encode(mine), sync=False)
@@ -60,7 +60,7 @@ def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Itera
         lock.release()
 
 
-def holder(state: Path) -> Holder | None:
+def read_holder(state: Path) -> Holder | None:
     """The record of the living daemon; None when none runs."""
     try:
         record = msgspec.json.decode((state / RECORD).read_bytes(), type=Holder)
@@ -79,25 +79,25 @@ class Known(Struct, frozen=True, kw_only=True):
         return Path(self.common) / "runplan"
 
 
-def remember(state: Path, repository: Known) -> None:
+def remember_repository(state: Path, repository: Known) -> None:
     """Add the repository, or update its checkout: one file per repository."""
     # Not msgspec.json: a path need not be UTF-8, and json escapes it.
     text = json.dumps(msgspec.to_builtins(repository)).encode("ascii")
     try:
-        publish(_file(own_directory(state / REPOSITORIES), repository), text, sync=True)
+        publish(_record_file(own_directory(state / REPOSITORIES), repository), text, sync=True)
     except FileNotFoundError:  # another process has renamed the same draft, with the same content
         return
     except OSError as error:
         raise Unreachable(f"{state / REPOSITORIES} cannot be written: {error.strerror}") from error
 
 
-def _file(directory: Path, repository: Known) -> Path:
+def _record_file(directory: Path, repository: Known) -> Path:
     import hashlib  # 5 ms, and `status` needs the rest of this module
 
     return directory / f"{hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:16]}.json"
 
 
-def known(state: Path) -> list[Known]:
+def list_repositories(state: Path) -> list[Known]:
     """The repositories in which a run was started; those that cannot be read are added with the next one."""
     repositories = []
     for file in sorted((state / REPOSITORIES).glob("*.json")):

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from runplan.agents.environment import for_a_run
 from runplan.clock import SystemClock, until
-from runplan.daemon.client import Client, HungUp, NotRunning, Silent, connect, reach, wake
+from runplan.daemon.client import Client, HungUp, NotRunning, Silent, connect_daemon, reach_daemon, wake_daemon
 from runplan.daemon.protocol import Done, Environment, Hello, Ping, Wake
-from runplan.daemon.state import Known, holder, remember
+from runplan.daemon.state import Known, read_holder, remember_repository
 from runplan.engine.commands import BEGINNING, Executor, LocalWorker
 from runplan.engine.context import RepositoryContext, uses_forge
 from runplan.engine.repository import ENVIRONMENT, Environments, open_repository
@@ -37,7 +37,7 @@ class Queued(Unreachable):
     """The command is stored; the daemon executes it when it responds."""
 
 
-def submit(
+def submit_commands(
     context: RepositoryContext, commands: Sequence[Command], *, say: Callable[[str], None], wait: bool = False
 ) -> list[Answer | None]:
     """Have the daemon execute the commands; it is started for those that begin something.
@@ -48,21 +48,23 @@ def submit(
     begins = any(command.verb in BEGINNING for command in commands)
     repository = Known(common=str(context.repository.common_dir), root=str(context.repository.root))
     try:
-        client = reach(context.env) if begins else connect(context.env)
+        client = reach_daemon(context.env) if begins else connect_daemon(context.env)
     except NotRunning:
         if begins:
             raise
-        return _execute_here(context, _stored(context, commands))
+        return _execute_here(context, _store_commands(context, commands))
     except Silent as silent:
-        _stored(context, commands)
-        remember(state_directory(context.env), repository)
-        wake(context.env)
+        _store_commands(context, commands)
+        remember_repository(state_directory(context.env), repository)
+        wake_daemon(context.env)
         raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
     with client:
         if begins and client.hello.draining:
             raise Unreachable(client.hello.draining)
         # Sent before the commands are stored, since a running worker executes them at once.
-        stored = _stored(context, [_with_environment(client, context, repository, command) for command in commands])
+        stored = _store_commands(
+            context, [_with_environment(client, context, repository, command) for command in commands]
+        )
         with suppress(HungUp):
             client.call(Wake(repository=repository), Done)
             answers = _await_answers(context, stored, say if wait else None)
@@ -87,7 +89,7 @@ def _await_answers(
             return [store.get_answer(command.seq) for command in commands]
 
         def is_answered() -> bool:
-            is_alive = holder(state_directory(context.env)) is not None
+            is_alive = read_holder(state_directory(context.env)) is not None
             if None not in answers():
                 return True
             if not is_alive:
@@ -116,7 +118,7 @@ def _with_environment(client: Client, context: RepositoryContext, repository: Kn
     return replace(command, arguments={**command.arguments, ENVIRONMENT: name})
 
 
-def _stored(context: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
+def _store_commands(context: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
     with closing(open_store(context.state)) as store:
         dated = [replace(command, at=command.at or now) for command in commands]
@@ -130,5 +132,5 @@ def _execute_here(context: RepositoryContext, commands: list[Command]) -> list[A
         worker.open(repository)
         answers = worker.run(commands, Executor(worker, Environments(context.env)))
     if None in answers:  # a daemon has come up meanwhile, and owns the run
-        wake(context.env)
+        wake_daemon(context.env)
     return answers

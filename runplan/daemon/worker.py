@@ -61,24 +61,24 @@ class ConcurrencyLimit:
         self.working: tuple[Key, ...] = ()
         self.waiting: tuple[Key, ...] = ()
 
-    def request(self, key: Key) -> bool:
+    def request_permit(self, key: Key) -> bool:
         """Whether the run may work now; if not, it is queued."""
         with self._lock:
             if key in self.working:
                 return True
             if key not in self.waiting:
                 self.waiting = (*self.waiting, key)
-            if key not in self._fitting():
+            if key not in self._list_fitting():
                 return False
-            self._admit(key)
+            self._admit_run(key)
             return True
 
-    def count(self, key: Key) -> None:
+    def count_run(self, key: Key) -> None:
         """Count a run whose process is running already, also above the limits."""
         with self._lock:
-            self._admit(key)
+            self._admit_run(key)
 
-    def release(self, root: str, plan: str = "") -> None:
+    def release_permit(self, root: str, plan: str = "") -> None:
         """The run has ended or waits for something else; without a plan, no step can be taken in the repository."""
         with self._lock:
             self.working = tuple(other for other in self.working if other != (root, plan or other[1]))
@@ -91,11 +91,11 @@ class ConcurrencyLimit:
             self._host, self._repository = host, repository
         self._wake_fitting()
 
-    def _admit(self, key: Key) -> None:
+    def _admit_run(self, key: Key) -> None:
         self.waiting = tuple(other for other in self.waiting if other != key)
         self.working = (*(other for other in self.working if other != key), key)
 
-    def _fitting(self) -> list[Key]:
+    def _list_fitting(self) -> list[Key]:
         """The queued runs that may begin now; a full repository does not hold up the others."""
         working = list(self.working)
         for key in self.waiting:
@@ -106,7 +106,7 @@ class ConcurrencyLimit:
 
     def _wake_fitting(self) -> None:
         with self._lock:
-            roots = {root for root, _ in self._fitting()}
+            roots = {root for root, _ in self._list_fitting()}
         for root in roots:
             self._wake(root)
 
@@ -156,19 +156,19 @@ class DaemonWorker(RepositoryWorker):
             if self._closing or (self._thread is None and not needed):
                 return
             self._asked = True
-            self._poke()
+            self._poke_thread()
             if self._thread is not None:
                 if commands and self._is_stop_queued():
                     CALLS.refuse(self.state)
                 return
-            self._thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
+            self._thread = threading.Thread(target=self._run_thread, name=f"worker {self.root}", daemon=True)
             refusal = ""
             try:
                 self._thread.start()
             except RuntimeError as error:  # no thread is left; else it would never be idle again
                 self._thread, refusal = None, refused_by_system(error)
         if refusal:
-            self._closed(None, Unreachable(refusal))
+            self._record_closing(None, Unreachable(refusal))
 
     def _is_stop_queued(self) -> bool:
         """Whether a stop waits; a repository that is gone is not created."""
@@ -186,25 +186,25 @@ class DaemonWorker(RepositoryWorker):
     def request_end(self) -> None:
         """End every process; the next daemon starts the same ones again."""
         self._ending = not self.is_idle
-        self._poke()
+        self._poke_thread()
 
     def close(self) -> None:
         """Take no further step; agents live on under their shims."""
         with self._lock:
             self._closing = True
-            self._poke()
+            self._poke_thread()
 
-    def _poke(self) -> None:
+    def _poke_thread(self) -> None:
         with contextlib.suppress(BlockingIOError):  # it is awake already
             os.write(self._wake_w, b".")
 
-    def _clear(self) -> None:
+    def _clear_pipe(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_r, PIPE_BYTES)
 
     # --- the thread -------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         while True:
             self._asked, trouble, wake = False, None, None
             try:
@@ -213,7 +213,7 @@ class DaemonWorker(RepositoryWorker):
                 trouble = error
             except Exception as error:  # noqa: BLE001 - the edge of a worker: else the repository would stay closed
                 trouble = Unreachable(refused_by_system(error) or f"unexpected {type(error).__name__}: {error}")
-            self._closed(wake, trouble)
+            self._record_closing(wake, trouble)
             with self._lock:
                 if not self._asked or self._closing:
                     self._thread = None
@@ -221,16 +221,16 @@ class DaemonWorker(RepositoryWorker):
         self._daemon.wake()
 
     def _open_and_work(self) -> datetime | None:
-        self._clear()
+        self._clear_pipe()
         with self._daemon.open_repository(self.root, self._wake_r, self.environments) as repository:
             self.open(repository)
             self._executor = Executor(self, self.environments)
             plans = [row.plan for row in repository.store.list_unfinished_runs()]
             for plan in dict.fromkeys([*plans, *(row.plan for row in repository.store.list_waits())]):
-                self._adopt(plan)
-            return self._earliest(self.work())
+                self._adopt_run(plan)
+            return self._find_earliest(self.work())
 
-    def _adopt(self, plan: str) -> None:
+    def _adopt_run(self, plan: str) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
         store = self.repository.store
         row = store.get_interrupted_run(plan)
@@ -241,7 +241,7 @@ class DaemonWorker(RepositoryWorker):
             if started is not None and started.daemon:
                 self._executor.halt_without_keys(started)
             if plan in self.runs and running(self.runs[plan].state):  # before others take their turn
-                self._daemon.limit.count((self.root, plan))
+                self._daemon.limit.count_run((self.root, plan))
             return
         now = self._now()
         before = next((row for row in store.list_waits() if row.plan == plan), None)
@@ -265,12 +265,12 @@ class DaemonWorker(RepositoryWorker):
             self.end_agents()
         for row in self.repository.store.list_waits():
             if parse_iso(row.wake or row.since) <= self._now():
-                self._adopt(row.plan)
+                self._adopt_run(row.plan)
         for command, answer in self._executor.execute_queued(begins=self.may_begin()):
             self._log_answer(command, answer)
         if self.may_begin():  # else slots stay due
             for schedule in self.repository.store.list_schedules():
-                self._fire(schedule)
+                self._fire_schedule(schedule)
 
     def wait(self, dispatches: list[str], wake: datetime | None) -> bool:
         self._failures, self.trouble = 0, None  # a step was taken
@@ -279,13 +279,13 @@ class DaemonWorker(RepositoryWorker):
                 return False
             asked, self._asked = self._asked, False
         if not asked:
-            until = self._earliest(wake)
+            until = self._find_earliest(wake)
             left_s = max(0.0, (until - self._now()).total_seconds()) if until else None
             self.repository.dispatches.wait(dispatches, timeout_s=left_s)
-        self._clear()
+        self._clear_pipe()
         return True
 
-    def _earliest(self, wake: datetime | None) -> datetime | None:
+    def _find_earliest(self, wake: datetime | None) -> datetime | None:
         store = self.repository.store
         moments = [parse_iso(row.wake) for row in store.list_waits() if row.wake]
         for row in store.list_schedules() if self.may_begin() else ():
@@ -295,7 +295,7 @@ class DaemonWorker(RepositoryWorker):
                 moments.append(parse_iso(row.next))
         return min([*moments, *([wake] if wake else [])], default=None)
 
-    def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
+    def _record_closing(self, wake: datetime | None, trouble: RunplanError | None) -> None:
         """Set the next wake-up; after trouble with growing delays."""
         if trouble is not None:
             now = self._now()
@@ -304,7 +304,7 @@ class DaemonWorker(RepositoryWorker):
             since = self.trouble.since if self.trouble else iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
             self._log.warning("closed", error=str(trouble), again=iso(wake))
-            self._daemon.limit.release(self.root)  # else an unplugged one would hold up the others
+            self._daemon.limit.release_permit(self.root)  # else an unplugged one would hold up the others
             self._refuse_starts(trouble)
         if wake is not None:
             self._daemon.call_at(f"wake {self.root}", wake, self.wake)
@@ -324,7 +324,7 @@ class DaemonWorker(RepositoryWorker):
         result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
         self._log.info("command", plan=command.plan, verb=command.verb, answer=result)
 
-    def _fire(self, row: ScheduleRow) -> None:
+    def _fire_schedule(self, row: ScheduleRow) -> None:
         """Fire the due slot of a schedule and record the next one; an error is tried again, with growing delays."""
         store, now = self.repository.store, self._now()
         failures, again = self._retries.get(row.plan, (0, now))
@@ -386,7 +386,7 @@ class DaemonWorker(RepositoryWorker):
         """Whether the run may work now; one that waits for something else needs no permit."""
         decision = decide(journal.state)
         if running(journal.state):  # also one that survived the last process
-            self._daemon.limit.count((self.root, plan))
+            self._daemon.limit.count_run((self.root, plan))
             return True
         if journal.state.stop or not self.may_begin():
             return True
@@ -394,7 +394,7 @@ class DaemonWorker(RepositoryWorker):
             return True
         if decision.waiting and decision.wake and parse_iso(decision.wake) > self._now():
             return True
-        if not self._daemon.limit.request((self.root, plan)):
+        if not self._daemon.limit.request_permit((self.root, plan)):
             if not journal.state.queued:
                 journal.append(Queued())
             return False
@@ -404,7 +404,7 @@ class DaemonWorker(RepositoryWorker):
 
     def forget(self, plan: str) -> None:
         super().forget(plan)
-        self._daemon.limit.release(self.root, plan)
+        self._daemon.limit.release_permit(self.root, plan)
 
     def _schedule_checkout_checks(self, journal: Journal) -> None:
         """Check again later whether a checkout in use is free."""
@@ -421,12 +421,12 @@ class DaemonWorker(RepositoryWorker):
         decision = decide(state)
         for lane in lanes:
             if (alone := decide(lane.state)).waiting:
-                self.waits(plan, active.id, lane.state, alone)
+                self.report_wait(plan, active.id, lane.state, alone)
         if decision.waiting and not running(state):
             if decision.waiting != "slot":
-                self._daemon.limit.release(self.root, plan)
+                self._daemon.limit.release_permit(self.root, plan)
             if not lanes:
-                self.waits(plan, active.id, state, decision)
+                self.report_wait(plan, active.id, state, decision)
         return decision
 
     def recorded(self, plan: str, run: str, event: Event, phase: str) -> None:
@@ -456,7 +456,7 @@ class DaemonWorker(RepositoryWorker):
         if notice is not None:
             self._daemon.notifier.send(notice)
 
-    def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
+    def report_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
         phase = awaiting(state)
         name, tree = (phase.chosen.phase, phase.asked) if phase else ("", "")

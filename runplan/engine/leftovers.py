@@ -14,7 +14,7 @@ from runplan.git.zones import Zones
 from runplan.run import events as e
 from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.store.files import is_held
-from runplan.store.journal import recorded
+from runplan.store.journal import list_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +92,7 @@ def _in_use(store: Store, root: str, state: Path) -> Iterator[str]:
     for row in store.list_unfinished_runs():
         slug = ""
         yield names.base_ref(row.id)
-        for fact in recorded(store, row.id):
+        for fact in list_records(store, row.id):
             match fact.event:
                 case e.RunStarted():
                     slug = fact.event.slug

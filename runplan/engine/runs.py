@@ -18,7 +18,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.reasons import Reason, step_of
 from runplan.run.state import RunState, apply, failed_lane, fold, open_lanes, open_states, running
 from runplan.steps.conclude import release_issues
-from runplan.store.journal import Journal, recorded
+from runplan.store.journal import Journal, list_records
 from runplan.store.protocol import Store, open_store
 from runplan.supervise.dispatches import Dispatches
 from runplan.text import command
@@ -54,7 +54,7 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
 
 def state_of(store: Store, row: RunRow) -> RunState:
     """The state of a run, from its journal."""
-    state = fold(fact.event for fact in recorded(store, row.id))
+    state = fold(fact.event for fact in list_records(store, row.id))
     if state.started is None:
         raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
     return state

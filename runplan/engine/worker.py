@@ -153,7 +153,7 @@ class RepositoryWorker:
         """Leave the run to the next process that asks for it."""
         run = self.runs[plan].id
         self.forget(plan)
-        self.repository.claims.release(plan, run=run)
+        self.repository.claims.release_plan(plan, run=run)
 
     def forget(self, plan: str) -> None:
         self.runs.pop(plan, None)
@@ -244,7 +244,7 @@ class RepositoryWorker:
         if isinstance(claim, HeldByOther):
             return self._decline_held(claim, request)
         if run.is_new and (why := self._too_late(request)):
-            self.repository.claims.release(plan, run=run.id)
+            self.repository.claims.release_plan(plan, run=run.id)
             return Answer(declined=True, why=why)
         active = self._open_journal(run, claim)
         if not run.is_new and not _resume_run(active, request.started):
@@ -290,7 +290,7 @@ class RepositoryWorker:
         row = self.repository.store.get_interrupted_run(plan)
         if (row is None) if run.is_new else (row is not None and row.id == run.id):
             return claim
-        self.repository.claims.release(plan, run=run.id)
+        self.repository.claims.release_plan(plan, run=run.id)
         return None
 
     def _decline_held(self, claim: HeldByOther, request: RunRequest) -> Answer:

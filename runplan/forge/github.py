@@ -12,7 +12,7 @@ from github import Github, GithubException
 
 from runplan.errors import NotFound, RefusedEarly
 from runplan.forge import model as m
-from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe
+from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
 from runplan.forge.retry import repeatable
 from runplan.names import HEADS
 
@@ -119,9 +119,9 @@ class GitHub:
 
     def read_target(self, branch: str, *, number: int = 0) -> m.Target:
         wanted = {"branch": branch, "ref": f"{HEADS}{branch}", "number": number, "isOpen": number > 0}
-        facts = self._query(f"read the settings of {branch}", TARGET, wanted)
+        facts = self._query_repository(f"read the settings of {branch}", TARGET, wanted)
         try:
-            rules = self._rulesets(branch)
+            rules = self._read_rules(branch)
         except m.NotAllowed:  # private repositories of a free plan have none
             rules = {}
         classic = (facts.get("ref") or {}).get("refUpdateRule") or {}
@@ -135,7 +135,7 @@ class GitHub:
         checks = rules.get("required_status_checks", [])
         required = [check["context"] for rule in checks for check in rule.get("required_status_checks", ())]
         reviews = [rule.get("required_approving_review_count", 0) for rule in rules.get("pull_request", ())]
-        opinions = _nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
+        opinions = _list_nodes(facts.get("pullRequest"), "latestOpinionatedReviews")
         return m.Target(
             methods=tuple(method for method in m.METHODS if method in methods),
             auto_merge=bool(facts.get("autoMergeAllowed")),
@@ -145,11 +145,11 @@ class GitHub:
             reviews=max([*reviews, classic.get("requiredApprovingReviewCount") or 0]),
             queue="merge_queue" in rules,
             objections=tuple(
-                _writer(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
+                _author_login(opinion["author"]) for opinion in opinions if opinion["state"] == "CHANGES_REQUESTED"
             ),
         )
 
-    def _query(self, what: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
+    def _query_repository(self, what: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
         """The repository's part of the answer; a field that the token may not read is missing in it."""
         names = {"owner": self._address.owner, "name": self._address.repository}
 
@@ -166,7 +166,7 @@ class GitHub:
         return self.calls.attempt(what, call)
 
     @repeatable("read the rules of {0}")
-    def _rulesets(self, branch: str) -> dict[str, list[dict[str, Any]]]:
+    def _read_rules(self, branch: str) -> dict[str, list[dict[str, Any]]]:
         """The parameters of the rules in force, by type; several rulesets may have rules of one type."""
         _, rules = self._repo.requester.requestJsonAndCheck("GET", f"{self._repo.url}/rules/branches/{branch}")
         parameters: dict[str, list[dict[str, Any]]] = {}
@@ -195,7 +195,7 @@ class GitHub:
         pulls = self._repo.get_pulls(state="all", head=head, sort="created", direction="desc")
         # A person may have changed where it leads. Of several the newest open one for this target counts.
         newest = max(islice(pulls, 10), key=lambda pull: (pull.state == "open", pull.base.ref == base), default=None)
-        return None if newest is None else _pull_request(newest)
+        return None if newest is None else _to_pull_request(newest)
 
     def create_pull_request(self, *, branch: str, base: str, title: str, body: str) -> m.PullRequest:
         def happened() -> m.PullRequest | None:
@@ -204,7 +204,7 @@ class GitHub:
 
         def call() -> m.PullRequest:
             try:
-                return _pull_request(self._repo.create_pull(base=base, head=branch, title=title, body=body))
+                return _to_pull_request(self._repo.create_pull(base=base, head=branch, title=title, body=body))
             except GithubException as error:
                 if error.status == 422 and (pull := happened()) is not None:  # another process was faster
                     return pull
@@ -214,9 +214,9 @@ class GitHub:
 
     @repeatable("read pull request {0}")
     def read_pull_request(self, number: int) -> m.PullRequest:
-        return _pull_request(self._get(number))
+        return _to_pull_request(self._get_pull_request(number))
 
-    def _get(self, number: int) -> PullRequest:
+    def _get_pull_request(self, number: int) -> PullRequest:
         pull = self._repo.get_pull(number)
         pull.complete()
         return pull
@@ -236,13 +236,13 @@ class GitHub:
             except GithubException as error:
                 if error.status not in (405, 409, 422):
                     raise
-                return happened() or m.NotMerged(said=describe(error))
+                return happened() or m.NotMerged(said=describe_error(error))
 
         return self.calls.attempt(f"merge pull request {number}", call, happened)
 
     @repeatable("ask for a later merge of pull request {0}")
     def merge_later(self, number: int, how: m.Merge, *, queue: bool) -> m.NotMerged | None:
-        pull = self._get(number)
+        pull = self._get_pull_request(number)
         if pull.merged or pull.raw_data.get("auto_merge"):
             return None
         try:
@@ -255,13 +255,13 @@ class GitHub:
         except GithubException as error:  # an error of GraphQL has status 400
             if error.status != 400:
                 raise
-            said = describe(error)
+            said = describe_error(error)
             return None if "already" in said else m.NotMerged(said=said)  # in the queue
         return None
 
     @repeatable("cancel the merge of pull request {0}")
     def cancel_merge(self, number: int) -> None:
-        self._get(number).disable_automerge()
+        self._get_pull_request(number).disable_automerge()
 
     @repeatable("read the open pull requests")
     def list_open_files(self, base: str) -> dict[int, tuple[str, ...]]:
@@ -272,14 +272,14 @@ class GitHub:
     def list_review_comments(self, number: int) -> tuple[m.ReviewComment, ...]:
         pull = self._repo.get_pull(number)
         reviews = [
-            m.ReviewComment(id=f"review {review.id}", author=_login(review.user), text=review.body)
+            m.ReviewComment(id=f"review {review.id}", author=_user_login(review.user), text=review.body)
             for review in pull.get_reviews()
             if review.body
         ]
         lines = [  # a line that has changed since has no number
             m.ReviewComment(
                 id=f"line {comment.id}",
-                author=_login(comment.user),
+                author=_user_login(comment.user),
                 text=comment.body,
                 place=f"{comment.path}:{comment.line}" if comment.line else comment.path,
             )
@@ -350,12 +350,12 @@ class GitHub:
             raise NotFound(f"{self._address.full_name} has no issue {number}, or the token may not read it") from None
         if issue.pull_request is not None:
             raise RefusedEarly(f"#{number} is a pull request, no issue: {issue.html_url}")
-        return _issue(issue)
+        return _to_issue(issue)
 
     @repeatable("list the issues with the label {0}")
     def list_issues(self, label: str) -> tuple[m.Issue, ...]:
         issues = self._repo.get_issues(state="open", labels=[label], sort="created", direction="asc")
-        return tuple(_issue(issue) for issue in issues if issue.pull_request is None)
+        return tuple(_to_issue(issue) for issue in issues if issue.pull_request is None)
 
     @repeatable("close issue {0}")
     def close_issue(self, number: int) -> None:
@@ -379,13 +379,13 @@ class GitHub:
         issue.add_to_assignees(self._own_login) if is_assigned else issue.remove_from_assignees(self._own_login)
 
     @repeatable("read the comments of #{0}")
-    def _comments(self, number: int) -> list[IssueComment]:
+    def _read_comments(self, number: int) -> list[IssueComment]:
         return list(self._repo.get_issue(number).get_comments())
 
     def list_comments(self, number: int) -> tuple[m.Comment, ...]:
-        comments = self._comments(number)
+        comments = self._read_comments(number)
         return tuple(
-            m.Comment(author=_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp())
+            m.Comment(author=_user_login(comment.user), text=comment.body or "", changed=comment.updated_at.timestamp())
             for comment in comments
         )
 
@@ -394,8 +394,8 @@ class GitHub:
         body = f"{text}\n\n{mark}"
 
         def happened() -> IssueComment | None:
-            marked = (comment for comment in self._comments(number) if mark in (comment.body or ""))
-            return next((comment for comment in marked if _login(comment.user) == self._own_login), None)
+            marked = (comment for comment in self._read_comments(number) if mark in (comment.body or ""))
+            return next((comment for comment in marked if _user_login(comment.user) == self._own_login), None)
 
         existing = happened()
         if existing is None:
@@ -413,20 +413,22 @@ class GitHub:
         return str(answer["data"]["viewer"]["login"])
 
     def is_issue_trusted(self, number: int, label: str) -> bool:
-        issue = self._query(f"read who labelled issue {number}", ISSUE, {"number": number}).get("issue") or {}
-        if self.may_write(_writer(issue.get("author"))):
+        issue = (
+            self._query_repository(f"read who labelled issue {number}", ISSUE, {"number": number}).get("issue") or {}
+        )
+        if self.may_write(_author_login(issue.get("author"))):
             return True
-        events = _nodes(issue, "timelineItems")
+        events = _list_nodes(issue, "timelineItems")
         labelled = [event for event in events if event.get("label", {}).get("name", "").lower() == label.lower()]
         if not labelled:
             return False
         edits = [(issue.get("lastEditedAt") or "", issue.get("editor"))]
         edits += [(event["createdAt"], event["actor"]) for event in events if "label" not in event]
         later = [editor for when, editor in edits if when >= labelled[-1]["createdAt"]]
-        return all(self.may_write(_writer(account)) for account in (labelled[-1]["actor"], *later))
+        return all(self.may_write(_author_login(account)) for account in (labelled[-1]["actor"], *later))
 
 
-def _pull_request(pull: PullRequest) -> m.PullRequest:
+def _to_pull_request(pull: PullRequest) -> m.PullRequest:
     return m.PullRequest(
         number=pull.number,
         url=pull.html_url,
@@ -450,35 +452,35 @@ def _merge_state(facts: Mapping[str, Any]) -> m.MergeState:
     return m.MergeState.UNKNOWN if facts.get("mergeable") is None and not is_final else state
 
 
-def _nodes(parent: Mapping[str, Any] | None, field: str) -> list[Any]:
+def _list_nodes(parent: Mapping[str, Any] | None, field: str) -> list[Any]:
     """The nodes of a connection of GraphQL, without those that the token may not read."""
     return [node for node in ((parent or {}).get(field) or {}).get("nodes") or () if node]
 
 
-def _writer(author: Mapping[str, str] | None) -> str:
+def _author_login(author: Mapping[str, str] | None) -> str:
     return author["login"] if author else GHOST
 
 
 def _check_names(facts: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the checks of the newest merged pull requests."""
-    commits = (node["commit"] for pull in _nodes(facts, "pullRequests") for node in _nodes(pull, "commits"))
-    checks = (check for commit in commits for check in _nodes(commit.get("statusCheckRollup"), "contexts"))
+    commits = (node["commit"] for pull in _list_nodes(facts, "pullRequests") for node in _list_nodes(pull, "commits"))
+    checks = (check for commit in commits for check in _list_nodes(commit.get("statusCheckRollup"), "contexts"))
     return tuple(dict.fromkeys(check.get("name") or check.get("context") or "" for check in checks))
 
 
 GHOST = "ghost"  #: as GitHub shows an account that was deleted
 
 
-def _login(user: NamedUser | Organization | None) -> str:
+def _user_login(user: NamedUser | Organization | None) -> str:
     return user.login if user else GHOST
 
 
-def _issue(issue: Issue) -> m.Issue:
+def _to_issue(issue: Issue) -> m.Issue:
     return m.Issue(
         number=issue.number,
         title=issue.title,
         body=issue.body or "",
         is_open=issue.state == "open",
         url=issue.html_url,
-        author=_login(issue.user),
+        author=_user_login(issue.user),
     )

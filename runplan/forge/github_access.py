@@ -61,19 +61,19 @@ def find_github_access(git: Git, *, remote: str, env: Mapping[str, str]) -> GitH
     def ask(argv: Sequence[str], stdin: str) -> str:
         if argv[0] == "git":
             return git.run(*argv[1:], stdin=stdin.encode(), env={"GIT_TERMINAL_PROMPT": "0"}, ok=ANY).text
-        return _output(argv, env)
+        return _run_program(argv, env)
 
     token = find_token(address, env, ask)
     if token is None:
         name = "GH_TOKEN" if address.is_cloud else "GH_ENTERPRISE_TOKEN"
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
     api = env.get("GITHUB_API_URL", "") or address.api
-    auth = _installation(address, token.app, token.value, api) if token.app else Auth.Token(token.value)
+    auth = _find_installation(address, token.app, token.value, api) if token.app else Auth.Token(token.value)
     return GitHubAccess(address=address, auth=auth, source=token.source, api=api, is_gits=token.is_gits)
 
 
 @cache  # each signature with the key takes 0.2 s
-def _installation(address: Address, app: str, file: str, api: str) -> Auth.AppInstallationAuth:
+def _find_installation(address: Address, app: str, file: str, api: str) -> Auth.AppInstallationAuth:
     """The installation of a GitHub App on this repository; PyGithub renews its token, which lives for an hour."""
     try:
         signed = Auth.AppAuth(app, Path(file).read_text(encoding="ascii") or "-")
@@ -92,11 +92,11 @@ def _ssh_host(alias: str, env: Mapping[str, str]) -> str:
     """The host name that ssh would use for a name of its configuration."""
     if "." in alias:
         return alias
-    host = re.search(r"^hostname (\S+)$", _output(("ssh", "-G", alias), env), re.MULTILINE)
+    host = re.search(r"^hostname (\S+)$", _run_program(("ssh", "-G", alias), env), re.MULTILINE)
     return host[1] if host else alias
 
 
-def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
+def _run_program(argv: Sequence[str], env: Mapping[str, str]) -> str:
     """The output of a program; "" when it is missing, fails or hangs."""
     try:
         return subprocess.run(argv, env=dict(env), capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout

@@ -48,7 +48,7 @@ class GitHubCalls(Calls):
     def _raise_known(self, what: str, error: GithubException) -> NoReturn:
         """Raise the error of ours for a rate limit or a refusal."""
         headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
-        said, wait_s = describe(error), None
+        said, wait_s = describe_error(error), None
         if error.status in (403, 429):
             after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
             if after.isdigit():
@@ -66,7 +66,7 @@ class GitHubCalls(Calls):
         raise kind(f"cannot {what}: {error.status} {said}") from error
 
 
-def describe(error: GithubException) -> str:
+def describe_error(error: GithubException) -> str:
     """The forge's own words, on one line."""
     data = error.data if isinstance(error.data, dict) else {}
     details = [detail.get("message", "") for detail in data.get("errors") or () if isinstance(detail, dict)]

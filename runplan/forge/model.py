@@ -51,7 +51,7 @@ class Target(Struct, frozen=True, kw_only=True):
         }
         return ", ".join(words for words, is_rule in rules.items() if is_rule)
 
-    def method(self, wanted: str) -> str:
+    def choose_method(self, wanted: str) -> str:
         """The wanted method where it is allowed, else another one; "" when there is none."""
         return next((method for method in (wanted, *METHODS) if method in self.methods), "")
 

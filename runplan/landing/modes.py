@@ -119,7 +119,7 @@ def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tup
         needs = "it needs write access to contents and pull requests"
         raise RefusedEarly(f"the token may not open pull requests on {there.name}; {needs}: {error}") from None
     target, wanted = forge.read_target(run.target), settings.pull_request.method
-    method, remarks = target.method(wanted), list[str]()
+    method, remarks = target.choose_method(wanted), list[str]()
     if not method and not target.queue:
         raise RefusedEarly(
             f"{there.name} allows no method to merge into {run.target}: its settings and the rules of the branch "

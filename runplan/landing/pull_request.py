@@ -280,7 +280,7 @@ class PullRequestLander(RemoteLander):
     def _merge(self, pull: PullRequest, checks: Sequence[Check], target: Target) -> Conclusion:
         """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
         forge, wanted = self._forge(), self._settings.method
-        method, trailers = target.method(wanted), self._trailers(pull.head)
+        method, trailers = target.choose_method(wanted), self._trailers(pull.head)
         if not method and not target.queue:
             return Waiting(kind="merge", why=f"{pull.base} allows no merge method; allow one on GitHub: {pull.url}")
         # No phase: `undo` would take the merge for the landing of one.

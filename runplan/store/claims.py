@@ -41,7 +41,7 @@ class Claims:
         claim = self._store.get_claim("plan", plan)
         if plan in self._held and claim is not None and claim.owner == self.me:
             return Reentered(fence=claim.fence)
-        lock = _lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
+        lock = _open_lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -59,7 +59,7 @@ class Claims:
         """Claim an issue for the run; another unfinished run that has it."""
         return self._store.claim_issue(number, run=run, owner=self.me)
 
-    def release(self, plan: str, *, run: str) -> None:
+    def release_plan(self, plan: str, *, run: str) -> None:
         """Release the plan, if this process owns it for the run."""
         self._store.release_plan(plan, run=run, owner=self.me)
         if (lock := self._held.pop(plan, None)) is not None:
@@ -75,15 +75,15 @@ class Claims:
 
     def command_lock(self) -> FileLock:
         """One process at a time executes commands."""
-        return _lock(self._locks, "commands")
+        return _open_lock(self._locks, "commands")
 
 
 def landing_lock(locks: Path) -> FileLock:
     """One landing at a time per repository; needs no journal."""
-    return _lock(locks, "landing")
+    return _open_lock(locks, "landing")
 
 
-def _lock(locks: Path, name: str) -> FileLock:
+def _open_lock(locks: Path, name: str) -> FileLock:
     try:
         make_below(locks.parent.parent, locks)
     except OSError as error:

@@ -25,11 +25,11 @@ class Anchor:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._number = _number(path)
+        self._number = _read_identity(path)
 
     def require(self) -> None:
         """Fail when the file is gone, or another has taken its place."""
-        now = _number(self._path)
+        now = _read_identity(self._path)
         self._number = self._number or now
         if now is None or now != self._number:
             raise not_there(self._path)
@@ -53,7 +53,7 @@ def not_there(path: Path) -> Unreachable:
     )
 
 
-def _number(path: Path) -> tuple[int, int] | None:
+def _read_identity(path: Path) -> tuple[int, int] | None:
     try:
         status = os.stat(path)  # noqa: PTH116 - called before every event, and pathlib is slow
     except (FileNotFoundError, NotADirectoryError):
@@ -125,14 +125,14 @@ def file_lock(path: Path) -> FileLock:
 def lock_descriptor(descriptor: int, *, within_s: float) -> bool:
     """Lock an open file that child processes inherit; False when another process holds the lock for that long."""
 
-    def locked() -> bool:
+    def try_lock() -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
-    return until(locked, within_s=within_s)
+    return until(try_lock, within_s=within_s)
 
 
 def is_held(path: Path) -> bool:
@@ -213,7 +213,7 @@ def empty_directory(top: Path) -> None:
             if _delete_entry(name, descriptor):
                 continue
             waiting.append(name)
-            waiting += _empty(name, descriptor, len(waiting))
+            waiting += _empty_below(name, descriptor, len(waiting))
     finally:
         os.close(descriptor)
     top.rmdir()
@@ -231,7 +231,7 @@ def _delete_entry(name: str, parent: int) -> bool:
     return True
 
 
-def _empty(name: str, parent: int, number: int) -> list[str]:
+def _empty_below(name: str, parent: int, number: int) -> list[str]:
     """Delete the files of a directory and move its directories up; their new names."""
     os.chmod(name, 0o700, dir_fd=parent)
     moved = []

@@ -43,7 +43,7 @@ class Journal:
         self.state = RunState()
         self._started = ""
         self._since = Since()
-        for record in recorded(store, run):
+        for record in list_records(store, run):
             self._started = self._started or record.at
             self.state = apply(self.state, record.event)
             self._since = moved(self._since, self.state, record.at)
@@ -85,5 +85,5 @@ class LaneJournal:
         self._journal.append(*events, lane=self._lane)
 
 
-def recorded(store: Store, run: str) -> list[Recorded[Event]]:
+def list_records(store: Store, run: str) -> list[Recorded[Event]]:
     return [record for row in store.list_events(run) if (record := read_row(row)) is not None]

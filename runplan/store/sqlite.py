@@ -68,7 +68,7 @@ class SqliteStore:
                 return
             if writable and not journal_exists(directory):
                 make_below(directory.parent, directory)
-                self._create()
+                self._create_journal()
             self._anchor = Anchor(self.path)
             name = str(self.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
             uri = f"file:{name}?mode={'rw' if writable else 'ro'}"
@@ -79,7 +79,7 @@ class SqliteStore:
                     f"{self.path} was written by another version of runplan; use that version, or {self._move_away()}"
                 )
 
-    def _create(self) -> None:
+    def _create_journal(self) -> None:
         """Create the journal whole or not at all; of several processes the first one does."""
         draft = self.path.with_name("journal.new")
         with file_lock(self.path.with_name("journal.lock")):
@@ -133,31 +133,31 @@ class SqliteStore:
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         self.flush()
-        return self._read(sql, *values)
+        return self._read_now(sql, *values)
 
-    def _read(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    def _read_now(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows on disk; events that wait are not written for it."""
         with self._translated_errors():
             return self._db.execute(sql, values).fetchall()
 
-    def rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
+    def select_rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
         """The rows of a table whose columns are the fields of `kind`."""
         self.flush()
-        return self._rows(kind, table_and_where, *values)
+        return self._select_now(kind, table_and_where, *values)
 
-    def _rows(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
+    def _select_now(self, kind: type[R], table_and_where: str, *values: object) -> list[R]:
         names = kind.__struct_fields__
-        rows = self._read(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
+        rows = self._read_now(f"SELECT {', '.join(names)} FROM {table_and_where}", *values)
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
 
-    def put(self, table: str, row: Struct) -> None:
+    def put_row(self, table: str, row: Struct) -> None:
         """Insert the row, or replace the one with the same key."""
         names = row.__struct_fields__
         marks = ",".join("?" for _ in names)
         with self.transaction():
-            self.run(f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})", *astuple(row))
+            self.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({marks})", *astuple(row))
 
-    def run(self, sql: str, *values: object) -> int:
+    def execute(self, sql: str, *values: object) -> int:
         """Execute one statement inside a transaction; the number of changed rows."""
         return self._db.execute(sql, values).rowcount
 
@@ -167,7 +167,7 @@ class SqliteStore:
     def _change(self, query: str, *values: object) -> bool:
         """Execute one statement; whether it changed a row."""
         with self.transaction():
-            return self.run(query, *values) > 0
+            return self.execute(query, *values) > 0
 
     def close(self) -> None:
         self._db.close()
@@ -211,37 +211,37 @@ class SqliteStore:
         if append.pauses:
             self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (append.pauses, row.plan))
 
-    def _events(self, where: str, *values: object) -> list[r.EventRow]:
-        return self._rows(r.EventRow, f"events WHERE {where}", *values)
+    def _select_events(self, where: str, *values: object) -> list[r.EventRow]:
+        return self._select_now(r.EventRow, f"events WHERE {where}", *values)
 
     def list_events(self, run: str, *, after: int = 0) -> list[r.EventRow]:
         self.flush()
-        return self._events("run=? AND seq>? ORDER BY seq", run, after)
+        return self._select_events("run=? AND seq>? ORDER BY seq", run, after)
 
     def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
         from runplan.run.recorded import read_row  # 14 ms, and `status` reads no event
 
         self._flush_kind(kind.__name__)
         if plan:
-            rows = self._events("plan=? AND type=? ORDER BY seq", plan, kind.__name__)
+            rows = self._select_events("plan=? AND type=? ORDER BY seq", plan, kind.__name__)
         else:
-            rows = self._events("type=? AND at>=? ORDER BY seq", kind.__name__, since)
+            rows = self._select_events("type=? AND at>=? ORDER BY seq", kind.__name__, since)
         return [record for row in rows if (record := read_row(row))]  # type: ignore[misc]
 
     def _flush_kind(self, kind: str) -> None:
         if any(kind == name for append in self._waiting for _, name, _ in append.events):
             self.flush()
 
-    def _runs(self, where: str, *values: object) -> list[r.RunRow]:
+    def _select_runs(self, where: str, *values: object) -> list[r.RunRow]:
         rows = self.query(f"SELECT row FROM runs WHERE {where}", *values)
         return [convert(json.loads(row), r.RunRow) for (row,) in rows]
 
     def list_runs(self, plan: str | None = None, *, limit: int = 50) -> list[r.RunRow]:
         where = "plan=?1" if plan is not None else "number > 0"
-        return self._runs(f"{where} ORDER BY number DESC LIMIT ?2", plan, limit)
+        return self._select_runs(f"{where} ORDER BY number DESC LIMIT ?2", plan, limit)
 
     def get_run(self, run: str) -> r.RunRow | None:
-        return next(iter(self._runs("id=?", run)), None)
+        return next(iter(self._select_runs("id=?", run)), None)
 
     def get_newest_run(self, plan: str) -> r.RunRow | None:
         return next(iter(self.list_runs(plan, limit=1)), None)
@@ -259,11 +259,11 @@ class SqliteStore:
         return row if row is not None and row.is_active else None
 
     def list_unfinished_runs(self) -> list[r.RunRow]:
-        return self._runs(f"{tables.IS_ACTIVE} ORDER BY number")
+        return self._select_runs(f"{tables.IS_ACTIVE} ORDER BY number")
 
     def list_sign_offs(self) -> list[tuple[str, str]]:
         query = "SELECT plan, phase FROM runs WHERE state='waiting' AND waiting_for IN ('approval', 'sign-off')"
-        return [(plan, phase or "") for plan, phase in self._read(query)]
+        return [(plan, phase or "") for plan, phase in self._read_now(query)]
 
     def list_failures(self, plan: str) -> tuple[r.FailureRow, ...]:
         newest = {phase: why for phase, *why in reversed(self.query(tables.FAILURES, plan))}
@@ -272,7 +272,7 @@ class SqliteStore:
     def count_leases(self, plan: str, branch: str) -> int:
         self._flush_kind("Leased")
         query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
-        return int(self._read(query, plan, branch)[0][0])
+        return int(self._read_now(query, plan, branch)[0][0])
 
     def get_run_of_command(self, command: int) -> str:
         query = "SELECT run FROM events WHERE type='RunStarted' AND json_extract(body, '$.command')=? LIMIT 1"
@@ -296,7 +296,7 @@ class SqliteStore:
 
     def read_plan_facts(self, plan: str = "") -> dict[str, r.PlanFacts]:
         sources: dict[str, Iterable[tuple[str, object]]] = {
-            "run": ((row.plan, row) for row in self._runs(f"number IN ({tables.NEWEST})", plan)),
+            "run": ((row.plan, row) for row in self._select_runs(f"number IN ({tables.NEWEST})", plan)),
             "owner": self.list_owners().items(),
             "schedule": ((row.plan, row) for row in self.list_schedules()),
             "queued": self.query(tables.QUEUED),
@@ -336,20 +336,20 @@ class SqliteStore:
         return None
 
     def get_claim(self, kind: str, key: str) -> r.ClaimRow | None:
-        return next(iter(self._rows(r.ClaimRow, "claims WHERE kind=? AND key=?", kind, key)), None)
+        return next(iter(self._select_now(r.ClaimRow, "claims WHERE kind=? AND key=?", kind, key)), None)
 
     def set_claim(self, kind: str, key: str, *, run: str, owner: str) -> int:
         """Write the claim with a higher fence than any before; inside a transaction."""
-        self.run("INSERT INTO fences VALUES (?,?,1) ON CONFLICT (kind, key) DO UPDATE SET fence=fence+1", kind, key)
+        self.execute("INSERT INTO fences VALUES (?,?,1) ON CONFLICT (kind, key) DO UPDATE SET fence=fence+1", kind, key)
         ((fence,),) = self._db.execute("SELECT fence FROM fences WHERE kind=? AND key=?", (kind, key))
-        self.run("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?)", kind, key, run, owner, fence)
+        self.execute("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?)", kind, key, run, owner, fence)
         return int(fence)
 
     def release_plan(self, plan: str, *, run: str, owner: str) -> None:
         self._change("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
 
     def list_owners(self) -> dict[str, str]:
-        return dict(self._read("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
+        return dict(self._read_now("SELECT key, owner FROM claims WHERE kind='plan' ORDER BY key"))
 
     def get_owner_state(self, owner: str) -> r.OwnerState:
         process = processes.living(owner)
@@ -369,9 +369,9 @@ class SqliteStore:
     def add_command(self, command: r.Command) -> int:
         values = (command.plan, command.verb, json.dumps(command.arguments), command.by, command.at)
         with self.transaction():
-            self.run("INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?)", *values)
+            self.execute("INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?)", *values)
             ((number,),) = self.query("SELECT last_insert_rowid()")
-            self.run("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
+            self.execute("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
         return int(number)
 
     def list_queued_commands(self) -> list[r.Command]:
@@ -394,13 +394,13 @@ class SqliteStore:
     # --- schedules and waits ---------------------------------------------------------------------------
 
     def list_schedules(self) -> list[r.ScheduleRow]:
-        return self.rows(r.ScheduleRow, "schedules ORDER BY plan")
+        return self.select_rows(r.ScheduleRow, "schedules ORDER BY plan")
 
     def get_schedule(self, plan: str) -> r.ScheduleRow | None:
-        return next(iter(self.rows(r.ScheduleRow, "schedules WHERE plan=?", plan)), None)
+        return next(iter(self.select_rows(r.ScheduleRow, "schedules WHERE plan=?", plan)), None)
 
     def put_schedule(self, row: r.ScheduleRow) -> None:
-        self.put("schedules", replace(row, next=None))
+        self.put_row("schedules", replace(row, next=None))
 
     def arm_schedule(self, plan: str, following: str) -> None:
         self._change("UPDATE schedules SET next=? WHERE plan=?", following, plan)
@@ -413,21 +413,21 @@ class SqliteStore:
 
     def answer_slot(self, firing: r.FiringRow) -> bool:
         with self.transaction():
-            fresh = self.run(tables.ANSWER_SLOT, *astuple(firing))
-            self.run("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
+            fresh = self.execute(tables.ANSWER_SLOT, *astuple(firing))
+            self.execute("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
         return fresh > 0
 
     def is_slot_answered(self, plan: str, slot: str, *, before: str) -> bool:
         return bool(self.query("SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?", plan, slot, before))
 
     def list_firings(self, plan: str, *, limit: int = 20) -> list[r.FiringRow]:
-        return self.rows(r.FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
+        return self.select_rows(r.FiringRow, "firings WHERE plan=? ORDER BY rowid DESC LIMIT ?", plan, limit)
 
     def list_waits(self) -> list[r.WaitRow]:
-        return self.rows(r.WaitRow, "waits ORDER BY plan")
+        return self.select_rows(r.WaitRow, "waits ORDER BY plan")
 
     def put_wait(self, row: r.WaitRow) -> None:
-        self.put("waits", row)
+        self.put_row("waits", row)
 
     def drop_wait(self, plan: str) -> None:
         self._change("DELETE FROM waits WHERE plan=?", plan)
@@ -435,7 +435,9 @@ class SqliteStore:
     # --- baselines -------------------------------------------------------------------------------------
 
     def get_baseline(self, key: str) -> str | None:
-        return next((str(results) for (results,) in self._read("SELECT results FROM baselines WHERE key=?", key)), None)
+        return next(
+            (str(results) for (results,) in self._read_now("SELECT results FROM baselines WHERE key=?", key)), None
+        )
 
     def put_baseline(self, key: str, results: str) -> None:
         self._change("INSERT OR REPLACE INTO baselines VALUES (?,?)", key, results)
@@ -443,4 +445,4 @@ class SqliteStore:
     def put_outlines(self, outlines: Sequence[tuple[str, str, str]]) -> None:
         with self.transaction():
             for outline in outlines:
-                self.run("INSERT OR REPLACE INTO outlines VALUES (?,?,?)", *outline)
+                self.execute("INSERT OR REPLACE INTO outlines VALUES (?,?,?)", *outline)

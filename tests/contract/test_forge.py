@@ -82,7 +82,7 @@ def test_mergeability_is_unknown_at_first(host: Host) -> None:
 def test_the_method_of_a_merge_is_one_that_is_allowed(host: Host) -> None:
     host.hub.methods = {"squash", "rebase"}
     target = host.forge.read_target("main")
-    assert (target.method("squash"), target.method("merge")) == ("squash", "rebase")
+    assert (target.choose_method("squash"), target.choose_method("merge")) == ("squash", "rebase")
 
 
 def test_checks_have_states_and_failed_ones_a_log(host: Host) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from runplan import processes
-from runplan.daemon.client import reach
+from runplan.daemon.client import reach_daemon
 from runplan.run.requests import Answer
 from runplan.run.rows import Command
 from runplan.settings.places import state_directory
@@ -153,7 +153,7 @@ def killed(scene: Scene, verb: str) -> None:
     kill_daemon(scene.project)
     ran = scene.project.runplan(verb, "X")
     assert ran.code == 0, ran.err
-    reach(scene.project.env).close()
+    reach_daemon(scene.project.env).close()
 
 
 def absent(scene: Scene, verb: str) -> None:
@@ -164,7 +164,7 @@ def absent(scene: Scene, verb: str) -> None:
     assert ran.code == 0, ran.err
     if verb == "pause":
         scene.project.runplan("start", "Y")  # a daemon that knows the repository
-    reach(scene.project.env).close()
+    reach_daemon(scene.project.env).close()
 
 
 #: Each verb and each state of the daemon; a command is the same row in all of them.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.state import take
+from runplan.daemon.state import hold_lock
 from runplan.run.decide import decide
 from runplan.run.recorded import from_json
 from runplan.run.rows import ScheduleRow
@@ -546,7 +546,7 @@ def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> 
 
 @contextlib.contextmanager
 def answering(state: Path) -> Iterator[None]:
-    with take(state, version="1", since=iso(datetime.now(UTC))), a_door(state / "daemon.sock"):
+    with hold_lock(state, version="1", since=iso(datetime.now(UTC))), a_door(state / "daemon.sock"):
         yield
 
 

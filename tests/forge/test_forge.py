@@ -150,7 +150,7 @@ def test_the_method_of_a_merge_follows_from_settings_and_rules(
     expected: str,
 ) -> None:
     hub.methods, hub.linear, hub.rulesets = repository, linear, list(rulesets)
-    method = forge.read_target("main").method(wanted)
+    method = forge.read_target("main").choose_method(wanted)
     assert method == expected
     if method:
         made = opened(forge)

@@ -138,8 +138,8 @@ def test_a_process_gives_back_its_plan_and_no_other_and_no_issue_of_the_run(stor
     claims.take_plan(PLAN, run="r1")
     claims.take_issue(7, run="r1")
     put(store, identity(os.getppid()) or "", key=OTHER)
-    claims.release(PLAN, run="r1")
-    claims.release(PLAN, run="r1")
+    claims.release_plan(PLAN, run="r1")
+    claims.release_plan(PLAN, run="r1")
     assert store.get_claim("plan", PLAN) is None
     assert store.get_claim("plan", OTHER) is not None
     assert store.get_claim("issue", "7") is not None, "it ends with its run"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from runplan.daemon import state as daemon_state
 from runplan.daemon.client import Client, NotRunning
-from runplan.daemon.state import Holder, Known, holder, known, remember
+from runplan.daemon.state import Holder, Known, list_repositories, read_holder, remember_repository
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import socket_path, state_directory
 from tests.support.dispatching import until
@@ -21,7 +21,7 @@ from tests.support.fake_daemon import ROOT, SINCE
 
 
 def take(state: Path, *, wait_s: float = 0.0) -> AbstractContextManager[Holder]:
-    return daemon_state.take(state, version="1.2", since=SINCE, wait_s=wait_s)
+    return daemon_state.hold_lock(state, version="1.2", since=SINCE, wait_s=wait_s)
 
 
 def a_daemon(home: Path, version: str = "0.1.0") -> subprocess.Popen[bytes]:
@@ -38,18 +38,18 @@ def test_a_second_daemon_is_refused_and_the_first_is_named(tmp_path: Path) -> No
         (tmp_path / "a/b" / daemon_state.RECORD).unlink()
         with pytest.raises(RefusedEarly, match="it is just starting"), take(tmp_path / "a/b", wait_s=0.05):
             pass
-    assert holder(tmp_path / "a/b") is None
+    assert read_holder(tmp_path / "a/b") is None
     with take(tmp_path / "a/b") as mine:
-        assert holder(tmp_path / "a/b") == mine
+        assert read_holder(tmp_path / "a/b") == mine
 
 
 def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path)}
     state = state_directory(env)
     with a_daemon(tmp_path) as first:
-        until(lambda: holder(state))
+        until(lambda: read_holder(state))
         first.send_signal(signal.SIGKILL)
-    assert ((state / daemon_state.RECORD).exists(), holder(state)) == (True, None)
+    assert ((state / daemon_state.RECORD).exists(), read_holder(state)) == (True, None)
     with pytest.raises(NotRunning):
         Client(socket_path(env))
     with take(state):
@@ -67,7 +67,7 @@ def test_programs_that_are_started_do_not_inherit_the_lock(tmp_path: Path) -> No
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"identity": "1:2:3"}'])
 def test_a_damaged_record_names_no_daemon(tmp_path: Path, text: str) -> None:
     (tmp_path / daemon_state.RECORD).write_text(text)
-    assert holder(tmp_path) is None
+    assert read_holder(tmp_path) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
@@ -91,6 +91,6 @@ def test_repositories_are_remembered_with_their_newest_checkout(tmp_path: Path) 
     one, two = a_repository(tmp_path / "one"), a_repository(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")))
     moved = replace(one, root=str(tmp_path / "elsewhere"))
     for repository in (one, two, moved):
-        remember(tmp_path / "state", repository)
+        remember_repository(tmp_path / "state", repository)
     (tmp_path / "state/repositories/0.json").write_text("{")
-    assert sorted(known(tmp_path / "state"), key=str) == sorted([moved, two], key=str)
+    assert sorted(list_repositories(tmp_path / "state"), key=str) == sorted([moved, two], key=str)

@@ -45,7 +45,7 @@ def daemons(env: Env) -> list[int]:
 
 
 def reach(env: Env, *words: str) -> Hello:
-    with launching.reach(env, argv=argv(__version__, *words), ready_s=60) as client:
+    with launching.reach_daemon(env, argv=argv(__version__, *words), ready_s=60) as client:
         client.call(Metrics(), MetricsText)
         return client.hello
 
@@ -67,7 +67,7 @@ def test_a_started_daemon_has_no_terminal_and_no_key(env: Env) -> None:
 
 
 def test_a_daemon_of_another_version_is_refused_with_the_command_that_ends_it(env: Env) -> None:
-    with pytest.raises(RefusedEarly), launching.reach(env, argv=argv("0.0.1"), ready_s=60):
+    with pytest.raises(RefusedEarly), launching.reach_daemon(env, argv=argv("0.0.1"), ready_s=60):
         pass
     (old,) = daemons(env)
     with pytest.raises(RefusedEarly, match=r"the daemon is runplan 0\.0\.1, this is .*: runplan daemon restart "):
@@ -79,7 +79,7 @@ def test_a_daemon_of_another_version_is_refused_with_the_command_that_ends_it(en
 
 def test_a_daemon_of_another_version_that_shuts_down_is_not_to_be_ended_again(env: Env) -> None:
     """A second signal would end its agents."""
-    with launching.reach(env, argv=argv("0.0.1", "draining"), ready_s=60) as client:
+    with launching.reach_daemon(env, argv=argv("0.0.1", "draining"), ready_s=60) as client:
         assert client.hello.draining
 
 
@@ -95,7 +95,7 @@ def test_a_daemon_that_never_answers_is_not_waited_for_for_ever(env: Env) -> Non
     with pytest.raises(
         Unreachable, match=r"did not answer within 3 s; last output: thinking; full output: .*/daemon\.out"
     ):
-        launching.reach(env, argv=argv(__version__, "mute"), ready_s=3)
+        launching.reach_daemon(env, argv=argv(__version__, "mute"), ready_s=3)
     assert len(daemons(env)) == 1, "it may be slow, and is left to itself"
 
 

@@ -110,7 +110,7 @@ def test_a_wait_has_a_reason_and_an_end_and_is_notified_once(tmp_path: Path, kin
                 store.put_wait(happened)
             decision = decide(journal.state)
             if decision.waiting:
-                worker.waits(PLAN, RUN, journal.state, decision)
+                worker.report_wait(PLAN, RUN, journal.state, decision)
             if kind == "claim":
                 notice = of_stopped_owner(me, repository=root, plan=PLAN, run=RUN)
                 worker._notify_once(notice, me)

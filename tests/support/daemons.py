@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from runplan import processes
 from runplan.daemon.client import Client
-from runplan.daemon.state import holder
+from runplan.daemon.state import read_holder
 from runplan.errors import Unreachable
 from runplan.run.rows import ScheduleRow
 from runplan.settings.places import socket_path, state_directory
@@ -27,7 +27,7 @@ from tests.support.forks import Process
 
 def daemon_of(project: Project) -> int:
     """The process of the living daemon; 0 when there is none."""
-    found = holder(state_directory(project.env))
+    found = read_holder(state_directory(project.env))
     return found.pid if found else 0
 
 

@@ -87,7 +87,7 @@ def main(version: str, *words: str) -> int:
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     try:
         with (
-            state.take(state_directory(env), version=version, since=SINCE, wait_s=0.5),
+            state.hold_lock(state_directory(env), version=version, since=SINCE, wait_s=0.5),
             closing(ControlServer(socket_path(env), echo.answer, echo.failed.append)) as server,
         ):
             facts = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"

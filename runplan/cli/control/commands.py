@@ -14,7 +14,7 @@ from runplan.cli.control import runs
 from runplan.cli.show import progress
 from runplan.cli.terminal import as_json, page
 from runplan.daemon import submit
-from runplan.daemon.state import holder
+from runplan.daemon.state import read_holder
 from runplan.engine import preflight
 from runplan.engine.commands import KEEP_SCHEDULE
 from runplan.engine.context import RepositoryContext, open_context, plan_or_watch, plan_path, scheduled
@@ -107,7 +107,7 @@ def _stop_plans(context: RepositoryContext, store: Store, plan: str, *, keep_sch
     commands = [Command(plan=stopped, verb="stop", arguments=arguments, by="runplan stop", at="") for stopped in plans]
     error: Exception | None = Unreachable("; ".join(still_running.values())) if still_running else None
     try:
-        answers = submit.submit(context, commands, say=progress.say) if commands else []
+        answers = submit.submit_commands(context, commands, say=progress.say) if commands else []
         lines += [line for answer in answers if answer is not None for line in answer.lines]
         lines += [submit.BUSY] if None in answers else []
         refused = (error_with(answer.error, answer.exit) for answer in answers if answer is not None and answer.error)
@@ -129,7 +129,7 @@ def _end_foreground(
 ) -> tuple[list[str], dict[str, str]]:
     """End foreground runs in other terminals as Ctrl-C twice does; messages, and errors by plan."""
     owners = {key: owner for key, owner in store.list_owners().items() if plan in ("", key)}
-    daemon = holder(state_directory(context.env))
+    daemon = read_holder(state_directory(context.env))
     others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
     lines = list[str]()
     still_running = dict[str, str]()

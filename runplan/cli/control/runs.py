@@ -13,8 +13,8 @@ from runplan.agents.invocation import require_sandbox, sandbox_modes
 from runplan.cli.show import journal, progress
 from runplan.clock import SystemClock
 from runplan.daemon import submit as queue
-from runplan.daemon.client import wake
-from runplan.daemon.state import Known, remember
+from runplan.daemon.client import wake_daemon
+from runplan.daemon.state import Known, remember_repository
 from runplan.engine import context as contexts, preflight
 from runplan.engine.repository import open_repository
 from runplan.engine.runs import describe_busy, does_what_is_asked, state_of
@@ -119,7 +119,7 @@ def _already_running(context: RepositoryContext, plan: str, asked: Options) -> A
         raise Busy(describe_busy(plan, row.id, state))
     if not row.daemon:
         return AlreadyRunning(why=describe_owner(plan, owner), plan=plan)
-    wake(context.env)  # the repository may have been away
+    wake_daemon(context.env)  # the repository may have been away
     return AlreadyRunning(why=_describe_running(plan, row.id), plan=plan, run=row.id)
 
 
@@ -229,7 +229,7 @@ def submit(
 ) -> Answer | None:
     """Submit a command; its answer, or None while the daemon is busy, unless `wait`. A refusal is raised."""
     asked = Command(plan=plan, verb=verb, arguments=arguments or {}, by=BY_PERSON, at="")
-    (answer,) = queue.submit(context, [asked], say=progress.say, wait=wait)
+    (answer,) = queue.submit_commands(context, [asked], say=progress.say, wait=wait)
     if answer is not None and answer.error:
         raise error_with(answer.error, answer.exit)
     return answer
@@ -335,7 +335,7 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
 def _remember_repository(context: RepositoryContext) -> None:
     """Add the repository to those that `report --since` lists; a run does not depend on it."""
     try:
-        remember(
+        remember_repository(
             state_directory(context.env),
             Known(common=str(context.common_dir), root=str(context.root)),
         )

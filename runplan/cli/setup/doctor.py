@@ -283,7 +283,7 @@ def _check_github(context: RepositoryContext) -> list[Check]:
     needs = target.requirements
     return [
         Check("github", State.OK, f"{there.name}; token from {access.source}{scopes} may push"),
-        Check("merge", State.OK, "; ".join([target.method(method) or "by the merge queue", auto, *remarks])),
+        Check("merge", State.OK, "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])),
         Check("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
     ]
 

@@ -21,35 +21,35 @@ def run_daemon(args: argparse.Namespace) -> None:
     if args.action is None:
         from runplan.daemon import process  # slow to import
 
-        process.serve(env)
+        process.run_daemon(env)
         return
     pid = client.stop_daemon(env, say)
     if args.action == "restart":
-        with client.reach(env) as connection:
+        with client.reach_daemon(env) as connection:
             say(f"the daemon runs as process {connection.hello.pid}")
     else:
-        login = "at the next login, or " if service.installed(env) else ""
+        login = "at the next login, or " if service.find_installed(env) else ""
         say(f"The daemon {'has ended' if pid else 'is not running'}. Start it {login}with: runplan daemon restart")
 
 
 def run_service(args: argparse.Namespace) -> None:
     env = environment()
-    manager = service.manager(env)
+    manager = service.find_manager(env)
     if args.action == "status":
-        standing = service.standing(manager, env)
+        standing = service.inspect_service(manager, env)
         print(as_json(standing) if args.json else _describe_service(standing))
         return
     refuse_under_agent(f"service {args.action}")
     if args.dry_run:
         _show_service(manager, args.action)
     elif args.action == "install":
-        enabled = service.install(manager, env)
+        enabled = service.install_service(manager, env)
         print(f"wrote {manager.file}")
         by_hand = " && ".join(" ".join(command) for command in manager.enables)
         later = f"Not started: no {manager.asks[0]} user session here. Once you have one, run: {by_hand}"
         print("the daemon runs, and starts at each login" if enabled else later)
     else:
-        is_removed = service.uninstall(manager, env)
+        is_removed = service.uninstall_service(manager, env)
         print(f"removed {manager.file}" if is_removed else f"there is no {manager.file}")
 
 

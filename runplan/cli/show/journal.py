@@ -254,11 +254,11 @@ def _event_text(event: AgentEvent) -> str:
 
 
 def run_explain(args: argparse.Namespace) -> None:
-    from runplan.store.journal import recorded
+    from runplan.store.journal import list_records
 
     with open_context(warn=warn) as context:
         store, newest = newest_run(context, args.plan)
-        every = _list_steps(recorded(store, newest.id))
+        every = _list_steps(list_records(store, newest.id))
     steps = [step for step in every if args.phase in (None, step["phase"])]
     if args.phase and not steps:
         raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
@@ -297,12 +297,12 @@ def _list_steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
 
 def run_metrics(_args: argparse.Namespace) -> None:
     """Print the metrics of the daemon and all repositories; without a daemon, of this repository."""
-    from runplan.daemon.client import NotRunning, connect
+    from runplan.daemon.client import NotRunning, connect_daemon
     from runplan.daemon.protocol import Metrics, MetricsText
     from runplan.report.metrics import render, samples
 
     try:
-        with connect(environment()) as client:
+        with connect_daemon(environment()) as client:
             text = client.call(Metrics(), MetricsText).text
     except NotRunning:
         with open_context(warn=warn) as context:

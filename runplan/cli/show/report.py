@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.cli.terminal import as_json, warn
-from runplan.daemon.state import known
+from runplan.daemon.state import list_repositories
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
 from runplan.errors import NotFound, PlanUnreadable, RunplanError, UsageError
 from runplan.plan.model import parse
@@ -110,7 +110,7 @@ def since(word: str, *, now: datetime) -> datetime:
 
 def _list_journals() -> dict[str, Path]:
     """The journals of the repositories in which a run was started, and of the current one."""
-    states = {repository.root: repository.state for repository in known(state_directory(environment()))}
+    states = {repository.root: repository.state for repository in list_repositories(state_directory(environment()))}
     try:
         with open_context(warn=lambda _: None) as context:
             return states if context.state in states.values() else {**states, str(context.root): context.state}

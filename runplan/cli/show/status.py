@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from runplan import __version__
 from runplan.cli.terminal import Style, as_json, warn
-from runplan.daemon.state import holder
+from runplan.daemon.state import read_holder
 from runplan.engine.context import (
     RepositoryContext,
     describe_link,
@@ -133,7 +133,7 @@ def _view_missing_daemon(context: RepositoryContext, views: list[dict[str, Any]]
     """That no daemon runs, where a schedule needs one."""
     if not any(view["schedule"] and not view["schedule"]["paused"] for view in views):
         return None
-    return {"state": "absent", "error": ABSENT} if holder(state_directory(context.env)) is None else None
+    return {"state": "absent", "error": ABSENT} if read_holder(state_directory(context.env)) is None else None
 
 
 def _view_closed_repository(context: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
