@@ -57,7 +57,7 @@ def plan_proofs(built: CandidateBuilt, context: RunContext) -> CandidateBuilt:
     before = {path: Entry(one.old_mode, one.old) if one.kind != "A" else None for path, one in ours.items()}
     after = {path: Entry(one.new_mode, one.new) if one.kind != "D" else None for path, one in ours.items()}
     earlier = {path: context.candidates.entry(commit, path) for path, commit in versions.items()}
-    rewritten = {path for path, one in ours.items() if one.kind != "A" or not is_test(path)}
+    rewritten = {path for path, one in ours.items() if one.kind != "A" or not is_collected(path)}
     overlays: list[tuple[ProofKind, str, Mapping[str, Entry | None]]] = []
     if rewritten or earlier:
         overlays.append((ProofKind.OLD_TESTS, built.tree, before | earlier))
