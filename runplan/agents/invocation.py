@@ -304,12 +304,15 @@ class Sandbox(Struct, frozen=True):
         bwrap = shutil.which("bwrap", path=path) or "bwrap"
         options = () if network else ("--unshare-net",)
         project = _real(self._project())
+        own = (user_file(self.env).parent, state_directory(self.env))
+        for place in own:  # what is not there could be made by the agent, with settings for later runs
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
         return sandboxed(
             argv,
             bwrap=bwrap,
             cwd=os.path.realpath(cwd),
-            pinned=tuple({str(parent) for path in project for parent in Path(path).parents[:-1]}),
-            read_only=(*project, *_real([user_file(self.env).parent, state_directory(self.env)])),
+            pinned=tuple({str(parent) for path in (*project, *_real(own)) for parent in Path(path).parents[:-1]}),
+            read_only=(*project, *_real(own)),
             writable=_real(writable),
             hidden=_real(credential_files(self.env)),
             more=options,

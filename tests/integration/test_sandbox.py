@@ -88,7 +88,7 @@ class Place:
         self.git = self.repo.path / ".git"
         self.lanes = self.git / "runplan/lanes"
         self.trees = place / "trees"
-        for path in (*self.own, self.lanes / "b.git", self.trees / "b", self.home / ".config/runplan"):
+        for path in (*self.own, self.lanes / "b.git", self.trees / "b", self.home):
             path.mkdir(parents=True)
 
     @property
@@ -129,14 +129,14 @@ def test_checkouts_git_directory_other_worktrees_and_own_files_of_the_user_are_r
         place.lanes / "b.git",
         place.trees,
         place.trees / "b",
-        place.home / ".config/runplan",
+        place.home / ".config/runplan",  # which is made where it is not there
     ):
         assert not place.can_write(path), path
 
 
-def test_no_parent_of_a_worktree_or_checkout_can_be_renamed(place: Place) -> None:
+def test_no_parent_of_a_worktree_checkout_or_settings_can_be_renamed(place: Place) -> None:
     worktree = place.own[0]
-    for path in (place.trees, place.trees.parent, place.trees.parent.parent):
+    for path in (place.trees, place.trees.parent, place.trees.parent.parent, place.home / ".config"):
         argv = place.sandbox().wrap(("mv", str(path), f"{path}.moved"), worktree, place.own)
         assert subprocess.run(argv, capture_output=True, check=False).returncode
         assert worktree.is_dir()
