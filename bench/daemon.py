@@ -93,9 +93,9 @@ def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
     with context_at(root, environment(home), lambda at, env: load(at, env=env).settings) as at:
         for name in plans:
-            found = runs.prepared(at, name, parse_words(["auto"]))
-            assert not isinstance(found, str), found
-            assert runs.submit_run(*found) is Exit.DONE
+            start = runs.resolve_start(at, name, parse_words(["auto"]))
+            assert isinstance(start, runs.Ready), start
+            assert runs.submit_run(start.context, start.request) is Exit.DONE
 
 
 def by_script(place: Path, phases: int) -> float:

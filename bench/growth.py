@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from bench.projects import environment, make, plan
 from runplan.clock import SystemClock
-from runplan.run.events import from_json
+from runplan.run.recorded import from_json
 from runplan.store.journal import Journal
 from runplan.store.sqlite import SqliteStore
 
