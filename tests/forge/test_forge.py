@@ -285,6 +285,16 @@ def test_a_refusal_or_an_outage_is_a_named_error(
         assert error in str(caught.value)
 
 
+@pytest.mark.parametrize("status", [500, 503])
+def test_an_error_of_the_server_is_no_refusal_and_is_retried(
+    forge: GitHub, stand_in: StandIn, slept: list[float], status: int
+) -> None:
+    opened(forge)
+    stand_in.faults.append(Fault(call="GET .*", kind="before", status=status))
+    read(forge)
+    assert slept == [0.5]
+
+
 def moved(where: str, times: int = 1) -> Fault:
     return Fault(call="GET .*", kind="before", status=302, headers=(("Location", where),), times=times)
 

@@ -130,13 +130,19 @@ def test_a_number_that_another_process_was_given_later_is_not_the_owner(store: S
     assert claims.take_plan(PLAN, run="r1") == Acquired(fence=2, took_over=gone)
 
 
+def test_a_lock_without_its_row_is_no_claim(store: SqliteStore, claims: Claims) -> None:
+    claims.take_plan(PLAN, run="r1")
+    store.release_plan(PLAN, run="r1", owner=claims.me)
+    assert claims.take_plan(PLAN, run="r2") == HeldByOther(owner="a process that is just starting")
+
+
 # --- giving back ----------------------------------------------------------------------------------------
 
 
 def test_a_process_gives_back_its_plan_and_no_other_and_no_issue_of_the_run(store: SqliteStore, claims: Claims) -> None:
     """M4, M13: own, absent, and foreign."""
     claims.take_plan(PLAN, run="r1")
-    claims.take_issue(7, run="r1")
+    store.claim_issue(7, run="r1", owner=claims.me)
     put(store, identity(os.getppid()) or "", key=OTHER)
     claims.release_plan(PLAN, run="r1")
     claims.release_plan(PLAN, run="r1")
