@@ -332,7 +332,7 @@ class RepositoryWorker:
     def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> None:
         """Claim the issues for the run; record once those of another unfinished run."""
         for number in issues:
-            other = self.repository.claims.take_issue(number, run=active.id)
+            other = self.repository.store.claim_issue(number, run=active.id, owner=self.repository.claims.me)
             shared = e.IssueShared(number=number, run=other.id, plan=other.plan) if other is not None else None
             if shared is not None and shared.words not in active.state.warnings:
                 active.journal.append(shared)

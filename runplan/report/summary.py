@@ -320,7 +320,10 @@ def news_of(states: Mapping[str, Path], *, since: str) -> list[RepositoryNews]:
 def _summarise_repository(root: str, state: Path, since: str) -> RepositoryNews:
     try:
         with contextlib.closing(open_store(state, writable=False)) as store:
-            touched = {*store.list_plans_since(since), *(row.plan for row in store.list_unfinished_runs())}
+            kinds = (e.Landed, e.PhaseFailed, e.DispatchEnded)
+            runs = {record.run for kind in kinds for record in store.list_facts(kind, since=since)}
+            rows = [*(row for run in runs if (row := store.get_run(run))), *store.list_unfinished_runs()]
+            touched = {row.plan for row in rows}
             plans = tuple(
                 summary for plan in sorted(touched) if (summary := _summarise_plan(store, plan, since)).phases
             )

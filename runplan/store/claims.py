@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from filelock import FileLock
 
-    from runplan.run.rows import ClaimResult, RunRow
+    from runplan.run.rows import ClaimResult
     from runplan.store.protocol import Store
 
 
@@ -54,10 +54,6 @@ class Claims:
                 self._held[plan] = lock
                 stack.pop_all()
         return result
-
-    def take_issue(self, number: int, *, run: str) -> RunRow | None:
-        """Claim an issue for the run; another unfinished run that has it."""
-        return self._store.claim_issue(number, run=run, owner=self.me)
 
     def release_plan(self, plan: str, *, run: str) -> None:
         """Release the plan, if this process owns it for the run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from runplan.store.sqlite import SqliteStore, journal_exists
+from runplan.store.sqlite import JOURNAL, SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ def open_store(location: Path, *, writable: bool = True, missing_ok: bool = Fals
 
 
 def store_exists(location: Path) -> bool:
-    return journal_exists(location)
+    return (location / JOURNAL).exists()
 
 
 class Store(Protocol):
@@ -73,9 +73,6 @@ class Store(Protocol):
 
     def list_active_plans(self, *, queued: bool = False) -> list[str]:
         """The plans with an unfinished run, a schedule or (`queued`) a queued command."""
-
-    def list_plans_since(self, moment: str) -> list[str]:
-        """The plans in which a phase landed, an attempt failed or a process ended since then."""
 
     def list_failures(self, plan: str) -> tuple[rows.FailureRow, ...]:
         """The newest failure of each phase that has not landed since, unless a person ended the attempt."""

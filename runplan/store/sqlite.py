@@ -50,10 +50,6 @@ class _Append(Struct, frozen=True):
     pauses: str
 
 
-def journal_exists(directory: Path) -> bool:
-    return (directory / JOURNAL).exists()
-
-
 class SqliteStore:
     """One open connection to the journal; the methods of a `Store` are described there."""
 
@@ -62,11 +58,11 @@ class SqliteStore:
         self.path = directory / JOURNAL
         self._waiting: list[_Append] = []
         with self._translated_errors():
-            if missing_ok and not journal_exists(directory):
+            if missing_ok and not self.path.exists():
                 self._db = sqlite3.connect(":memory:")
                 self._db.executescript(tables.SCHEMA)
                 return
-            if writable and not journal_exists(directory):
+            if writable and not self.path.exists():
                 make_below(directory.parent, directory)
                 self._create_journal()
             self._anchor = Anchor(self.path)
@@ -211,21 +207,15 @@ class SqliteStore:
         if append.pauses:
             self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (append.pauses, row.plan))
 
-    def _select_events(self, where: str, *values: object) -> list[r.EventRow]:
-        return self._select_now(r.EventRow, f"events WHERE {where}", *values)
-
     def list_events(self, run: str, *, after: int = 0) -> list[r.EventRow]:
-        self.flush()
-        return self._select_events("run=? AND seq>? ORDER BY seq", run, after)
+        return self.select_rows(r.EventRow, "events WHERE run=? AND seq>? ORDER BY seq", run, after)
 
     def list_facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
         from runplan.run.recorded import read_row  # 14 ms, and `status` reads no event
 
         self._flush_kind(kind.__name__)
-        if plan:
-            rows = self._select_events("plan=? AND type=? ORDER BY seq", plan, kind.__name__)
-        else:
-            rows = self._select_events("type=? AND at>=? ORDER BY seq", kind.__name__, since)
+        where, value = ("plan=?", plan) if plan else ("at>=?", since)
+        rows = self._select_now(r.EventRow, f"events WHERE type=? AND {where} ORDER BY seq", kind.__name__, value)
         return [record for row in rows if (record := read_row(row))]  # type: ignore[misc]
 
     def _flush_kind(self, kind: str) -> None:
@@ -280,10 +270,6 @@ class SqliteStore:
 
     def get_newest_event(self) -> int:
         return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
-
-    def list_plans_since(self, moment: str) -> list[str]:
-        query = "SELECT DISTINCT plan FROM events WHERE type IN ('Landed', 'PhaseFailed', 'DispatchEnded') AND at>=?"
-        return [plan for (plan,) in self.query(query, moment)]
 
     def compute_figures(self, now: float) -> r.Figures:
         figures = {

@@ -136,7 +136,6 @@ def test_failures_last_until_their_phase_lands(store: Store) -> None:
     append(store, fence, row(), LEASED, LANDED)
     assert {failure.phase for failure in store.list_failures(PLAN)} == {"2"}
     assert (store.count_leases(PLAN, LEASED.branch), store.count_leases(PLAN, "refs/heads/c")) == (2, 0)
-    assert (store.list_plans_since(LATER), store.list_plans_since("2027")) == ([PLAN], [])
 
 
 def test_figures_count_runs_phases_dispatches_and_slots(store: Store) -> None:

@@ -133,10 +133,6 @@ class MemoryStore:
         commands = [command.plan for command in self.list_queued_commands()] if queued else []
         return sorted({*(row.plan for row in self.list_unfinished_runs()), *self._schedules, *commands})
 
-    def list_plans_since(self, moment: str) -> list[str]:
-        kinds = ("Landed", "PhaseFailed", "DispatchEnded")
-        return sorted({plan for plan, row in self._events if row.type in kinds and row.at >= moment})
-
     def list_failures(self, plan: str) -> tuple[FailureRow, ...]:
         landed = {fact.event.phase: fact.seq for fact in self.list_facts(e.Landed, plan=plan)}
         facts = [fact for fact in self.list_facts(e.PhaseFailed, plan=plan) if fact.event.phase]

@@ -109,6 +109,18 @@ def test_pure_modules_have_no_effects() -> None:
     } == set()
 
 
+def test_libraries_stay_behind_their_protocol() -> None:
+    """SQLite is known to the store alone, and PyGithub to the modules of GitHub."""
+    homes = {"sqlite3": "runplan.store.", "github": "runplan.forge.github", "runplan.store.sqlite": "runplan.store."}
+    assert {
+        f"{module} imports {library}"
+        for module, path in MODULES.items()
+        for library, home in homes.items()
+        if library in {name for full in imports(path, types=True) for name in (full, full.split(".")[0])}
+        and not module.startswith(home)
+    } == set()
+
+
 def test_only_one_place_runs_git() -> None:
     spawns = {
         module
