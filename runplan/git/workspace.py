@@ -7,6 +7,7 @@ Both borrow the user's objects (`objects/info/alternates`) and have neither remo
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -337,11 +338,12 @@ def transfer(
     assert packer.stdout is not None
     assert packer.stderr is not None
     with packer:
-        packer.stdin.write(wanted)
-        packer.stdin.close()
+        with suppress(BrokenPipeError):  # it was killed; its exit code says so
+            packer.stdin.write(wanted)
+            packer.stdin.close()
         ran = goal.run(*check, stdin=packer.stdout, env=STREAMED, ok=ANY)
         said = packer.stderr.read()
-    if packer.returncode > 0:  # else index-pack knows the reason
+    if packer.returncode not in (0, -signal.SIGPIPE):  # else index-pack knows the reason
         ran = Ran(code=packer.returncode, out=b"", err=os.fsdecode(said))
     return _checked(ran, tip, goal).text.split()[-1]
 

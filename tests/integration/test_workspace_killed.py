@@ -4,10 +4,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from runplan.errors import GitFailed, ObjectsRefused
+from runplan.git.command import Git
+from runplan.git.workspace import transfer
 from tests.support.repos import BRANCH, Place, a_place
 
 HOURS_AGO = 7200.0
@@ -34,6 +38,26 @@ def test_half_a_repository_is_made_whole_and_keeps_its_objects(place: Place, par
     place.workspace.prepare()
     assert place.workspace.git.tip(tip) == tip
     assert worked(place)
+
+
+@pytest.mark.parametrize("command", ["pack-objects", "index-pack"])
+def test_a_git_that_is_killed_while_it_copies_is_not_the_fault_of_the_commits(
+    place: Place, tmp_path: Path, command: str
+) -> None:
+    tree = place.lease()
+    (tree.path / "large.bin").write_bytes(os.urandom(2_000_000))
+    tree.commit("large")
+    tip = place.take()
+    real = shutil.which("git")
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin/git"
+    script.write_text(f'#!/bin/sh\nfor word; do test "$word" = {command} && kill -9 $$; done\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    path = f"{script.parent}:{os.environ['PATH']}"
+    tool, user = (Git(git.cwd, env={**git.env, "PATH": path}) for git in (place.workspace.git, place.workspace.user))
+    with closing(tool), closing(user), pytest.raises(GitFailed, match="failed") as caught:
+        transfer(tool, user, tip, without=[place.base])
+    assert not isinstance(caught.value, ObjectsRefused)
 
 
 def test_the_users_objects_are_found_after_the_repository_was_moved(place: Place) -> None:
