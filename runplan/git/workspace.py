@@ -343,7 +343,7 @@ def transfer(
             packer.stdin.close()
         ran = goal.run(*check, stdin=packer.stdout, env=STREAMED, ok=ANY)
         said = packer.stderr.read()
-    if packer.returncode not in (0, -signal.SIGPIPE):  # else index-pack knows the reason
+    if ran.code >= 0 and packer.returncode not in (0, -signal.SIGPIPE):  # else index-pack knows the reason
         ran = Ran(code=packer.returncode, out=b"", err=os.fsdecode(said))
     return _checked(ran, tip, goal).text.split()[-1]
 
