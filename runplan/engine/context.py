@@ -288,8 +288,7 @@ def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
 
     The file of a plan may be deleted during its run, which must still be found to be stopped.
     """
-    place = context.settings.paths.plans
-    directory = context.root / place
+    directory = context.root / context.settings.paths.plans
     paths = {path.relative_to(context.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
     paths = paths.union(plans_on_target(context), active)
     return sorted(path for path in paths if names.is_plain(path) and not path.startswith(names.WATCH))

@@ -178,8 +178,7 @@ def _spent_by(ended: e.DispatchEnded) -> Spent:
         return Spent(test_seconds=ended.seconds)
     tokens = ended.input_tokens + ended.output_tokens
     unpriced = bool(tokens and not ended.usd)
-    estimated = ended.estimated
-    return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=unpriced, estimated=estimated)
+    return Spent(seconds=ended.seconds, tokens=tokens, usd=ended.usd, unpriced=unpriced, estimated=ended.estimated)
 
 
 def figures_of_run(store: Store, run: RunRow) -> str:

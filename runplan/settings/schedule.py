@@ -205,8 +205,7 @@ def _last_answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
 
 def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
     zone = zone_of(row.zone)
-    anchor = parse_iso(row.anchor)
-    return slots_after(parse(row.spec), after=after, zone=zone, anchor=anchor, seed=row.plan)
+    return slots_after(parse(row.spec), after=after, zone=zone, anchor=parse_iso(row.anchor), seed=row.plan)
 
 
 def outlook(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
