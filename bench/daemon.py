@@ -23,7 +23,7 @@ from bench.projects import environment, make, plan
 from runplan.cli.control import runs
 from runplan.engine.context import context_at
 from runplan.errors import Exit
-from runplan.settings.load import load
+from runplan.settings.load import load_settings
 from runplan.settings.options import parse_words
 from runplan.store.sqlite import SqliteStore
 
@@ -91,7 +91,7 @@ def crowd(place: Path, sizes: Sequence[int], called: str) -> None:
 
 def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
-    with context_at(root, environment(home), lambda at, env: load(at, env=env).settings) as at:
+    with context_at(root, environment(home), lambda at, env: load_settings(at, env=env).settings) as at:
         for name in plans:
             start = runs.resolve_start(at, name, parse_words(["auto"]))
             assert isinstance(start, runs.Ready), start

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.marks import key, read_name
-from runplan.plan.scan import scan, within
+from runplan.plan.marks import id_key, read_name
+from runplan.plan.scan import marks_within, scan_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -98,8 +98,8 @@ def judge(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str
     Up to 10 % is corrected, up to 20 % also noted, more fails the phase. So does a second correction of a criterion;
     `corrected` are the phase and bullet of each correction that this run has made.
     """
-    places = {(key(one.phase), one.bullet, one.field): one for one in (*implementer.drifts, *verifier.drifts)}
-    before = {(key(phase), bullet) for phase, bullet in corrected}
+    places = {(id_key(one.phase), one.bullet, one.field): one for one in (*implementer.drifts, *verifier.drifts)}
+    before = {(id_key(phase), bullet) for phase, bullet in corrected}
     corrections: list[Drift] = []
     aborts: list[str] = []
     lines: list[str] = []
@@ -159,7 +159,7 @@ def correct(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
     `section` is `Phase.text`; the caller finds the phase by its exact id. `date` is YYYY-MM-DD.
     """
     where = f"phase {drift.phase}, criterion {drift.bullet}"
-    lines = scan(section.encode(), path="")
+    lines = scan_lines(section.encode(), path="")
     places = _numbered_criteria(lines)
     if drift.bullet > len(places):
         return section, f"phase {drift.phase} has {len(places)} criteria with a number, not {drift.bullet}"
@@ -176,7 +176,7 @@ def correct(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
 
 def has_numbered_criterion(section: str) -> bool:
     """Whether a criterion of the phase states a number that agents can measure."""
-    return bool(_numbered_criteria(scan(section.encode(errors="replace"), path="")))
+    return bool(_numbered_criteria(scan_lines(section.encode(errors="replace"), path="")))
 
 
 def _numbered_criteria(lines: Lines) -> list[int]:
@@ -186,7 +186,7 @@ def _numbered_criteria(lines: Lines) -> list[int]:
 
 def _criteria(lines: Lines) -> list[Entry]:
     part = _under(lines, "acceptance criteria")
-    return within(lines.entries, part.start, part.stop)
+    return marks_within(lines.entries, part.start, part.stop)
 
 
 def _under(lines: Lines, title: str) -> range:
@@ -215,7 +215,7 @@ def contradictions(section: str) -> list[tuple[int, str]]:
 
     Each is a percentage and words for people. More than 20 refuses the phase before any work; else it is logged.
     """
-    lines = scan(section.encode(), path="")
+    lines = scan_lines(section.encode(), path="")
     design = _text_under(lines, "design")
     sums = [
         (text, sum(map(int, re.sub("(?<=[+-]) ", "", text).split())), stated, noun)
@@ -244,5 +244,5 @@ def stale_phrase(section: str) -> str:
 
     They do not count when the plan changed after the phases that it depends on were done.
     """
-    found = _STALE.search(_text_under(scan(section.encode(), path=""), "dependencies"))
+    found = _STALE.search(_text_under(scan_lines(section.encode(), path=""), "dependencies"))
     return found.group() if found else ""

@@ -73,7 +73,7 @@ def warn(text: str) -> None:
     say(f"warning: {text}")
 
 
-def page(text: str) -> None:
+def show_page(text: str) -> None:
     """Print the text, on a terminal through $PAGER (default: less)."""
     from runplan.settings.load import environment
 

@@ -33,7 +33,7 @@ from runplan.git.zones import STOPPED_S
 from runplan.report.metrics import metrics_text, this_process
 from runplan.report.notices import of_settings
 from runplan.report.summary import news_of, of_morning
-from runplan.settings.load import load_files, load_user, variables
+from runplan.settings.load import load_files, load_user, setting_variables
 from runplan.settings.places import socket_path, state_directory
 from runplan.settings.schedule import next_daily
 from runplan.store.files import not_there
@@ -99,7 +99,7 @@ class DaemonProcess:
             limit=self._limit,
             clock=self._clock,
             #: Without settings variables, which would apply to the runs of every caller.
-            environment={name: value for name, value in env.items() if name not in variables(env)},
+            environment={name: value for name, value in env.items() if name not in setting_variables(env)},
             may_begin=lambda: not self._end_requests,
             wake=self._wake_main_thread,
             call_at=self._call_at,

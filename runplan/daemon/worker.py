@@ -331,7 +331,7 @@ class DaemonWorker(RepositoryWorker):
         if now < again:
             return
         try:
-            for firing in schedules.fire(row, self, self.environments, now):
+            for firing in schedules.fire_schedule(row, self, self.environments, now):
                 self._log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
                 if firing.answer == "fired":
                     self._executor.halt_without_keys(schedules.request_of(row).started)

@@ -19,7 +19,14 @@ from runplan.git.repository import Repository, open_repository, require_target
 from runplan.landing import modes
 from runplan.plan.specs import FOLDERS, PLAN_FILE
 from runplan.processes import agent_above
-from runplan.settings.load import LoadedSettings, environment, load, load_lenient, record, recorded
+from runplan.settings.load import (
+    LoadedSettings,
+    environment,
+    load_lenient,
+    load_settings,
+    settings_from_json,
+    settings_to_json,
+)
 from runplan.settings.places import repository_file
 from runplan.settings.schema import FILES, Settings
 from runplan.store.protocol import Store, open_store
@@ -95,7 +102,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def for_run(self, started: RunStarted) -> RepositoryContext:
         """The context with the settings and landing of a run, which are fixed when it starts."""
-        context = replace(self, settings=recorded(started.settings)) if started.settings else self
+        context = replace(self, settings=settings_from_json(started.settings)) if started.settings else self
         return context.landing_like(started)
 
     def record_settings(self, asked: RunStarted) -> RunStarted:
@@ -112,7 +119,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
             prove=settings.tests.prove,
             changed=settings.tests.changed,
             verifiers=settings.agents.judges,
-            settings=record(settings),
+            settings=settings_to_json(settings),
             claim=settings.issues.claim,
         )
 
@@ -125,7 +132,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def with_settings(self) -> RepositoryContext:
         """The context with the settings of the checkout."""
-        return replace(self, settings=load(self.root, env=self.env).settings)
+        return replace(self, settings=load_settings(self.root, env=self.env).settings)
 
     def with_committed_settings(self) -> RepositoryContext:
         """The context with the settings of the target's tip; without a committed file, those of the checkout."""
@@ -134,7 +141,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def committed_settings(self) -> LoadedSettings:
         """The settings of the target's tip, each with its origin."""
         file = self.committed()
-        return load(self.root, env=self.env, committed=(file[0], file[1].content) if file else None)
+        return load_settings(self.root, env=self.env, committed=(file[0], file[1].content) if file else None)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -182,7 +189,7 @@ def open_context(*, warn: Callable[[str], None] | None = None) -> Iterator[Repos
     """
 
     def read(root: Path, env: Mapping[str, str]) -> Settings:
-        return load(root, env=env).settings if warn is None else load_lenient(root, env=env, warn=warn)
+        return load_settings(root, env=env).settings if warn is None else load_lenient(root, env=env, warn=warn)
 
     with context_at(Path.cwd(), environment(), read) as context:
         yield context
@@ -274,7 +281,7 @@ def plan_or_watch(context: RepositoryContext, word: str) -> str:
     """The plan that `word` means, or a watch of issues by its name."""
     if not word.startswith(names.WATCH):
         return plan_path(context, word)
-    watches = [plan for plan in scheduled(context) if plan.startswith(names.WATCH)]
+    watches = [plan for plan in list_scheduled(context) if plan.startswith(names.WATCH)]
     if word not in watches:
         label = word.removeprefix(names.WATCH) or "LABEL"
         make = f"make one: {command('runplan', 'watch-issues', '--label', label, 'every', '10m')}"
@@ -300,7 +307,7 @@ def spec_plans(root: Path) -> list[str]:
     return [file.relative_to(root).as_posix() for file in files]
 
 
-def scheduled(context: RepositoryContext) -> list[str]:
+def list_scheduled(context: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
     return [row.plan for row in context.store().list_schedules()]
 

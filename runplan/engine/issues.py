@@ -25,7 +25,7 @@ from runplan.git.repository import require_workable, signing
 from runplan.gitfacts import TAKEN_BY, Oid, add_trailers
 from runplan.landing import modes
 from runplan.plan.body import QUOTED, WHOLE_PHASE
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.run.requests import Answer, RunRequest
 from runplan.steps.conclude import foreign_claims
 from runplan.text import command
@@ -84,7 +84,7 @@ def plan_of(issue: Issue, path: str) -> bytes:
         f"{QUOTED} {_without_markup(line)}".rstrip() for line in lines
     )  # `> Touches: x` would be a label
     text = _PLAN.format(title=title, number=issue.number, author=author, quoted=quoted).encode()
-    plan = parse(text, path=path)
+    plan = parse_plan(text, path=path)
     phase = plan.phases[0]
     claimed = phase.touches or phase.allows or phase.depends or phase.sign_off
     is_whole = len(plan.phases) == 1 and [item.id for item in phase.items] == [WHOLE_PHASE]
@@ -106,7 +106,7 @@ def path_of(context: RepositoryContext, number: int) -> str:
 # --- the branch -----------------------------------------------------------------------------------------
 
 
-def take(
+def take_issue(
     context: RepositoryContext, number: int, *, now: datetime, label: str = ""
 ) -> RepositoryContext | TakenElsewhere:
     """Take the issue: afterwards the branch with its plan is on the remote. The context that reads the plan there.
@@ -210,7 +210,7 @@ def begin_next(
     refusals = list[str]()
     for number in _free_issues(context, label, repository.store, now):
         try:
-            taken = take(context, number, now=now, label=label)
+            taken = take_issue(context, number, now=now, label=label)
         except NotWorkable as error:  # a person who starts it is told
             refusals.append(str(error))
             continue
@@ -220,7 +220,7 @@ def begin_next(
         none = f"there is no open issue with the label {label} that is not worked on yet"
         return Answer(declined=True, why="; ".join([none, *refusals]))
     context, path = taken, path_of(context, number)
-    plan = parse(context.git.blob(context.tip(), path) or b"", path=path)
+    plan = parse_plan(context.git.blob(context.tip(), path) or b"", path=path)
     environments.share(path, watch)
     started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
     begun = worker.begin(RunRequest(started=started, fired=True))

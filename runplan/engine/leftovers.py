@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
 
-def collect(context: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
+def collect_leftovers(
+    context: RepositoryContext, *, dry_run: bool
+) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """Worktrees and refs; and logs."""
     prefix = context.settings.run.branch_prefix
     store = context.store()

@@ -22,8 +22,8 @@ from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
 from runplan.plan.marks import NoWorkKind
-from runplan.plan.model import Phase, Plan, parse
-from runplan.plan.tracker import NoPhase, choose, workable
+from runplan.plan.model import Phase, Plan, parse_plan
+from runplan.plan.tracker import NoPhase, choose_phase, list_workable
 from runplan.processes import marked_inside
 from runplan.run.events import CompletionChosen, NoWork, PhaseChosen
 from runplan.run.reasons import Reason
@@ -105,7 +105,7 @@ def _refuse_link(context: RepositoryContext, tip: str, path: str) -> None:
 def require_active(context: RepositoryContext, path: str) -> None:
     """Refuse a plan on the target whose front matter says that it is not to be worked."""
     blob = context.git.blob(context.tip(), path)
-    choice = choose(parse(blob, path=path), wanted=None) if blob is not None else None
+    choice = choose_phase(parse_plan(blob, path=path), wanted=None) if blob is not None else None
     if isinstance(choice, NoPhase) and choice.kind is NoWorkKind.INACTIVE:
         raise RefusedEarly(f"{path}: {choice.detail}")
 
@@ -132,7 +132,7 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
             return f"{plan.path}: {read.detail}; nothing to do"
         raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
     if options.mode == "finish":
-        return workable(plan)
+        return list_workable(plan)
     return [read.phase] if isinstance(read, PhaseChosen) else []
 
 

@@ -24,7 +24,7 @@ SLUG = "doctor_run"  #: in the name of the worktree; no plan has it, for the slu
 LOCK = "locks/doctor.lock"  #: below the directory of the journal; held while a rehearsal uses its worktree
 
 
-def rehearse(repository: OpenRepository, on_event: Callable[[e.Event], None]) -> RunState:
+def rehearse_phase(repository: OpenRepository, on_event: Callable[[e.Event], None]) -> RunState:
     """Work a phase in memory until its first agent is due, and remove everything that was made for it.
 
     A check that is known to pass runs all the same. An error or an interruption is raised after the removal.

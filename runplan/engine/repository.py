@@ -22,7 +22,7 @@ from runplan.git.workspace import Workspace
 from runplan.git.zones import Bounds, Zones
 from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.settings.places import remove_unused_root, worktree_root
 from runplan.steps.context import OpenWorkspace, RunContext
 from runplan.store.claims import Claims
@@ -90,7 +90,7 @@ class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
         context = self.context.for_plan(plan)
         text = context.git.blob(context.tip(), plan)
         try:
-            return text is not None and parse(text, path=plan).complete
+            return text is not None and parse_plan(text, path=plan).complete
         except PlanUnreadable:
             return False
 

@@ -147,7 +147,7 @@ def nothing_waits(plan: str) -> str:
     return f"no change of {plan} waits for an answer; see: {command('runplan', 'status', plan)}"
 
 
-def succeeded(plan: str) -> str:
+def describe_success(plan: str) -> str:
     """The message for a retry after success."""
     return f"the last run of {plan} succeeded; nothing to retry"
 
@@ -155,7 +155,7 @@ def succeeded(plan: str) -> str:
 # --- crashes --------------------------------------------------------------------------------------------
 
 
-def crash(error: Exception, active: ActiveRun) -> RunplanError:
+def record_crash(error: Exception, active: ActiveRun) -> RunplanError:
     """The error to raise: a system without resources leaves the run as it is, any other error ends it."""
     if refused := refused_by_system(error):
         return Unreachable(refused)

@@ -15,7 +15,7 @@ from runplan.run.decide import describe_rejection, pending_answer, rejected_phas
 from runplan.run.events import RunStarted
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import FiringRow, ScheduleRow
-from runplan.settings.schedule import Slot, parse, what_is_due
+from runplan.settings.schedule import Slot, parse_schedule, what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 IN_FLIGHT = "the plan is in flight"
 
 
-def fire(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> list[FiringRow]:
+def fire_schedule(
+    row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime
+) -> list[FiringRow]:
     """Answer every due slot: the newest by a run, unless the plan is running; the others were missed."""
 
     def newest() -> tuple[str, str]:
@@ -59,7 +61,7 @@ def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environ
     _answer_slots(row, store, now, lambda: _firing_answer(answer))
     if not answer.declined:
         row = store.get_schedule(row.plan) or row
-        store.put_schedule(replace(row, anchor=iso(now)) if parse(row.spec).seconds else row)
+        store.put_schedule(replace(row, anchor=iso(now)) if parse_schedule(row.spec).seconds else row)
     return answer
 
 

@@ -135,7 +135,7 @@ class RepositoryWorker:
         except RunplanError:
             raise
         except Exception as error:
-            failure = runs.crash(error, active)
+            failure = runs.record_crash(error, active)
             if isinstance(failure, Crashed):
                 self._end_run(plan)
             raise failure from error
@@ -308,7 +308,7 @@ class RepositoryWorker:
         if request.answer is not None:
             return runs.nothing_waits(plan)
         last = self.repository.store.get_newest_run(plan) if request.again else None
-        return runs.succeeded(plan) if last is not None and last.state == "done" else ""
+        return runs.describe_success(plan) if last is not None and last.state == "done" else ""
 
     def _open_journal(self, run: ResolvedRun, claim: Acquired | Reentered) -> ActiveRun:
         """Own the run: record its start and the claim, and claim its issues."""

@@ -23,7 +23,7 @@ from runplan.landing.direct import RemoteLander
 from runplan.landing.lander import Declined, Failed, Landed, Landing, NeedsRepair, Refused, TargetMoved, Waiting, find
 from runplan.names import parked_under
 from runplan.plan.marks import Status
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.run.reasons import Reason
 from runplan.text import command, inert
 
@@ -212,13 +212,13 @@ class PullRequestLander(RemoteLander):
         return self._deleted(progress.pushed[-1])
 
     def _is_complete(self, tip: Oid) -> bool:
-        plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
+        plan = parse_plan(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
         return all(phase.status is Status.DONE for phase in plan.phases)
 
     def _publish(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
         forge, branch, base = self._forge(), self.branch, self._target.branch
-        plan = parse(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
+        plan = parse_plan(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
         found = None if is_new else self._find()
         if found is not None and self._is_over(found, tip):
             found = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.plan.marks import STATUS_LINE
-from runplan.plan.scan import within
+from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,7 +61,7 @@ class Body(Struct, frozen=True):
 
     def direct(self, part: Heading) -> range:
         """The lines of a part up to its first sub-heading."""
-        inner = within(self.lines.parts, part.at + 1, self.inside(part).stop)
+        inner = marks_within(self.lines.parts, part.at + 1, self.inside(part).stop)
         return range(part.at + 1, inner[0].at) if inner else self.inside(part)
 
     def inside(self, part: Heading) -> range:
@@ -73,7 +73,7 @@ def body_of(lines: Lines, first: int, end: int) -> Body:
     for i in range(first, end):
         if ":" in lines.texts[i] and not lines.inert[i] and (label := _LABEL.match(lines.texts[i])):
             labels.setdefault(label[1].lower(), (i, label[2].strip()))
-    return Body(lines, range(first + 1, end), within(lines.parts, first + 1, end), labels)
+    return Body(lines, range(first + 1, end), marks_within(lines.parts, first + 1, end), labels)
 
 
 # --- items ------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def read_items(body: Body, *, title: str) -> tuple[tuple[Item, ...], tuple[str, 
     work = work or _headed_items(body, body.whole) or _list_paragraphs(body, body.whole, without)
     items = [Item(f"W{n}", text, line + 1) for n, (line, text) in enumerate(sorted(work.items()), 1)]
     items += [Item(f"C{n}", text, line + 1) for n, (line, text) in enumerate(sorted(criteria.items()), 1)]
-    entries = within(body.lines.entries, body.whole.start, body.whole.stop)
+    entries = marks_within(body.lines.entries, body.whole.start, body.whole.stop)
     sign_off = tuple(_entry_text(body, entry) for entry in entries if entry.at in manual)
     demand = body.labels.get("sign-off", (0, ""))[1]
     if demand.strip("`*. \t").lower().startswith(("required", "yes")):
@@ -125,7 +125,7 @@ def _list_entries(body: Body, parts: list[Heading], *, without: set[int]) -> dic
 
 def _list_boxes(body: Body, part: range, without: set[int], *, bullets: bool = True) -> dict[int, str]:
     """The boxes of a part that are not below other boxes; its bullets where it has no box."""
-    entries = [e for e in within(body.lines.entries, part.start, part.stop) if e.at not in without]
+    entries = [e for e in marks_within(body.lines.entries, part.start, part.stop) if e.at not in without]
     boxes = [entry for entry in entries if entry.sign and not entry.optional]
     listed = boxes or [e for e in entries if bullets and not STATUS_LINE.match(body.lines.texts[e.at])]
     return {entry.at: _entry_text(body, entry) for entry in listed if entry.indent < listed[0].indent + 2}
@@ -137,7 +137,7 @@ def _entry_text(body: Body, entry: Entry) -> str:
     for i in range(entry.at + 1, body.whole.stop):
         text = body.lines.texts[i].expandtabs(4)
         is_indented = len(text) - len(text.lstrip()) > entry.indent
-        if body.lines.inert[i] or not text.strip() or not is_indented or within(body.lines.entries, i, i + 1):
+        if body.lines.inert[i] or not text.strip() or not is_indented or marks_within(body.lines.entries, i, i + 1):
             break
         texts.append(text.strip())
     return " ".join(texts).strip()
@@ -145,7 +145,7 @@ def _entry_text(body: Body, entry: Entry) -> str:
 
 def _headed_items(body: Body, part: range) -> dict[int, str]:
     """The sub-headings `#### 1.1 Title` of a part."""
-    titled = [h for h in within(body.lines.headings, part.start, part.stop) if h.name.title]
+    titled = [h for h in marks_within(body.lines.headings, part.start, part.stop) if h.name.title]
     return {h.at: h.text for h in titled if h.name.id[0].isdigit() and (h.name.strong or "." in h.name.id)}
 
 
@@ -169,7 +169,7 @@ def read_paths(body: Body, label: str) -> tuple[str, ...]:
             text = body.lines.texts[line]
             if text.startswith("#") or (listed and not text.strip()):
                 break
-            listed += [entry.text for entry in within(body.lines.entries, line, line + 1)]
+            listed += [entry.text for entry in marks_within(body.lines.entries, line, line + 1)]
     return _parse_paths(listed)
 
 

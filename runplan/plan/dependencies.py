@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.plan.marks import key
+from runplan.plan.marks import id_key
 from runplan.plan.reading import Remark
-from runplan.plan.scan import within
+from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -104,7 +104,7 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     for id_ in bodies:
         if number := re.match("[0-9]+(?=[A-Za-z])", id_):
             meant.setdefault(number[0], []).append(id_)
-    meant |= {key(id_): [id_] for id_ in bodies}
+    meant |= {id_key(id_): [id_] for id_ in bodies}
     phases = Phases([*bodies], {id_: n for n, id_ in enumerate(bodies)}, meant, reading.unit, reading.aliases)
     left = MOST
     depends = {}
@@ -177,7 +177,7 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
     ids = list[str]()
     unknown = list[str]()
     is_range = False
-    apart = _ONE.sub(lambda id_: id_[0] if key(id_[0]) in phases.meant else id_[0].replace("-", " - "), listed)
+    apart = _ONE.sub(lambda id_: id_[0] if id_key(id_[0]) in phases.meant else id_[0].replace("-", " - "), listed)
     for token in _TOKEN.findall(apart):
         if token in _RANGE:
             is_range = bool(ids)
@@ -194,7 +194,7 @@ def _resolve_ids(listed: str, phases: Phases) -> tuple[list[str], list[str]]:
 
 
 def _known_ids(token: str, phases: Phases) -> list[str]:
-    if ids := phases.meant.get(key(token)):
+    if ids := phases.meant.get(id_key(token)):
         # Letters alone are words too: "Phase 1 and a test" names no phase A.
         return ids if ids == [token] or _DIGIT.search(token) else []
     whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c; "Phase 3.5" is a phase of its own
@@ -255,7 +255,7 @@ def _plain_text(text: str, phases: Phases) -> str:
     """The text without links, emphasis, asides and code, except for code that is an id or names a plan."""
     text = _LINKED.sub(r"\1", text)
     text = _CODE.sub(
-        lambda code: code[1] if key(code[1]) in phases.meant or _OTHER_PLAN.fullmatch(code[1]) else "", text
+        lambda code: code[1] if id_key(code[1]) in phases.meant or _OTHER_PLAN.fullmatch(code[1]) else "", text
     )
     text = text.replace("*", "")
     for _ in range(2):  # asides may be nested
@@ -270,7 +270,7 @@ def _list_paragraphs(body: Body) -> Iterator[tuple[int, str]]:
     ends = (i for i in range(index + 1, body.whole.stop) if re.match(r"\s*\Z|#|(?:[-*+] )?\*\*", texts[i]))
     labelled = range(index, next(ends, body.whole.stop))
     part = next((part for title in ("dependenc", "depends") for part in body.named(title)), labelled)
-    entries = {entry.at: entry.text for entry in within(body.lines.entries, part.start, part.stop)}
+    entries = {entry.at: entry.text for entry in marks_within(body.lines.entries, part.start, part.stop)}
     begin = 0
     block = list[str]()
     for i in [*part, -1]:

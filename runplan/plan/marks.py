@@ -65,7 +65,7 @@ def _unwrap_text(text: str) -> str:
     return text
 
 
-def key(id_: str) -> str:
+def id_key(id_: str) -> str:
     """The id without its case, for comparisons: some file systems ignore case in branch names."""
     return id_.casefold()
 

@@ -14,9 +14,9 @@ from runplan.errors import NotAPlan, PlanUnreadable
 from runplan.plan.body import Item, body_of, read_items, read_paths
 from runplan.plan.dependencies import read_depends
 from runplan.plan.formats import sections, speckit, table
-from runplan.plan.marks import PlanStatus, Status, key, read_plan_status
+from runplan.plan.marks import PlanStatus, Status, id_key, read_plan_status
 from runplan.plan.reading import Reading, Remark, refuse_duplicates
-from runplan.plan.scan import Lines, scan
+from runplan.plan.scan import Lines, scan_lines
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runplan.plan.dependencies import Depends
     from runplan.plan.reading import Format, Place
 
-__all__ = ["Item", "Phase", "Plan", "Remark", "Status", "other_way", "parse"]
+__all__ = ["Item", "Phase", "Plan", "Remark", "Status", "other_way", "parse_plan"]
 
 
 MAX_PHASES = 1000
@@ -90,13 +90,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     def phase(self, id_: str) -> Phase | None:
         """The phase of that id; case matters only where two differ by nothing else."""
         exact = next((phase for phase in self.phases if phase.id == id_), None)
-        return exact or next((phase for phase in self.phases if key(phase.id) == key(id_)), None)
+        return exact or next((phase for phase in self.phases if id_key(phase.id) == id_key(id_)), None)
 
 
 @lru_cache(maxsize=2)
-def parse(text: bytes, *, path: str) -> Plan:
+def parse_plan(text: bytes, *, path: str) -> Plan:
     """The plan in a file's bytes. Raises PlanUnreadable and nothing else."""
-    lines = scan(text, path=path)
+    lines = scan_lines(text, path=path)
     field = lines.field("executable")
     if field is not None and field.value.lower() == "false":
         raise lines.refused(field.at, "the plan says executable: false; remove that line to work on it", NotAPlan)
@@ -143,8 +143,8 @@ def parse(text: bytes, *, path: str) -> Plan:
 @lru_cache(maxsize=2)  # a phase reads the same text when it begins, when it lands and when its row is set
 def lay_out(text: bytes, path: str) -> tuple[Lines, Reading]:
     """The lines of a plan and the place of every phase."""
-    lines = scan(text, path=path)
-    return lines, recognise(lines, wanted=lines.value("format").lower())
+    lines = scan_lines(text, path=path)
+    return lines, recognise_format(lines, wanted=lines.value("format").lower())
 
 
 def require_settable(lines: Lines, key: str) -> None:
@@ -204,7 +204,7 @@ def _refuse_cycle(phases: Sequence[Phase], lines: Lines) -> None:
 # --- formats ----------------------------------------------------------------------------------------------
 
 
-def recognise(lines: Lines, *, wanted: str) -> Reading:
+def recognise_format(lines: Lines, *, wanted: str) -> Reading:
     """The reading of the first format that the plan shows, or of the one that its front matter names.
 
     One phase section may be a chapter of a plan of another format.

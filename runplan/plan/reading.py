@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.plan.marks import DONE_TITLE, NEXT_FIELD, STATUS_LINE, Mark, Named, Status, key, read_commit, read_mark
-from runplan.plan.scan import within
+from runplan.plan.marks import DONE_TITLE, NEXT_FIELD, STATUS_LINE, Mark, Named, Status, id_key, read_commit, read_mark
+from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,8 +92,8 @@ def find_sections(lines: Lines, *units: str, levels: Sequence[int] = (2, 3, 4, 1
         if heading.name.id and heading.level in headings and heading.name.unit in units:
             headings[heading.level].append(heading)
     sections: list[Heading] = next(filter(None, headings.values()), [])
-    clear = {key(section.name.id) for section in sections if section.name.strong}
-    sections = [section for section in sections if section.name.strong or key(section.name.id) not in clear]
+    clear = {id_key(section.name.id) for section in sections if section.name.strong}
+    sections = [section for section in sections if section.name.strong or id_key(section.name.id) not in clear]
     return sections if len(sections) > 1 or not sections or sections[0].level > 1 else []
 
 
@@ -102,7 +102,7 @@ def section_places(lines: Lines, sections: Iterable[Heading]) -> tuple[Place, ..
     places = []
     for section in sections:
         place = Place(id=section.name.id, title=section.name.title, first=section.at, end=section.end)
-        boxes = [box for box in within(lines.boxes, section.at, section.end) if not box.optional]
+        boxes = [box for box in marks_within(lines.boxes, section.at, section.end) if not box.optional]
         if (spot := _status_line(lines, section.at, section.end)) is not None:
             value = lines.texts[spot.at][spot.begin : spot.end].strip()
             place = replace(place, mark=read_mark(value), commit=read_commit(value), spots=(spot,))
@@ -150,7 +150,7 @@ def box_spots(boxes: Iterable[Entry]) -> tuple[Spot, ...]:
 def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:
     """The names on some lines with their texts: their own where all differ, else numbers instead of their ids."""
     own = [name.id if name.strong or name.unit else "" for _, _, name in named]
-    if all(own) and len(set(map(key, own))) == len(own):
+    if all(own) and len(set(map(id_key, own))) == len(own):
         return [name for _, _, name in named], ()
     names = []
     remarks = []
@@ -164,18 +164,20 @@ def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named
 def refuse_duplicates(named: Iterable[tuple[str, int]], lines: Lines) -> None:
     seen: dict[str, int] = {}
     for id_, index in named:
-        if (first := seen.setdefault(key(id_), index)) != index:
+        if (first := seen.setdefault(id_key(id_), index)) != index:
             raise lines.refused(index, f"two phases are called {id_!r}, the first on line {first + 1}; rename one")
 
 
-def paired(lines: Lines, what: str, listed: Sequence[tuple[str, int]], sections: Sequence[Heading]) -> list[Heading]:
+def pair_sections(
+    lines: Lines, what: str, listed: Sequence[tuple[str, int]], sections: Sequence[Heading]
+) -> list[Heading]:
     """The section of each phase that a tracker lists; refused where they disagree."""
     refuse_duplicates(listed, lines)
     refuse_duplicates(((section.name.id, section.at) for section in sections), lines)
-    by_id = {key(section.name.id): section for section in sections}
-    if {key(id_) for id_, _ in listed} != set(by_id):
+    by_id = {id_key(section.name.id): section for section in sections}
+    if {id_key(id_) for id_, _ in listed} != set(by_id):
         ids = ", ".join(id_ for id_, _ in listed)
         headings = ", ".join(s.name.id for s in sections) or "none"
         why = f"the {what} lists the phases {ids}; the '## Phase' headings are {headings}; make them agree"
         raise lines.refused(listed[0][1], why)
-    return [by_id[key(id_)] for id_, _ in listed]
+    return [by_id[id_key(id_)] for id_, _ in listed]

@@ -123,13 +123,13 @@ T = TypeVar("T", Heading, Entry)
 _at = attrgetter("at")
 
 
-def within(marks: list[T], first: int, end: int) -> list[T]:
+def marks_within(marks: list[T], first: int, end: int) -> list[T]:
     """The marks of lines first to end - 1."""
     return marks[bisect_left(marks, first, key=_at) : bisect_left(marks, end, key=_at)]
 
 
 @lru_cache(maxsize=2)
-def scan(raw: bytes, *, path: str) -> Lines:
+def scan_lines(raw: bytes, *, path: str) -> Lines:
     """The lines of a plan file. Raises PlanUnreadable when it is no text."""
     pieces = _decode_text(raw, path).split("\n")
     starts = list(

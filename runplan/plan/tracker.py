@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.plan.marks import WRITTEN, NoWorkKind, PlanStatus, Status, key, read_plan_status
+from runplan.plan.marks import WRITTEN, NoWorkKind, PlanStatus, Status, id_key, read_plan_status
 from runplan.plan.model import lay_out, require_settable
-from runplan.plan.scan import scan
+from runplan.plan.scan import scan_lines
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     A plan that has this status already is returned unchanged. Only people write in progress and blocked.
     """
     lines, reading = lay_out(text, path)
-    place = next((place for place in reading.places if key(place.id) == key(phase)), None)
+    place = next((place for place in reading.places if id_key(place.id) == id_key(phase)), None)
     if place is None:
         ids = ", ".join(place.id for place in reading.places)
         raise lines.refused(0, f"there is no phase {phase}; the phases are {ids}")
@@ -66,30 +66,30 @@ def _status_cell(old: bytes, words: str) -> bytes:
     return old.replace(content, words.encode())
 
 
-def complete(text: bytes, *, path: str, completed: str) -> bytes:
+def mark_complete(text: bytes, *, path: str, completed: str) -> bytes:
     """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
-    lines = scan(text, path=path)
+    lines = scan_lines(text, path=path)
     if not lines.front or (_says_complete(lines) and lines.value("completed")):
         return text
-    text = put(text, path=path, key="status", value="complete")
-    return put(text, path=path, key="completed", value=completed, after="status")
+    text = put_key(text, path=path, key="status", value="complete")
+    return put_key(text, path=path, key="completed", value=completed, after="status")
 
 
-def reopen(text: bytes, *, path: str) -> bytes:
+def mark_active(text: bytes, *, path: str) -> bytes:
     """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
-    if not _says_complete(scan(text, path=path)):
+    if not _says_complete(scan_lines(text, path=path)):
         return text
-    text = put(text, path=path, key="status", value="active")
-    return put(text, path=path, key="completed", value=None)
+    text = put_key(text, path=path, key="status", value="active")
+    return put_key(text, path=path, key="completed", value=None)
 
 
 def _says_complete(lines: Lines) -> bool:
     return read_plan_status(lines.value("status")) is PlanStatus.COMPLETE
 
 
-def put(text: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:
+def put_key(text: bytes, *, path: str, key: str, value: str | None, after: str = "") -> bytes:
     """The text with one key of its front matter set, or without it; a new key goes below the key `after`."""
-    lines = scan(text, path=path)
+    lines = scan_lines(text, path=path)
     if not lines.front:
         raise lines.refused(0, f"there is no front matter to set {key} in; begin the file with ---")
     field, above = lines.field(key), lines.field(after)
@@ -111,7 +111,7 @@ class NoPhase(Struct, frozen=True):
     detail: str = ""  #: for people
 
 
-def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
+def choose_phase(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     """The requested phase, else the first in tracker order that is not done, not blocked and not waiting.
 
     A phase marked in progress counts as todo: the claims show whether a run works on it, not the plan.
@@ -130,25 +130,25 @@ def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
         return _choose_requested(plan, asked)
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
     for phase in left:
-        if not hindrance(plan, phase):
+        if not describe_hindrance(plan, phase):
             return phase
-    why = "; ".join(f"phase {phase.id} {hindrance(plan, phase)}" for phase in left)
+    why = "; ".join(f"phase {phase.id} {describe_hindrance(plan, phase)}" for phase in left)
     return NoPhase(NoWorkKind.BLOCKED, why) if left else NoPhase(NoWorkKind.ALL_DONE)
 
 
-def hindrance(plan: Plan, phase: Phase) -> str:
+def describe_hindrance(plan: Plan, phase: Phase) -> str:
     """Why an open phase is passed over; "" when it can be worked."""
-    if waits := missing(plan, phase):
+    if waits := missing_dependencies(plan, phase):
         return f"waits for {', '.join(waits)}"
     if phase.status is Status.BLOCKED:
         return "is marked blocked; clear its status in the plan to allow work on it"
     return phase.unsupported
 
 
-def workable(plan: Plan) -> list[str]:
+def list_workable(plan: Plan) -> list[str]:
     """The phases that `finish` works on, in this order, if each of them lands."""
     ids = []
-    while not isinstance(phase := choose(plan, wanted=None), NoPhase):
+    while not isinstance(phase := choose_phase(plan, wanted=None), NoPhase):
         ids.append(phase.id)
         done = replace(phase, status=Status.DONE)
         plan = replace(plan, phases=tuple(done if other is phase else other for other in plan.phases))
@@ -159,7 +159,7 @@ def _choose_requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
     if phase.status is Status.DONE:
         commit = f" ({phase.commit})" if phase.commit else ""
         return NoPhase(NoWorkKind.PHASE_DONE, f"phase {phase.id} is already done{commit}")
-    if waits := missing(plan, phase):
+    if waits := missing_dependencies(plan, phase):
         statuses = ", ".join(f"{phase.id} ({phase.status})" for phase in plan.phases if phase.id in waits)
         first = command("runplan", "start", plan.path, waits[0])
         return NoPhase(NoWorkKind.NEEDS, f"phase {phase.id} depends on {statuses}; first run: {first}")
@@ -168,7 +168,7 @@ def _choose_requested(plan: Plan, phase: Phase) -> Phase | NoPhase:
     return phase
 
 
-def missing(plan: Plan, phase: Phase) -> tuple[str, ...]:
+def missing_dependencies(plan: Plan, phase: Phase) -> tuple[str, ...]:
     """The phases it must wait for that are not done."""
     done = {other.id for other in plan.phases if other.status is Status.DONE}
     return tuple(id_ for id_ in phase.depends if id_ not in done)

@@ -10,7 +10,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from runplan.report.text import SPAN, encodable
+from runplan.report.text import SPAN, drop_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -69,9 +69,9 @@ def commits_in(markdown: str) -> list[str]:
     return list(dict.fromkeys(match[1] for match in matches if match))
 
 
-def page(markdown: str, *, diffs: Mapping[str, str]) -> str:
+def render_page(markdown: str, *, diffs: Mapping[str, str]) -> str:
     """The page; a listed commit with a diff can be unfolded."""
-    lines = encodable(markdown).removeprefix("\ufeff").splitlines()
+    lines = drop_surrogates(markdown).removeprefix("\ufeff").splitlines()
     title = next((line[2:] for line in lines if line.startswith("# ")), "Report")
     light, dark = (" ".join(f"--{name}: {value};" for name, value in theme.items()) for theme in (LIGHT, DARK))
     return _PAGE.format(title=escape(title), light=light, dark=dark, body="\n".join(_render_blocks(lines, diffs)))

@@ -37,7 +37,7 @@ class Sample(Struct, frozen=True):
     value: float
 
 
-def samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]:
+def collect_samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]:
     """The metrics of one repository."""
     where = ("repository", repository)
     figures = store.compute_figures(now.timestamp())
@@ -64,8 +64,8 @@ def metrics_text(states: Mapping[str, Path], *, now: datetime, process: Iterable
         with contextlib.suppress(RunplanError, OSError):
             if store_exists(state):
                 with contextlib.closing(open_store(state, writable=False)) as store:
-                    all_samples += list(samples(store, repository=root, now=now))
-    return render(all_samples)
+                    all_samples += list(collect_samples(store, repository=root, now=now))
+    return render_samples(all_samples)
 
 
 def this_process(
@@ -87,7 +87,7 @@ def this_process(
     return [info, *(Sample(f"runplan_daemon_{name}", help_, (), value) for name, help_, value in about)]
 
 
-def render(samples: Iterable[Sample]) -> str:
+def render_samples(samples: Iterable[Sample]) -> str:
     """The text, in a fixed order, with help and type once per name."""
     lines: list[str] = []
     last = ""

@@ -33,14 +33,14 @@ class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
     command: str = ""  #: what to type next
 
 
-def facts(notice: Notice) -> dict[str, str]:
+def notice_fields(notice: Notice) -> dict[str, str]:
     """The fields by the names that notification programs get."""
     fields: dict[str, str] = to_builtins(notice)
     return fields
 
 
 def as_json(notice: Notice) -> bytes:
-    return json.dumps(facts(notice)).encode("ascii")
+    return json.dumps(notice_fields(notice)).encode("ascii")
 
 
 # The functions below take the repository, the plan and the run as keywords.

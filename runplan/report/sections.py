@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from runplan.report.text import block, code, first, inline, row
+from runplan.report.text import code_span, escape_first_line, escape_inline, indent_block, table_row
 from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, PhaseFailed, RunEnded
 from runplan.run.reasons import Reason, describe_proof, next_action
 from runplan.text import bounded, command
@@ -41,14 +41,14 @@ def phase_section(
     assert phase.lease is not None
     fixes = phase.cycle - 1
     after = f" after {fixes} fix cycle{'' if fixes == 1 else 's'}" if fixes else ""
-    lines = [f"- {inline(bounded(line, LONGEST_DETAIL))}" for line in _list_verification(phase, commands)]
-    lines += _as_list([f"Warning: {inline(bounded(line, LONGEST_DETAIL))}" for line in warnings])
+    lines = [f"- {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in _list_verification(phase, commands)]
+    lines += _as_list([f"Warning: {escape_inline(bounded(line, LONGEST_DETAIL))}" for line in warnings])
     parts = [
-        f"## Phase — {inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
+        f"## Phase — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
         _section_mark(run=run, phase=phase.chosen.phase),
         f"**Status:** Completed (verified, landed){after}",
-        f"**Plan:** {code(plan)}",
-        f"**Branch:** {code(phase.lease.branch.removeprefix('refs/heads/'))}",
+        f"**Plan:** {code_span(plan)}",
+        f"**Branch:** {code_span(phase.lease.branch.removeprefix('refs/heads/'))}",
         "**Commits:**",
         _list_commits(subjects),
         "### Work Items",
@@ -63,11 +63,11 @@ def undo_section(phase: PhaseRun, *, plan: str, run: str, subjects: Mapping[str,
     """A phase that is about to be reverted; `subjects` of its code commits, newest first."""
     assert phase.candidate is not None
     parts = [
-        f"## Phase Undone — {inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
+        f"## Phase Undone — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
         _section_mark(run=run, phase=phase.chosen.phase),
         "**Status:** Undone (its changes reverted, its row set back to todo)",
-        f"**Plan:** {code(plan)}",
-        f"**Landing reverted:** {code(phase.candidate.undoes)}",
+        f"**Plan:** {code_span(plan)}",
+        f"**Landing reverted:** {code_span(phase.candidate.undoes)}",
         "**Commits reverted:**",
         _list_commits(subjects),
         "The checks were not run on the result.",
@@ -96,24 +96,27 @@ def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = 
     reason = Reason(failure.event.reason)
     landed = "Nothing was changed" if failed.step == "undo" else "Nothing of the phase landed"
     detail = "\n\n".join(part for part in (failed.detail, failed.evidence, failed.output) if part)
-    shown = block(bounded(detail, LONGEST_DETAIL))
+    shown = indent_block(bounded(detail, LONGEST_DETAIL))
     parts = [
         f"## Run Failed — {parse_iso(failure.at):%Y-%m-%d %H:%M}",
         _section_mark(run=failure.run, phase=failed.phase, attempt=str(failed.attempt)),
-        f"**Plan:** {code(plan)}",
-        f"**Phase:** {inline(f'{failed.phase} {failed.title}')}",
-        f"**Failed at:** {inline(failed.step)}",
+        f"**Plan:** {code_span(plan)}",
+        f"**Phase:** {escape_inline(f'{failed.phase} {failed.title}')}",
+        f"**Failed at:** {escape_inline(failed.step)}",
         f"**Time:** {parse_iso(failure.at):%Y-%m-%d %H:%M:%S} UTC",
-        f"**Reason:** {code(reason.value)}. {next_action(reason, failed.step)}",
+        f"**Reason:** {code_span(reason.value)}. {next_action(reason, failed.step)}",
         *(["**Detail:**", shown] if shown else []),
         "**State:**",
-        "\n".join(f"- {first(fact)}" for fact in (landed, *kept(failed, parked, ".git/runplan"), *notes)),
-        f"**To resume:** {code(command('runplan', 'retry', plan))}",
+        "\n".join(
+            f"- {escape_first_line(fact)}"
+            for fact in (landed, *describe_kept_work(failed, parked, ".git/runplan"), *notes)
+        ),
+        f"**To resume:** {code_span(command('runplan', 'retry', plan))}",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def kept(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
+def describe_kept_work(failed: PhaseFailed, parked: str, state: str | Path) -> list[str]:
     """Where the work of a failed phase is; `state` is the directory of the journal."""
     parts = (
         (failed.branch, f"The work is kept on the branch `{failed.branch}`; the next attempt continues from it"),
@@ -131,7 +134,9 @@ def _section_mark(**names: str) -> str:
 
 
 def _list_commits(subjects: Mapping[str, str]) -> str:
-    lines = [f"{code(oid[:SHORT])} {inline(bounded(subject, LONGEST))}" for oid, subject in subjects.items()]
+    lines = [
+        f"{code_span(oid[:SHORT])} {escape_inline(bounded(subject, LONGEST))}" for oid, subject in subjects.items()
+    ]
     return "\n".join(_as_list(lines)) or "None."
 
 
@@ -148,13 +153,13 @@ def _list_items(phase: PhaseRun) -> Iterator[str]:
     for verdict in verdicts:
         for item, passed, evidence in verdict.items:
             given.setdefault(item, []).append((verdict.agent, passed, evidence))
-    yield row("#", "Item", "Status", "Evidence")
+    yield table_row("#", "Item", "Status", "Evidence")
     yield "|---|---|---|---|"
     for item, answers in given.items():
         status = "pass" if all(passed for _, passed, _ in answers) else "fail"
-        several = "; ".join(f"{code(agent)}: {inline(evidence)}" for agent, _, evidence in answers)
-        evidence = several if len(verdicts) > 1 else inline(answers[0][2])
-        yield row(inline(item), inline(texts.get(item, "")), status, evidence)
+        several = "; ".join(f"{code_span(agent)}: {escape_inline(evidence)}" for agent, _, evidence in answers)
+        evidence = several if len(verdicts) > 1 else escape_inline(answers[0][2])
+        yield table_row(escape_inline(item), escape_inline(texts.get(item, "")), status, evidence)
 
 
 def _list_verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]:
@@ -164,7 +169,7 @@ def _list_verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator
     for known in phase.baselines.values():
         if known.results:
             exit_code = json.loads(known.results)["exit_code"]
-            result = counts(known.results) or ("passed" if exit_code == 0 else "failed")
+            result = describe_counts(known.results) or ("passed" if exit_code == 0 else "failed")
             yield _describe_check("Baseline", known, commands, exit_code=exit_code, result=result)
     for gate in gates:
         results = [bounded(gate.line, LONGEST)]
@@ -178,10 +183,10 @@ def _list_verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator
     tree = phase.candidate.tree if phase.candidate else ""
     for verdict in phase.verdicts:
         word = "Verdict on all phases" if verdict.scope else "Verdict"
-        carried = "" if verdict.tree == tree else f", carried over to tree {code(tree)} (the same patch)"
-        yield f"{word}: pass by {code(verdict.agent)} on tree {code(verdict.tree)}{carried}"
+        carried = "" if verdict.tree == tree else f", carried over to tree {code_span(tree)} (the same patch)"
+        yield f"{word}: pass by {code_span(verdict.agent)} on tree {code_span(verdict.tree)}{carried}"
     if tree and phase.approved == tree:
-        yield f"Approved by a person on tree {code(tree)}"
+        yield f"Approved by a person on tree {code_span(tree)}"
 
 
 def _describe_check(
@@ -189,10 +194,10 @@ def _describe_check(
 ) -> str:
     name = word if check.name == TESTS else f"{word} {check.name}"
     ending = "did not finish" if exit_code is None else f"exit {exit_code}"
-    return f"{name}: {code(commands[check.name])} on tree {code(check.tree)}: {ending}, {result}"
+    return f"{name}: {code_span(commands[check.name])} on tree {code_span(check.tree)}: {ending}, {result}"
 
 
-def counts(results: str) -> str:
+def describe_counts(results: str) -> str:
     """The number of tests in the JSON of results; "" when that is not known."""
     totals = json.loads(results) if results else {}
     passed = totals.get("passed")

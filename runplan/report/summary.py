@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from runplan.errors import RunplanError
 from runplan.plan.marks import Status
-from runplan.plan.tracker import hindrance, missing
+from runplan.plan.tracker import describe_hindrance, missing_dependencies
 from runplan.report.notices import Notice
-from runplan.report.sections import SHORT, counts
-from runplan.report.text import code, inline, row
-from runplan.report.views import cost, token_count, usage
+from runplan.report.sections import SHORT, describe_counts
+from runplan.report.text import code_span, escape_inline, table_row
+from runplan.report.views import format_cost, format_usage, token_count
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.run.rows import RunRow, wait_of
@@ -64,18 +64,18 @@ class Spent(Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> str:
-        return cost(self.usd, unpriced=self.unpriced)
+        return format_cost(self.usd, unpriced=self.unpriced)
 
     @property
     def words(self) -> str:
         parts = {"agents": self.seconds, "set-up": self.setup_seconds, "tests": self.test_seconds}
         shares = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in parts.items() if seconds)
         time = elapsed(self.wall_seconds) + (f" ({shares})" if shares else "")
-        used = usage(self.tokens, self.usd, unpriced=self.unpriced, estimated=self.estimated)
+        used = format_usage(self.tokens, self.usd, unpriced=self.unpriced, estimated=self.estimated)
         return ", ".join(part for part in (time, used) if part)
 
 
-def total(*parts: Spent) -> Spent:
+def total_spent(*parts: Spent) -> Spent:
     return Spent(
         **{name: sum(getattr(part, name) for part in parts) for name in Spent.__struct_fields__[:-2]},
         unpriced=any(part.unpriced for part in parts),
@@ -99,7 +99,7 @@ class PhaseSummary(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return inline(f"{self.id} {self.title}".rstrip())
+        return escape_inline(f"{self.id} {self.title}".rstrip())
 
     @property
     def label(self) -> str:
@@ -108,7 +108,7 @@ class PhaseSummary(Struct, frozen=True, kw_only=True):
     @property
     def tests(self) -> str:
         """Before and after."""
-        return inline(" → ".join(part for part in (self.before, self.after) if part))
+        return escape_inline(" → ".join(part for part in (self.before, self.after) if part))
 
 
 class PlanSummary(Struct, frozen=True, kw_only=True):
@@ -120,12 +120,12 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
 # --- from the journal -----------------------------------------------------------------------------------
 
 
-def recorded(store: Store, plan: str) -> list[Recorded[Any]]:
+def list_summary_facts(store: Store, plan: str) -> list[Recorded[Any]]:
     """The events of the plan that a summary needs, oldest first."""
     return sorted((fact for kind in KINDS for fact in store.list_facts(kind, plan=plan)), key=lambda fact: fact.seq)
 
 
-def attempted(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
+def summarise_attempts(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str, PhaseSummary]:
     """The phases that were attempted; only time and agents from `since` on count as spent."""
     phases: dict[str, PhaseSummary] = {}
     current: dict[tuple[str, str], tuple[str, str]] = {}  #: phase, and time of its newest event, by run and lane
@@ -141,7 +141,7 @@ def attempted(records: Iterable[Recorded[Any]], *, since: str = "") -> dict[str,
             current[strand] = (name if is_begin else worked, record.at)
         if not is_begin and record.at > since:
             wall = parse_iso(record.at) - parse_iso(max(previous, since))
-            phase = replace(phase, spent=total(phase.spent, Spent(wall_seconds=wall.total_seconds())))
+            phase = replace(phase, spent=total_spent(phase.spent, Spent(wall_seconds=wall.total_seconds())))
         phases[name] = phase
     return phases
 
@@ -154,9 +154,9 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
             state = PhaseState.RUNNING
             return replace(phase, state=state, run=fact.run, attempts=attempts, before="", after="", why="")
         case e.DispatchEnded() as ended if fact.at >= since:
-            return replace(phase, spent=total(phase.spent, _spent_by(ended)))
+            return replace(phase, spent=total_spent(phase.spent, _spent_by(ended)))
         case e.BaselineKnown(name=e.TESTS):
-            return replace(phase, before=counts(fact.event.results))
+            return replace(phase, before=describe_counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
             return replace(phase, after="skipped" if fact.event.answer == "skipped" else fact.event.line)
         case e.PhaseFailed(reason=reason, step=step, title=title, detail=detail):
@@ -183,8 +183,10 @@ def _spent_by(ended: e.DispatchEnded) -> Spent:
 
 def figures_of_run(store: Store, run: RunRow) -> str:
     """The time, tokens, cost and tests of an ended run; "" when it started no process."""
-    phases = list(attempted(record for record in recorded(store, run.plan) if record.run == run.id).values())
-    used = total(*(phase.spent for phase in phases))
+    phases = list(
+        summarise_attempts(record for record in list_summary_facts(store, run.plan) if record.run == run.id).values()
+    )
+    used = total_spent(*(phase.spent for phase in phases))
     if not (used.seconds or used.setup_seconds or used.test_seconds):
         return ""
     wall = parse_iso(run.since) - parse_iso(run.started)
@@ -223,8 +225,10 @@ def _summarise_phase(plan: Plan, phase: Phase, attempts: dict[str, PhaseSummary]
         return replace(summary, state=PhaseState.DONE, commit=phase.commit or summary.commit, why="")
     if summary.state in (PhaseState.RUNNING, PhaseState.FAILED, PhaseState.STOPPED):
         return summary
-    if why := hindrance(plan, phase):
-        return replace(summary, state=PhaseState.TODO if missing(plan, phase) else PhaseState.BLOCKED, why=f"it {why}")
+    if why := describe_hindrance(plan, phase):
+        return replace(
+            summary, state=PhaseState.TODO if missing_dependencies(plan, phase) else PhaseState.BLOCKED, why=f"it {why}"
+        )
     start = command("runplan", "start", plan.path, phase.id)
     return replace(summary, state=PhaseState.TODO, why="not started", command=start)
 
@@ -259,15 +263,15 @@ def _with_run(path: str, phase: PhaseSummary, newest: RunRow | None, *, owned: b
 def summary_section(summary: PlanSummary) -> str:
     """The section that `runplan report` puts on top of the landed report."""
     done = sum(phase.state is PhaseState.DONE for phase in summary.phases)
-    used = total(*(phase.spent for phase in summary.phases))
+    used = total_spent(*(phase.spent for phase in summary.phases))
     names = ("Phase", "State", "Commit", "Tests", "Attempts", "Time", "Agents", "Tokens", "Cost")
-    rows = [row(*names), f"|{'---|' * len(names)}"]
+    rows = [table_row(*names), f"|{'---|' * len(names)}"]
     for phase in summary.phases:
         spent = phase.spent
         cells = (
             phase.name,
             phase.state,
-            code(phase.commit) if phase.commit else "",
+            code_span(phase.commit) if phase.commit else "",
             phase.tests,
             str(phase.attempts or ""),
             elapsed(spent.wall_seconds) if phase.attempts else "",
@@ -275,7 +279,7 @@ def summary_section(summary: PlanSummary) -> str:
             token_count(spent.tokens, estimated=spent.estimated) if spent.tokens else "",
             spent.cost if spent.tokens or spent.usd else "",
         )
-        rows.append(row(*cells))
+        rows.append(table_row(*cells))
     parts = [
         "## Summary",
         f"**Done:** {done} of {sum(phase.id != REPAIR for phase in summary.phases)} phases. Time: {used.words}.",
@@ -289,8 +293,8 @@ def _not_done(phase: PhaseSummary) -> str:
     """Why the phase is not done, and the command that helps."""
     shown = (PhaseState.FAILED, PhaseState.BLOCKED, PhaseState.STOPPED, PhaseState.UNDONE)
     state = f"{phase.state}, " if phase.state in shown else ""
-    helps = f": {code(phase.command)}" if phase.command else ""
-    return f"{phase.label[0].upper()}{phase.label[1:]}: {state}{inline(phase.why)}{helps}"
+    helps = f": {code_span(phase.command)}" if phase.command else ""
+    return f"{phase.label[0].upper()}{phase.label[1:]}: {state}{escape_inline(phase.why)}{helps}"
 
 
 # --- the news of all repositories -----------------------------------------------------------------------
@@ -343,7 +347,7 @@ def _failed_runs(store: Store, since: str) -> tuple[tuple[str, str], ...]:
 
 def _summarise_plan(store: Store, plan: str, since: str) -> PlanSummary:
     newest = store.get_newest_run(plan)
-    attempts = attempted(recorded(store, plan), since=since)
+    attempts = summarise_attempts(list_summary_facts(store, plan), since=since)
     if newest is not None and newest.is_active and newest.phase:
         attempts.setdefault(newest.phase, PhaseSummary(id=newest.phase))
     titles = {record.event.phase: record.event.title for record in store.list_facts(e.PhaseChosen, plan=plan)}
@@ -368,7 +372,7 @@ SECTIONS = {
 
 def morning_report(news: Sequence[RepositoryNews], *, since: str) -> str:
     """The report as Markdown; `since` in words."""
-    parts = [f"# Report since {since}", f"{counted(news)}."]
+    parts = [f"# Report since {since}", f"{count_phases(news)}."]
     for state, title in SECTIONS.items():
         lines = [line for repository in news for line in _phase_lines(repository, state)]
         parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)] if lines else []
@@ -383,28 +387,28 @@ def _phase_lines(news: RepositoryNews, state: PhaseState) -> Iterator[str]:
         for phase in (summary for summary in plan.phases if summary.state is state):
             used = phase.spent.words if phase.spent != Spent() else ""
             tests = f"tests {phase.tests}" if phase.tests else ""
-            facts = (inline(phase.why), code(phase.commit) if phase.commit else "", tests, used)
+            facts = (escape_inline(phase.why), code_span(phase.commit) if phase.commit else "", tests, used)
             then = phase.command or command("runplan", "report", plan.plan)
-            head = f"{inline(f'{name}: {plan.title}')}, {phase.label}"
-            yield f"{head}: {', '.join(filter(None, facts))}: {code(f'{directory} && {then}')}"
+            head = f"{escape_inline(f'{name}: {plan.title}')}, {phase.label}"
+            yield f"{head}: {', '.join(filter(None, facts))}: {code_span(f'{directory} && {then}')}"
     if state is PhaseState.WAITING:
         for path, why in news.paused:
-            then = code(f"{directory} && {command('runplan', 'resume', path)}")
-            yield f"{inline(name)}: the schedule of {code(path)} is paused: {inline(why)}: {then}"
+            then = code_span(f"{directory} && {command('runplan', 'resume', path)}")
+            yield f"{escape_inline(name)}: the schedule of {code_span(path)} is paused: {escape_inline(why)}: {then}"
         for path, why in news.failed:
-            then = code(f"{directory} && {command('runplan', 'retry', path)}")
-            yield f"{inline(name)}: the run of {code(path)} failed: {inline(why)}; then: {then}"
+            then = code_span(f"{directory} && {command('runplan', 'retry', path)}")
+            yield f"{escape_inline(name)}: the run of {code_span(path)} failed: {escape_inline(why)}; then: {then}"
         if news.error:
-            yield f"{code(news.repository)} cannot be read: {inline(news.error)}"
+            yield f"{code_span(news.repository)} cannot be read: {escape_inline(news.error)}"
 
 
-def counted(news: Sequence[RepositoryNews]) -> str:
+def count_phases(news: Sequence[RepositoryNews]) -> str:
     """One line: how many phases wait, failed and landed, and what they took."""
     phases = [phase for repository in news for plan in repository.plans for phase in plan.phases]
     words = {state: title.lower() for state, title in SECTIONS.items()} | {PhaseState.WAITING: "waiting for you"}
     counts = {word: sum(phase.state is state for phase in phases) for state, word in words.items()}
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    spent = total(*(phase.spent for phase in phases))
+    spent = total_spent(*(phase.spent for phase in phases))
     used = f". Time: {spent.words}" if spent != Spent() else ""
     failed = sum(len(repository.failed) for repository in news)
     runs = f". Runs that need you: {failed}" if failed else ""
@@ -417,4 +421,4 @@ def of_morning(news: Sequence[RepositoryNews]) -> Notice | None:
         return None
     names = ", ".join(repository.repository.rstrip("/").rpartition("/")[2] for repository in news)
     since = command("runplan", "report", "--since", "yesterday")
-    return Notice(kind="morning", title=f"runplan: {counted(news)}", text=f"Repositories: {names}.", command=since)
+    return Notice(kind="morning", title=f"runplan: {count_phases(news)}", text=f"Repositories: {names}.", command=since)

@@ -21,9 +21,9 @@ _HIDDEN = re.compile(
 SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
 
 
-def inline(text: str) -> str:
+def escape_inline(text: str) -> str:
     """One line of foreign text, not at the start of a block, with its tags escaped."""
-    line = flat(text)
+    line = flatten_text(text)
     if "\\`" in line:  # an escaped backtick opens no code span; do not reason about the rest
         return line.replace("<", "&lt;")
     pieces = SPAN.split(line)
@@ -33,42 +33,42 @@ def inline(text: str) -> str:
     return "".join(piece for number, piece in enumerate(pieces) if number % 3 != 2)
 
 
-def first(text: str) -> str:
+def escape_first_line(text: str) -> str:
     """One line of foreign text that may start a block."""
-    line = re.sub(r"^(\d+)([.)])", r"\1\\\2", inline(text))
+    line = re.sub(r"^(\d+)([.)])", r"\1\\\2", escape_inline(text))
     return f"\\{line}" if line.startswith(("#", ">", "+", "-", "*", "_", "=", "~", "|", "[", "```")) else line
 
 
-def code(text: str) -> str:
+def code_span(text: str) -> str:
     """A code span; its fence is longer than any backticks in the text."""
-    line = flat(text)
+    line = flatten_text(text)
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
-def cell(text: str) -> str:
+def table_cell(text: str) -> str:
     """Inline Markdown as a table cell, with its pipes escaped."""
     return re.sub(r"(?<!\\)(\\*)\|", lambda pipe: pipe.group(1) * 2 + r"\|", text)
 
 
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cell(text) for text in cells)} |"
+def table_row(*cells: str) -> str:
+    return f"| {' | '.join(table_cell(text) for text in cells)} |"
 
 
-def block(text: str) -> str:
+def indent_block(text: str) -> str:
     """Many lines of foreign text as an indented block."""
-    lines = (_HIDDEN.sub("", line) for line in encodable(text).strip("\r\n").splitlines())
+    lines = (_HIDDEN.sub("", line) for line in drop_surrogates(text).strip("\r\n").splitlines())
     return "\n".join(f"    {line}".rstrip() for line in lines)
 
 
-def flat(text: str) -> str:
+def flatten_text(text: str) -> str:
     """The text on one line, without invisible characters."""
-    return " ".join(_HIDDEN.sub("", encodable(text)).split())
+    return " ".join(_HIDDEN.sub("", drop_surrogates(text)).split())
 
 
-def encodable(text: str) -> str:
+def drop_surrogates(text: str) -> str:
     """The text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -78,22 +78,22 @@ def encodable(text: str) -> str:
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
-def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> str:
+def prepend_sections(report: str | None, *, plan_title: str, sections: Sequence[str]) -> str:
     """The report with the sections on top, the last one first; all other bytes stay.
 
     A section that exists, by its heading and the mark of its run, is not added again.
     """
     text = report or ""
     if _find_heading(_LINES.findall(text), "# ") is None:
-        text = f"# Plan Report — {inline(plan_title)}\n" + (f"\n{text}" if text else "")
+        text = f"# Plan Report — {escape_inline(plan_title)}\n" + (f"\n{text}" if text else "")
     for section in sections:
         head = "\n".join(section.splitlines()[:3])
         if head not in text.replace("\r\n", "\n"):
-            text = insert(text, section)
+            text = insert_section(text, section)
     return text
 
 
-def insert(text: str, section: str) -> str:
+def insert_section(text: str, section: str) -> str:
     """The text with the section before its first one."""
     lines = _LINES.findall(text)
     line = _find_heading(lines, "## ")
@@ -134,7 +134,7 @@ class PlanRow(Struct, frozen=True, kw_only=True):
     is_done: bool
 
 
-def indexed(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[tuple[str, str]]) -> str:
+def update_index(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[tuple[str, str]]) -> str:
     """The index after the landing, with the (plan, phase) pairs that wait for a person.
 
     The rows of other plans are taken from the index itself. Text outside of the marks stays.
@@ -147,14 +147,14 @@ def indexed(old: str | None, landed: PlanRow, *, today: date, waiting: Iterable[
     )
     known_rows = (match.groups() for line in inside.splitlines() if (match := _ROW.fullmatch(line)))
     rows = {report: (status == "done", day, report, name) for name, status, day, report in known_rows}
-    name = cell(f"{inline(landed.title)} ({code(landed.plan)})")
+    name = table_cell(f"{escape_inline(landed.title)} ({code_span(landed.plan)})")
     rows[landed.report] = (landed.is_done, today.isoformat(), landed.report, name)
-    table = [row("Plan", "Status", "Last landing", "Report"), "|---|---|---|---|"]
+    table = [table_row("Plan", "Status", "Last landing", "Report"), "|---|---|---|---|"]
     for is_done, day, report, name in sorted(rows.values()):  # unfinished first, the longest without a landing on top
         status = "done" if is_done else "stale" if day < (today - STALE).isoformat() else "active"
         table.append(f"| {name} | {status} | {day} | [{report}]({report}) |")
     open_ = [
-        f"- {code(plan)}, phase {inline(phase)}: {code(command('runplan', 'diff', plan, phase))}"
+        f"- {code_span(plan)}, phase {escape_inline(phase)}: {code_span(command('runplan', 'diff', plan, phase))}"
         for plan, phase in sorted(waiting)
     ]
     waits = ["## Needs sign-off", "\n".join(open_)] if open_ else []

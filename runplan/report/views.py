@@ -145,12 +145,12 @@ def _view_run(run: RunRow, facts: PlanFacts, now: datetime) -> dict[str, Any]:
         work["usd"] = round(work["usd"], 4)
     # Of several lanes, the one that needs a person most.
     lanes = [] if run.waiting_for else [lane for lane in run.lanes if not lane.failed]
-    answers = [answer(work, facts, now=now) for work in lanes or [run]] if run.is_active else []
+    answers = [assess_progress(work, facts, now=now) for work in lanes or [run]] if run.is_active else []
     view = {name: value for name, value in view.items() if name not in (*_OF_PLAN, *_INTERNAL)}
     return {**view, "stuck": max(answers, key=lambda answer: list(LEVELS).index(answer["level"]), default=None)}
 
 
-def cost(usd: float, *, unpriced: bool) -> str:
+def format_cost(usd: float, *, unpriced: bool) -> str:
     """The cost in dollars; `unpriced` when an agent did not report its own, and `-` when none did."""
     return f"{'≥ ' if unpriced else ''}${usd:.2f}" if usd else "-"
 
@@ -159,11 +159,11 @@ def token_count(tokens: int, *, estimated: bool) -> str:
     return f"{'≈ ' if estimated else ''}{tokens:,}"
 
 
-def usage(tokens: int, usd: float, *, unpriced: bool, estimated: bool = False) -> str:
+def format_usage(tokens: int, usd: float, *, unpriced: bool, estimated: bool = False) -> str:
     """The tokens and the cost; "" for neither."""
     parts = (
         f"{token_count(tokens, estimated=estimated)} tokens" if tokens else "",
-        cost(usd, unpriced=unpriced) if usd else "cost -" if tokens else "",
+        format_cost(usd, unpriced=unpriced) if usd else "cost -" if tokens else "",
     )
     return ", ".join(part for part in parts if part)
 
@@ -178,7 +178,7 @@ SILENT_S = 15 * 60.0  #: and a person should look at it after this long
 OVERSLEPT_S = 5 * 60.0  #: a wait that ends this late has failed to end
 
 
-def answer(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None = None) -> dict[str, str]:
+def assess_progress(work: Work, facts: PlanFacts, *, now: datetime, zone: tzinfo | None = None) -> dict[str, str]:
     """A level for scripts and a sentence; never `fine` after half an hour in a step or two retries."""
     # A wait for a person needs no process.
     interrupted = not (facts.alive or (wait_of(work.waiting_for).is_for_person and work.wake is None))
@@ -247,9 +247,9 @@ def _describe_wait(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
 
 def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:
     """The schedule of a plan; `next` is null when this machine cannot compute it."""
-    from runplan.settings.schedule import outlook
+    from runplan.settings.schedule import next_slot
 
-    following, is_due = outlook(row, now)
+    following, is_due = next_slot(row, now)
     return {
         "spec": f"every {row.spec}",
         "next": iso(following) if following else None,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from runplan.globs import literal
 from runplan.plan.marks import NoWorkKind, PlanStatus, Status
-from runplan.plan.tracker import hindrance
+from runplan.plan.tracker import describe_hindrance
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, wait_until
 from runplan.run.delivery import ANSWERED, MAX_MOVES, land_candidate
@@ -195,7 +195,7 @@ def startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) ->
     chosen: list[Phase] = []
     taken = list(worked.values())
     for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
-        is_open = phase.status is not Status.DONE and not hindrance(plan, phase)
+        is_open = phase.status is not Status.DONE and not describe_hindrance(plan, phase)
         is_free = phase.id not in worked and not any(overlap(phase.touches, other) for other in taken)
         if len(chosen) < limit and is_open and is_free:
             chosen.append(phase)

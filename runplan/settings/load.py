@@ -24,7 +24,7 @@ from runplan.settings.schema import (
     AgentTable,
     GateTable,
     Settings,
-    nearest,
+    nearest_word,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def kinds() -> tuple[str, ...]:
+def list_agent_kinds() -> tuple[str, ...]:
     """The kinds of agents, one for each module. The modules are listed and not imported."""
     names = (name.removesuffix(".py") for name in os.listdir(_AGENT_MODULES) if name.endswith(".py"))  # noqa: PTH208
     return tuple(sorted(name for name in names if name.isidentifier() and not name.startswith("_")))
@@ -77,20 +77,20 @@ def kinds() -> tuple[str, ...]:
 # --- loading -----------------------------------------------------------------------------------------------
 
 
-def load(root: Path, *, env: Mapping[str, str], committed: tuple[str, bytes] | None = None) -> LoadedSettings:
+def load_settings(root: Path, *, env: Mapping[str, str], committed: tuple[str, bytes] | None = None) -> LoadedSettings:
     """The settings for the repository at `root`; a `committed` file counts instead of that of the checkout."""
     own = [_own_layer(*committed, env)] if committed else _own_layers(root, env)
-    return merge([*_user_layers(env), *own, *_from_environment(env)])
+    return merge_layers([*_user_layers(env), *own, *_from_environment(env)])
 
 
 def load_files(root: Path, env: Mapping[str, str]) -> Settings:
-    return merge([*_user_layers(env), *_own_layers(root, env)]).settings
+    return merge_layers([*_user_layers(env), *_own_layers(root, env)]).settings
 
 
 def load_lenient(root: Path, *, env: Mapping[str, str], warn: Callable[[str], None]) -> Settings:
     """The settings, or the defaults and a warning if they are invalid: for verbs that show and stop runs."""
     try:
-        return load(root, env=env).settings
+        return load_settings(root, env=env).settings
     except SettingsError as error:
         warn(f"{error}; using the default settings")
         return Settings()
@@ -99,17 +99,17 @@ def load_lenient(root: Path, *, env: Mapping[str, str], warn: Callable[[str], No
 def load_user(env: Mapping[str, str]) -> Settings:
     """The settings for all repositories: the user's file, and variables of the sections that only a user can set."""
     own = {name: text for name, text in env.items() if name.startswith(_USER_PREFIXES)}
-    return merge([*_user_layers(env), *_from_environment(own)]).settings
+    return merge_layers([*_user_layers(env), *_from_environment(own)]).settings
 
 
-def record(settings: Settings) -> str:
+def settings_to_json(settings: Settings) -> str:
     """The settings as JSON, for the record of a run; without those of the user, which may contain secrets."""
     values = {section: fields for section, fields in to_builtins(settings).items() if section not in USER_SECTIONS}
     return json.dumps(values, separators=(",", ":"))
 
 
 @functools.cache
-def recorded(text: str) -> Settings:
+def settings_from_json(text: str) -> Settings:
     return convert(json.loads(text), Settings)
 
 
@@ -148,7 +148,7 @@ def _parse_file(origin: str, content: bytes) -> Layer:
         raise SettingsError(f"{origin}: invalid TOML: {error}") from None
 
 
-def variables(env: Mapping[str, str]) -> dict[str, str]:
+def setting_variables(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that set something, by name."""
     own = (name for name in env if name.startswith("RUNPLAN_"))
     return {name: env[name] for name in sorted(own) if name not in OURS}
@@ -156,15 +156,15 @@ def variables(env: Mapping[str, str]) -> dict[str, str]:
 
 def run_variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The variables that set something for a run, to be stored with its schedule."""
-    return tuple((name, text) for name, text in variables(env).items() if not name.startswith(_USER_PREFIXES))
+    return tuple((name, text) for name, text in setting_variables(env).items() if not name.startswith(_USER_PREFIXES))
 
 
 def _from_environment(env: Mapping[str, str]) -> list[Layer]:
     layers = []
-    for name, text in variables(env).items():
+    for name, text in setting_variables(env).items():
         key = _VARIABLES.get(name)
         if key is None:
-            hint = nearest(name.lower(), tuple(known.lower() for known in _VARIABLES)).upper()
+            hint = nearest_word(name.lower(), tuple(known.lower() for known in _VARIABLES)).upper()
             raise SettingsError(f"{name}: unknown setting; did you mean {hint}?")
         layers.append(Layer(origin=name, values={key.section: {key.name: key.from_text(text)}}))
     return layers
@@ -173,7 +173,7 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
 # --- merging -----------------------------------------------------------------------------------------------
 
 
-def merge(layers: Iterable[Layer]) -> LoadedSettings:
+def merge_layers(layers: Iterable[Layer]) -> LoadedSettings:
     """Put `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError."""
     values: dict[str, object] = {key.path: key.written for key in KEYS}
     origins = dict.fromkeys(values, "default")
@@ -239,7 +239,7 @@ def _find_key(origin: str, section: str, name: str) -> Key:
 
 def _suggest_key(name: str, valid: tuple[str, ...]) -> str:
     home = next((key.section for key in KEYS if key.name == name), "")
-    return f"it belongs to [{home}]" if home else f"did you mean {nearest(name, valid)!r}?"
+    return f"it belongs to [{home}]" if home else f"did you mean {nearest_word(name, valid)!r}?"
 
 
 def _read_gate(name: str, **given: Any) -> GateTable:
@@ -253,8 +253,8 @@ def _read_gate(name: str, **given: Any) -> GateTable:
 def _read_agent(name: str, **given: Any) -> AgentTable:
     """The agent of a table; ValueError for an unknown kind, or keys that its kind lacks or cannot have."""
     table = AgentTable(**{"name": name, "kind": name} | given)
-    if table.kind not in kinds():
-        raise ValueError(f"kind must be one of {', '.join(kinds())}, not {table.kind!r}")
+    if table.kind not in list_agent_kinds():
+        raise ValueError(f"kind must be one of {', '.join(list_agent_kinds())}, not {table.kind!r}")
     if table.kind in ("command", "script") and (table.model or table.args):
         raise ValueError(f"a {table.kind} agent has no model or args; they are for the built-in agents")
     if table.kind == "command" and not table.argv:
@@ -268,8 +268,8 @@ def _require_agent(name: str, agents: AgentsSettings) -> None:
     """A role must name an agent that can be dispatched."""
     if name in agents.tables:
         return
-    if name not in kinds():
-        there = ", ".join(dict.fromkeys((*agents.tables, *kinds())))
+    if name not in list_agent_kinds():
+        there = ", ".join(dict.fromkeys((*agents.tables, *list_agent_kinds())))
         raise ValueError(f"unknown agent {name!r}; known agents: {there}")
     try:
         _read_agent(name)

@@ -50,9 +50,9 @@ def parse_words(words: Sequence[str]) -> Options:
             case landing if landing in LANDINGS:
                 landings[landing] = None
             case "every" if not every:
-                from runplan.settings.schedule import take  # few starts need it
+                from runplan.settings.schedule import take_schedule  # few starts need it
 
-                every = take(left).text
+                every = take_schedule(left).text
             case "every":
                 raise UsageError("every: a plan has one schedule; say it once")
             case verb if verb in _VERBS:

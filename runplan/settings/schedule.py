@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from runplan.errors import UsageError
-from runplan.settings.schema import duration, seconds as seconds_of
+from runplan.settings.schema import format_duration, parse_duration as seconds_of
 from runplan.times import JITTER_S, iso, jitter, parse_iso, zone as zone_of
 
 if TYPE_CHECKING:
@@ -57,18 +57,18 @@ class Schedule(Struct, frozen=True, kw_only=True):
     is_delayed: bool = False  #: a time of day at :00 or :30
 
 
-def parse(text: str) -> Schedule:
+def parse_schedule(text: str) -> Schedule:
     """Read a schedule such as `4h` or `every 4h`."""
     words = deque(text.split())
     if words and words[0].lower() == "every":
         words.popleft()
-    schedule = take(words)
+    schedule = take_schedule(words)
     if words:
         raise _unknown_schedule(text)
     return schedule
 
 
-def take(words: deque[str]) -> Schedule:
+def take_schedule(words: deque[str]) -> Schedule:
     """Read the schedule with which the words begin, and remove its words."""
     text = " ".join(words).lower()
     for pattern, read in ((_INTERVAL, _parse_interval), (_TIME_OF_DAY, _parse_time_of_day), (_CRON, _parse_cron)):
@@ -88,7 +88,7 @@ def _parse_interval(match: re.Match[str]) -> Schedule | None:
     seconds = int(seconds_of(match[1] or "1h") or 0)
     if not 0 < seconds <= LONGEST_DAYS * 86_400:
         return None
-    return Schedule(text="hour" if seconds == 3600 else duration(seconds), seconds=seconds)
+    return Schedule(text="hour" if seconds == 3600 else format_duration(seconds), seconds=seconds)
 
 
 def _parse_time_of_day(match: re.Match[str]) -> Schedule | None:
@@ -205,10 +205,10 @@ def _last_answered(row: ScheduleRow, now: datetime) -> tuple[datetime, str]:
 
 def _slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
     zone = zone_of(row.zone)
-    return slots_after(parse(row.spec), after=after, zone=zone, anchor=parse_iso(row.anchor), seed=row.plan)
+    return slots_after(parse_schedule(row.spec), after=after, zone=zone, anchor=parse_iso(row.anchor), seed=row.plan)
 
 
-def outlook(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
+def next_slot(row: ScheduleRow, now: datetime) -> tuple[datetime | None, bool]:
     """The next slot, and whether a slot fires as soon as a daemon runs.
 
     None if this machine does not know the schedule's words or zone.
@@ -239,7 +239,7 @@ def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: da
 def next_daily(time: str, *, after: datetime, zone: tzinfo) -> datetime:
     """The next moment at which a clock in the zone shows the time, such as 08:00."""
     hour, minute = time.split(":")
-    return next(slots_after(parse(f"{minute} {hour} * * *"), after=after, zone=zone, anchor=after, seed="")).at
+    return next(slots_after(parse_schedule(f"{minute} {hour} * * *"), after=after, zone=zone, anchor=after, seed="")).at
 
 
 def delay_of(schedule: Schedule, seed: str) -> timedelta:

@@ -33,7 +33,7 @@ USER_SECTIONS = ("daemon", "notify")
 # --- rules -------------------------------------------------------------------------------------------------
 
 
-def must(holds: Callable[[Any], object], why: str) -> Rule:
+def rule_that(holds: Callable[[Any], object], why: str) -> Rule:
     """The rule that a value passes a test, which may raise; `why` may contain {value}."""
 
     def rule(value: Any) -> str:
@@ -46,7 +46,7 @@ def must(holds: Callable[[Any], object], why: str) -> Rule:
 
 
 def one_of(*words: str) -> Rule:
-    return must(words.__contains__, f"must be one of {', '.join(words)}, not {{value!r}}")
+    return rule_that(words.__contains__, f"must be one of {', '.join(words)}, not {{value!r}}")
 
 
 def _is_inside(path: str) -> bool:
@@ -54,20 +54,22 @@ def _is_inside(path: str) -> bool:
     return bool(path) and names.is_plain(path) and parts[0] != "" and ".." not in parts and "\\" not in path
 
 
-not_empty = must(str.strip, "must not be empty")
-not_zero = must(lambda value: value > 0, "must be more than 0")
-percentage = must(lambda value: value <= 100, "must be 0 to 100, not {value}")
-branch = must(names.valid_ref, "{value!r} is not a valid branch name")
-ref_prefix = must(lambda value: names.valid_ref(f"{value}x"), "{value!r} is not a valid beginning of a branch name")
-path_inside = must(_is_inside, "must be a path inside the repository, not {value!r}")
-plain_path = must(
+not_empty = rule_that(str.strip, "must not be empty")
+not_zero = rule_that(lambda value: value > 0, "must be more than 0")
+percentage = rule_that(lambda value: value <= 100, "must be 0 to 100, not {value}")
+branch = rule_that(names.valid_ref, "{value!r} is not a valid branch name")
+ref_prefix = rule_that(
+    lambda value: names.valid_ref(f"{value}x"), "{value!r} is not a valid beginning of a branch name"
+)
+path_inside = rule_that(_is_inside, "must be a path inside the repository, not {value!r}")
+plain_path = rule_that(
     lambda path: not path or (path.strip() and names.is_plain(path)), "must be a printable path, not {value!r}"
 )
-pattern = must(re.compile, "is not a regular expression: {value!r}")
-known_zone = must(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
-forwardable = must(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
-time_of_day = must(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
-web_address = must(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
+pattern = rule_that(re.compile, "is not a regular expression: {value!r}")
+known_zone = rule_that(zone, "unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin")
+forwardable = rule_that(lambda name: not name.startswith(("GIT_", "RUNPLAN_")), "{value} is set by runplan itself")
+time_of_day = rule_that(lambda time: re.fullmatch(r"|([01]\d|2[0-3]):[0-5]\d", time), "must be a time like 08:00")
+web_address = rule_that(lambda url: re.fullmatch(r"|https?://[^\s/]\S*", url), "must be an http or https address")
 
 
 # --- sections ----------------------------------------------------------------------------------------------
@@ -316,11 +318,11 @@ class Key(Struct, frozen=True):
     @property
     def written(self) -> object:
         """The default as it is written in a file."""
-        return duration(self.default) if self.is_duration else self.default
+        return format_duration(self.default) if self.is_duration else self.default
 
     def read(self, value: object) -> Any:
         """The value for its field. Raises ValueError with the reason if it cannot be used."""
-        typed = seconds(value) if self.is_duration else self._convert_type(value)
+        typed = parse_duration(value) if self.is_duration else self._convert_type(value)
         if typed is None:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
             raise ValueError(f"must be {expected}, not {value!r}")
@@ -370,7 +372,7 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?"
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
-def seconds(text: object) -> float | None:
+def parse_duration(text: object) -> float | None:
     """A duration such as 0.5s, 90s, 15m, 2h or 1h30m in seconds; None for anything else."""
     match = _DURATION.fullmatch(text.strip().lower()) if isinstance(text, str) else None
     if not match or not match[0]:
@@ -378,13 +380,13 @@ def seconds(text: object) -> float | None:
     return sum(float(count) * unit for count, unit in zip(match.groups("0"), _UNITS.values(), strict=True))
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration as it is written: 90s, 30m, 2h."""
     unit = next((unit for unit, length in _UNITS.items() if seconds and seconds % length == 0), "s")
     return f"{seconds / _UNITS[unit]:.12g}{unit}"
 
 
-def nearest(word: str, valid: tuple[str, ...]) -> str:
+def nearest_word(word: str, valid: tuple[str, ...]) -> str:
     from difflib import get_close_matches  # only an error needs it
 
     return get_close_matches(word.lower(), valid, n=1, cutoff=0.0)[0]

@@ -11,7 +11,7 @@ from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git.handover import AgentZone
 from runplan.git.objects import Signature
 from runplan.git.zones import ProofWorktree
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.run.events import Landed, PhaseFailed
 from runplan.text import command
 from runplan.times import git_date, iso
@@ -127,7 +127,7 @@ class RunContext(OpenWorkspace, frozen=True, kw_only=True):
         text = self.objects.blob(commit, self.plan) if commit else None
         if text is None:
             raise PlanUnreadable(f"{self.plan} is no longer on {self.settings.run.target}")
-        return parse(text, path=self.plan), text
+        return parse_plan(text, path=self.plan), text
 
     def failures(self, phase: str) -> list[Recorded[PhaseFailed]]:
         """The failed attempts at the phase since it last landed; oldest first."""

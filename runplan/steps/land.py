@@ -16,7 +16,7 @@ from runplan.gitfacts import LANDING, PHASE, PLAN, RUN, UNDOES, Unclear, add_tra
 from runplan.landing import modes
 from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
 from runplan.plan import tracker
-from runplan.plan.model import Status, parse
+from runplan.plan.model import Status, parse_plan
 from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
@@ -112,7 +112,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
         if row.status is not Status.DONE:
             return _undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
-        text = tracker.reopen(text, path=context.plan)
+        text = tracker.mark_active(text, path=context.plan)
         sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_subjects(context, phase)))
         return _files(context, onto, plan.title, text, sections, is_done=False)
     if row is not None and (refusal := _refusal(phase, context, plan, row)):
@@ -134,7 +134,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
         sections.append(section)
     is_done = is_complete_with(plan, phase.chosen.phase)
     if is_done:
-        text = tracker.complete(text, path=context.plan, completed=context.iso())
+        text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
     return _files(context, onto, plan.title, text, sections, is_done=is_done)
 
 
@@ -157,7 +157,7 @@ def _refusal(phase: PhaseRun, context: RunContext, plan: Plan, row: Phase) -> e.
             f"or drop this work and begin again: {command('runplan', 'reject', context.plan)}"
         )
         return e.LandingHeld(why=why)
-    if waits := tracker.missing(plan, row):
+    if waits := tracker.missing_dependencies(plan, row):
         return e.LandingHeld(why=f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done")
     return None
 
@@ -170,8 +170,8 @@ def _files(context: RunContext, onto: str, title: str, text: bytes, sections: li
     landed = report.PlanRow(plan=context.plan, title=title, report=PurePosixPath(context.report).name, is_done=is_done)
     waiting = [one for one in context.store.list_sign_offs() if one[0] != context.plan]
     new = {
-        context.report: (old, report.prepend(old, plan_title=title, sections=sections)),
-        context.index: (listed, report.indexed(listed, landed, today=context.clock.now().date(), waiting=waiting)),
+        context.report: (old, report.prepend_sections(old, plan_title=title, sections=sections)),
+        context.index: (listed, report.update_index(listed, landed, today=context.clock.now().date(), waiting=waiting)),
     }
     if modes.concludes(context.settings.run.landing):
         del new[context.index]  # the branches of two pull requests would conflict in it
@@ -316,7 +316,7 @@ def _intend(state: RunState, context: RunContext) -> e.Event:
     merged, by = phase.chosen.merge if isinstance(phase.chosen, e.MergeChosen) else "", context.signature()
     new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
-    complete = parse(files[context.plan], path=context.plan).complete
+    complete = parse_plan(files[context.plan], path=context.plan).complete
     return e.LandingStarted(**asdict(landing), code=code, complete=complete)
 
 

@@ -59,12 +59,12 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 def choose_work(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PhaseChosen | CompletionChosen | NoWork:
     """The next phase of the plan, or why there is none."""
-    found = tracker.choose(plan, wanted=wanted or None)
+    found = tracker.choose_phase(plan, wanted=wanted or None)
     if not isinstance(found, tracker.NoPhase):
         return choose_phase(found, tip=tip)
     if found.kind is not NoWorkKind.ALL_DONE:
         return NoWork(tip=tip, detail=found.detail, title=plan.title, kind=found.kind)
-    if tracker.complete(text, path=plan.path, completed="") == text:
+    if tracker.mark_complete(text, path=plan.path, completed="") == text:
         return NoWork(tip=tip, detail="every phase is done", kind=NoWorkKind.COMPLETE)
     return CompletionChosen(tip=tip, title=plan.title)
 

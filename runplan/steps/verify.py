@@ -15,7 +15,7 @@ from runplan.checks.evidence import Facts
 from runplan.errors import PlanUnreadable
 from runplan.git.objects import SUBMODULE, TREE, find
 from runplan.names import requires_ref
-from runplan.plan.model import Status, parse
+from runplan.plan.model import Status, parse_plan
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, ToolUsed
 from runplan.run.events import (
     DriftFound,
@@ -207,7 +207,7 @@ def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
     commits = [row.commit for name in phase.depends if (row := plan.phase(name)) is not None and row.commit]
     for commit in commits:
         with suppress(PlanUnreadable):
-            row = parse(context.objects.blob(commit, plan.path) or b"", path=plan.path).phase(phase.id)
+            row = parse_plan(context.objects.blob(commit, plan.path) or b"", path=plan.path).phase(phase.id)
             if row is not None and row.text == phase.text:
                 return False
     return bool(commits)
@@ -237,7 +237,7 @@ def corrected(text: bytes, phase: PhaseRun, context: RunContext) -> tuple[bytes,
     lines = list(phase.drift.lines) if phase.drift else []
     for of, bullet, stated, actual in phase.drift.corrections if phase.drift else ():
         one = drift.Drift(of, bullet, "", stated, actual)
-        row = parse(text, path=context.plan).phase(of)
+        row = parse_plan(text, path=context.plan).phase(of)
         if row is None or (context.lane and of != phase.chosen.phase):  # another lane may be working on that phase
             lines.append(f"phase {of}, criterion {bullet}: states {stated}, measured are {actual}; not corrected")
             continue

@@ -211,10 +211,10 @@ class DispatchFiles:
 
     def lost(self) -> Outcome:
         """The outcome of a dispatch whose shim died: its log shows what the agent used."""
-        from runplan.settings.load import kinds  # slow to import, and rarely needed
+        from runplan.settings.load import list_agent_kinds  # slow to import, and rarely needed
 
         kind = self.shim().reader
-        events = EventCollector(reader_of(kind if kind in kinds() else ""))
+        events = EventCollector(reader_of(kind if kind in list_agent_kinds() else ""))
         events.feed(read_bounded(self.out, largest=LARGEST) or b"")
         events.finish()
         tally = replace(events.tally, troubles=(), finished=None, denied=(), waiting="", unread=0)

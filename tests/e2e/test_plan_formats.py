@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.plan.model import Status, parse
+from runplan.plan.model import Status, parse_plan
 from tests.support.cli import Project, a_project, steps
 
 PLANS = Path(__file__).parent.parent / "plans"
@@ -30,17 +30,17 @@ def test_a_plan_of_every_format_is_worked_to_its_end(name: str, tmp_path: Path) 
     path, word = WORKED[name]
     text = (PLANS / f"{name}.md").read_bytes()
     project = a_project(tmp_path)
-    left = [phase for phase in parse(text, path=path).phases if phase.status is not Status.DONE]
+    left = [phase for phase in parse_plan(text, path=path).phases if phase.status is not Status.DONE]
     folders = {phase.id: phase.touches[0].removesuffix("**") if phase.touches else "" for phase in left}
     agent = "".join(steps(f'write = "{folder}{id_}.txt"', phase=id_) for id_, folder in folders.items())
     project.repo.commit("Set up", **{"agent.toml": agent, path: text.decode()})
     ran = project.runplan("start", word, "finish", "auto", "--foreground")
     assert ran.code == 0, ran.err
     assert project.landed() == [phase.id for phase in left]
-    landed = parse(project.show(f"HEAD:{path}").encode() + b"\n", path=path)
+    landed = parse_plan(project.show(f"HEAD:{path}").encode() + b"\n", path=path)
     assert landed.complete
     assert {phase.status for phase in landed.phases} == {Status.DONE}
-    assert (landed.read_as, landed.title) == (parse(text, path=path).read_as, parse(text, path=path).title)
+    assert (landed.read_as, landed.title) == (parse_plan(text, path=path).read_as, parse_plan(text, path=path).title)
 
 
 SPEC = "# Tasks: Login\n\n## Phase 1: Setup\n\n- [ ] T001 Create the form\n"

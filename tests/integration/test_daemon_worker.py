@@ -16,7 +16,7 @@ from runplan.clock import SystemClock
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
 from runplan.engine.context import context_at
 from runplan.engine.repository import Environments, OpenRepository, open_repository
-from runplan.settings.load import load
+from runplan.settings.load import load_settings
 from runplan.times import iso
 from tests.support.cli import Meanwhile, Project, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
@@ -63,7 +63,7 @@ def a_worker(
 ) -> DaemonWorker:
     @contextlib.contextmanager
     def opened(root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
-        read = lambda root, env: load(root, env=env).settings  # noqa: E731
+        read = lambda root, env: load_settings(root, env=env).settings  # noqa: E731
         with (
             context_at(Path(root), project.env, read) as at,
             open_repository(at, wakeup=wakeup, environment=environments.of) as repository,

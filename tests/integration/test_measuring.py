@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from runplan.report.metrics import metrics_text, render, samples, this_process
+from runplan.report.metrics import collect_samples, metrics_text, render_samples, this_process
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
@@ -42,7 +42,7 @@ def a_journal(place: Path) -> SqliteStore:
 
 
 def test_the_journal_is_counted(tmp_path: Path) -> None:
-    text = render(samples(a_journal(tmp_path), repository="/app", now=NOW))
+    text = render_samples(collect_samples(a_journal(tmp_path), repository="/app", now=NOW))
     found = {(name.removeprefix("runplan_"), *list(labels.values())[1:]): value for name, labels, value in read(text)}
     who, gate = ("implement", "claude", "exited"), ("gate", "", "exited")
     assert found == {

@@ -8,7 +8,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from runplan.cli.show.report import since
+from runplan.cli.show.report import moment_of
 from runplan.errors import UsageError
 from runplan.report.summary import morning_report, news_of, of_morning
 from runplan.run import events as e
@@ -102,10 +102,10 @@ def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_the_words_of_since_mean_a_local_moment(word: str, moment: datetime) -> None:
-    assert since(word, now=datetime(2026, 11, 15, 9, 30).astimezone()) == moment.astimezone()
+    assert moment_of(word, now=datetime(2026, 11, 15, 9, 30).astimezone()) == moment.astimezone()
 
 
 @pytest.mark.parametrize("word", ["soon", "", "2026-13-45", "8 hours", "1", "99999999d"])
 def test_other_words_of_since_are_an_error(word: str) -> None:
     with pytest.raises(UsageError, match="unknown moment; use today, yesterday, 8h"):
-        since(word, now=datetime.now(UTC))
+        moment_of(word, now=datetime.now(UTC))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import RefusedEarly, SettingsError
-from runplan.settings.load import load, load_user
+from runplan.settings.load import load_settings, load_user
 from runplan.settings.places import remove_unused_root, repository_file, user_file, worktree_root
 from runplan.settings.schema import Settings
 
@@ -32,7 +32,7 @@ def write(path: Path, text: str) -> Path:
 
 def refusal(root: Path, env: dict[str, str]) -> str:
     with pytest.raises(SettingsError) as error:
-        load(root, env=env)
+        load_settings(root, env=env)
     return str(error.value)
 
 
@@ -44,7 +44,7 @@ def test_environment_beats_repository_beats_user_beats_default(root: Path, env: 
     )
     write(root / "runplan.toml", '[run]\ntarget = "r"\nremote = "r"\n')
     env |= {"RUNPLAN_RUN_TARGET": "e"}
-    settled = load(root, env=env)
+    settled = load_settings(root, env=env)
 
     def seen(key: str) -> tuple[object, str]:
         return settled.values[f"run.{key}"], settled.origins[f"run.{key}"]
@@ -69,7 +69,7 @@ def test_user_settings_in_a_repository_are_refused_with_the_users_file(
 
 def test_a_heading_without_keys_sets_nothing_and_is_no_error(root: Path, env: dict[str, str]) -> None:
     write(root / "runplan.toml", "[daemon]\n[notify]\n")
-    assert load(root, env=env).settings.notify.command == ""
+    assert load_settings(root, env=env).settings.notify.command == ""
 
 
 def test_a_user_sets_the_daemon_and_notifications_in_the_file_or_by_variables(env: dict[str, str]) -> None:
@@ -88,9 +88,9 @@ def test_a_user_sets_the_daemon_and_notifications_in_the_file_or_by_variables(en
 def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[str, str]) -> None:
     below = write(root / "config/runplan.toml", '[run]\ntarget = "below"\n')
     assert repository_file(root) == below
-    assert load(root, env=env).origins["run.target"] == "config/runplan.toml"
+    assert load_settings(root, env=env).origins["run.target"] == "config/runplan.toml"
     write(root / "runplan.toml", "[run]\n")
-    assert load(root, env=env).settings.run.target == "main"
+    assert load_settings(root, env=env).settings.run.target == "main"
 
 
 def test_the_users_file_lies_where_the_platform_keeps_settings(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_file_that_is_no_text_is_named(root: Path, env: dict[str, str]) -> Non
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(root: Path, env: dict[str, str]) -> None:
     (root / "runplan.toml").write_bytes(b'\xef\xbb\xbf[run]\r\ntarget = "trunk"\r\n')
-    assert load(root, env=env).settings.run.target == "trunk"
+    assert load_settings(root, env=env).settings.run.target == "trunk"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_variable_that_cannot_be_used_is_named(
     ],
 )
 def test_variables_of_agents_are_no_settings(root: Path, env: dict[str, str], name: str) -> None:
-    settled = load(root, env=env | {f"RUNPLAN_{name}": "1"})
+    settled = load_settings(root, env=env | {f"RUNPLAN_{name}": "1"})
     assert set(settled.origins.values()) == {"default"}
 
 
@@ -163,7 +163,7 @@ def test_variables_of_agents_are_no_settings(root: Path, env: dict[str, str], na
 def test_the_worktree_root_is_found_from_home_or_repository(
     root: Path, env: dict[str, str], tmp_path: Path, written: str, below: str
 ) -> None:
-    settings = load(root, env=env | {"RUNPLAN_RUN_WORKTREES": written}).settings
+    settings = load_settings(root, env=env | {"RUNPLAN_RUN_WORKTREES": written}).settings
     assert worktree_root(root, settings, env) == tmp_path / below
 
 

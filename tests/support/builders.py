@@ -13,7 +13,7 @@ from runplan.run import actions as a, events as e
 from runplan.run.reasons import Beginning, Reason
 from runplan.run.rows import RunRow
 from runplan.run.state import PhaseRun, RunState
-from runplan.settings.load import Layer, LoadedSettings, merge
+from runplan.settings.load import Layer, LoadedSettings, merge_layers
 from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
 
@@ -40,7 +40,7 @@ def waiting(dependencies: str, *, own: str = "9", others: str = "1 2 3 3a 4 5") 
 
 def settle(layers: Sequence[Layer]) -> LoadedSettings:
     """The layers over the defaults, with the agents there are."""
-    return merge(layers)
+    return merge_layers(layers)
 
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

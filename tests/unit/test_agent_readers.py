@@ -22,12 +22,12 @@ from runplan.run.dispatch import (
     Unread,
     Usage,
 )
-from runplan.settings.load import kinds
+from runplan.settings.load import list_agent_kinds
 from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
-READERS: dict[str, Reader] = {kind: agent_of(kind).read for kind in kinds()}
+READERS: dict[str, Reader] = {kind: agent_of(kind).read for kind in list_agent_kinds()}
 READERS["trajectory"] = read_trajectory
 READERS["session"] = qwen.read_session
 del READERS["script"]  # its lines are our own player's

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.run.rows import ScheduleRow
-from runplan.settings.schedule import GRACE, Due, Slot, outlook, parse, slots_after, what_is_due
+from runplan.settings.schedule import GRACE, Due, Slot, next_slot, parse_schedule, slots_after, what_is_due
 from runplan.times import iso, parse_iso
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"]
@@ -178,7 +178,7 @@ def test_a_clock_that_was_ahead_does_not_silence_a_schedule(spec: str, fields: t
 
 def slots_of(row: ScheduleRow, after: datetime) -> Iterator[Slot]:
     anchor = parse_iso(row.made)
-    return slots_after(parse(row.spec), after=after, zone=ZoneInfo(row.zone), anchor=anchor, seed=row.plan)
+    return slots_after(parse_schedule(row.spec), after=after, zone=ZoneInfo(row.zone), anchor=anchor, seed=row.plan)
 
 
 def all_slots(row: ScheduleRow, until: datetime) -> list[Slot]:
@@ -265,20 +265,20 @@ def test_slots_and_their_keys_grow_and_a_scheduler_that_is_in_time_fires_them_al
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
 def test_readers_see_the_slot_that_the_daemon_waits_for(spec: str, zone: str) -> None:
     row, now = a_row(spec, "2026-01-01 09:30", zone=zone), at("2026-01-01 12:00")
-    assert outlook(row, now)[0] == what_is_due(row, now).next.at
+    assert next_slot(row, now)[0] == what_is_due(row, now).next.at
 
 
 def test_readers_use_the_recorded_slot_until_it_is_due() -> None:
     row = replace(a_row("4h", "2026-01-01 09:30"), next="2026-01-01T13:00:00Z")
     early, late = at("2026-01-01 12:59"), at("2026-01-01 13:30")
-    assert outlook(row, early) == (at("2026-01-01 13:00"), False)
-    assert outlook(row, late) == (at("2026-01-01 17:30"), True)
+    assert next_slot(row, early) == (at("2026-01-01 13:00"), False)
+    assert next_slot(row, late) == (at("2026-01-01 17:30"), True)
 
 
 @pytest.mark.parametrize("more", [{"spec": "full moon"}, {"zone": "Moon/Far_Side"}, {"zone": "../etc"}])
 def test_a_slot_in_an_unknown_zone_is_not_guessed(more: dict[str, str]) -> None:
     row, now = replace(a_row("4h", "2026-01-01 09:30"), **more), at("2026-01-01 15:00")
-    assert outlook(row, now) == (None, False)
+    assert next_slot(row, now) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -294,4 +294,4 @@ def test_a_slot_in_an_unknown_zone_is_not_guessed(more: dict[str, str]) -> None:
 )
 def test_a_slot_that_has_come_without_an_answer_is_due(more: dict[str, str], hours: float, fires: bool) -> None:
     row = a_row("4h", "2026-01-01 09:30", **more)
-    assert outlook(row, at("2026-01-01 09:30") + timedelta(hours=hours))[1] is fires
+    assert next_slot(row, at("2026-01-01 09:30") + timedelta(hours=hours))[1] is fires

@@ -41,7 +41,7 @@ def parsed(before: str) -> Callable[[str], object]:
 
     def parse(text: str) -> object:
         try:
-            return plan.parse(f"{before}{text}\n".encode(), path="plans/x.md")
+            return plan.parse_plan(f"{before}{text}\n".encode(), path="plans/x.md")
         except PlanUnreadable:
             return None
 
@@ -96,7 +96,12 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
     ),
     "an agent's error": (endings.trouble, (("", "model "), ("", "hit your "), ("", "exceeded your "))),
     "foreign text in a report": (
-        lambda text: (markdown.first(text), markdown.code(text), markdown.cell(text), markdown.block(text)),
+        lambda text: (
+            markdown.escape_first_line(text),
+            markdown.code_span(text),
+            markdown.table_cell(text),
+            markdown.indent_block(text),
+        ),
         (("", "\\"), ("", "`a"), ("`", "a "), ("", "".join(f"{'`' * n}a" for n in range(1, 1400))), ("", "\x1b[")),
     ),
     "a terminal": (terminal.plain, (("", "\x1b["), ("", "\x1b]"), ("\x1b[", "0"), ("\x1b", " "))),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, overlap, startable
 from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
@@ -64,7 +64,7 @@ def test_ready_phases_without_overlap_begin_in_plan_order() -> None:
         "5": "Text.",
         "6": "Touches: d/",
     }
-    plan = parse(a_plan(dict.fromkeys(bodies, "⬚"), bodies), path="plans/x.md")
+    plan = parse_plan(a_plan(dict.fromkeys(bodies, "⬚"), bodies), path="plans/x.md")
 
     assert [phase.id for phase in startable(plan, {}, limit=9)] == ["1", "2", "6"]
     assert [phase.id for phase in startable(plan, {}, limit=2)] == ["1", "2"]
@@ -74,14 +74,14 @@ def test_ready_phases_without_overlap_begin_in_plan_order() -> None:
 
 
 def test_a_first_phase_that_touches_everything_begins_alone() -> None:
-    plan = parse(a_plan({"1": "⬚", "2": "⬚"}, {"1": "Text.", "2": "Touches: b/"}), path="plans/x.md")
+    plan = parse_plan(a_plan({"1": "⬚", "2": "⬚"}, {"1": "Text.", "2": "Touches: b/"}), path="plans/x.md")
 
     assert [phase.id for phase in startable(plan, {}, limit=2)] == ["1"]
 
 
 def test_neither_done_nor_blocked_nor_unsupported_phases_are_begun() -> None:
     bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/", "4": "Touches: d/\nExecution: direct"}
-    plan = parse(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚", "4": "⬚"}, bodies), path="plans/x.md")
+    plan = parse_plan(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚", "4": "⬚"}, bodies), path="plans/x.md")
 
     assert [phase.id for phase in startable(plan, {}, limit=4)] == ["3"]
 

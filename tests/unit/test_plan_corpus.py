@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Phase, Plan, Status, lay_out, other_way, parse
+from runplan.plan.model import Phase, Plan, Status, lay_out, other_way, parse_plan
 from runplan.plan.tracker import add_tracker, set_status
 
 PLANS = Path(__file__).parent.parent / "plans"
@@ -23,7 +23,7 @@ named = pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.n
 
 
 def read(raw: bytes) -> Plan:
-    return parse(raw, path="p.md")
+    return parse_plan(raw, path="p.md")
 
 
 def described(phase: Phase) -> dict[str, Any]:

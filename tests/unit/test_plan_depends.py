@@ -5,12 +5,12 @@ import time
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Phase, parse
+from runplan.plan.model import Phase, parse_plan
 from tests.support.builders import a_plan, waiting
 
 
 def last(text: bytes) -> Phase:
-    return parse(text, path="p.md").phases[-1]
+    return parse_plan(text, path="p.md").phases[-1]
 
 
 ALL = ("1", "2", "3", "3a", "4", "5")
@@ -116,7 +116,7 @@ def test_recommended_phases_are_soft_dependencies(prose: str, hard: tuple[str, .
     ],
 )
 def test_a_sentence_that_names_no_phase_of_the_plan_is_a_warning(prose: str) -> None:
-    (remark,) = parse(waiting(prose), path="p.md").remarks
+    (remark,) = parse_plan(waiting(prose), path="p.md").remarks
     sentence = prose.rpartition("- ")[2].rstrip(".")
     assert remark.text == (
         f"phase 9 does not wait for this, it names no phase: {sentence}; "
@@ -126,7 +126,7 @@ def test_a_sentence_that_names_no_phase_of_the_plan_is_a_warning(prose: str) -> 
 
 def test_the_first_phase_has_no_previous_ones() -> None:
     text = a_plan({"1": "⬚", "2": "⬚"}, {"1": "Depends: all previous phases"})
-    assert [phase.depends for phase in parse(text, path="p.md").phases] == [(), ()]
+    assert [phase.depends for phase in parse_plan(text, path="p.md").phases] == [(), ()]
 
 
 @pytest.mark.parametrize("line", ["### Dependencies\n\nPhase 3.5", "Depends: 3.5"])
@@ -134,7 +134,7 @@ def test_phase_3_5_is_not_phase_3(line: str) -> None:
     cells = {"3": "✅", "3.5": "⬚", "4": "⬚"}
     assert last(a_plan(cells, {"4": line})).depends == ("3.5",)
     with pytest.raises(PlanUnreadable, match=r"phase 4 depends on phase 3\.5, which is not among 3, 4;"):
-        parse(a_plan({"3": "✅", "4": "⬚"}, {"4": line}), path="p.md")
+        parse_plan(a_plan({"3": "✅", "4": "⬚"}, {"4": line}), path="p.md")
 
 
 def test_a_phase_may_depend_on_an_id_with_the_same_prefix() -> None:
@@ -146,7 +146,7 @@ def test_a_phase_may_depend_on_an_id_with_the_same_prefix() -> None:
     [("B (depends on Stage 1)", ("1",), 0), ("B (after lunch)", (), 0), ("B (depends on T3.3)", (), 1)],
 )
 def test_a_title_may_say_what_its_phase_depends_on(title: str, depends: tuple[str, ...], warnings: int) -> None:
-    plan = parse(f"## Stage 1: A\n- [ ] a\n## Stage 2: {title}\n- [ ] b\n".encode(), path="p.md")
+    plan = parse_plan(f"## Stage 1: A\n- [ ] a\n## Stage 2: {title}\n- [ ] b\n".encode(), path="p.md")
     assert (plan.phases[1].depends, len(plan.remarks)) == (depends, warnings)
 
 
@@ -164,7 +164,7 @@ def test_a_title_may_say_what_its_phase_depends_on(title: str, depends: tuple[st
 def test_spec_kit_lists_the_dependencies_of_stories_in_a_section(line: str, depends: tuple[str, ...]) -> None:
     text = "## Phase 1: Setup\n- [ ] T001 a\n## Phase 2: User Story 1 - A\n- [ ] T002 b\n"
     text += f"## Phase 3: User Story 2 - B\n- [ ] T003 c\n## Dependencies & Execution Order\n{line}\n"
-    assert parse(text.encode(), path="p.md").phases[2].depends == depends
+    assert parse_plan(text.encode(), path="p.md").phases[2].depends == depends
 
 
 def test_a_list_below_a_label_is_read() -> None:
@@ -177,14 +177,14 @@ def test_a_list_below_a_label_is_read() -> None:
 def test_a_phase_of_spec_kit_may_name_stories_and_tasks(prose: str) -> None:
     text = "## Phase 1: Setup\n- [ ] T001 a\n## Phase 2: User Story 1 - A\n- [ ] T002 b\n"
     text += f"## Phase 3: User Story 2 - B\n\n**Dependencies**: {prose}\n\n- [ ] T003 c\n"
-    plan = parse(text.encode(), path="p.md")
+    plan = parse_plan(text.encode(), path="p.md")
     assert sorted(plan.phases[2].depends) == ["1", "2"]
     assert plan.remarks == ()
 
 
 def test_the_next_label_of_a_list_is_no_dependency() -> None:
     text = a_plan({"1": "⬚", "2": "⬚", "3": "⬚"}, {"2": "- **Dependencies:** Phase 1\n- **Note:** see Phase 3\n"})
-    assert parse(text, path="p.md").phases[1].depends == ("1",)
+    assert parse_plan(text, path="p.md").phases[1].depends == ("1",)
 
 
 def test_a_list_of_letters_is_read() -> None:
@@ -230,7 +230,7 @@ def test_a_fenced_line_says_nothing() -> None:
 def test_dependencies_of_endless_length_are_refused(text: str) -> None:
     cells = {str(number): "⬚" for number in range(1, 35)}
     with pytest.raises(PlanUnreadable, match=r"the dependencies of the phases have over 100,000 characters"):
-        parse(a_plan(cells, dict.fromkeys(list(cells)[1:], text)), path="p.md")
+        parse_plan(a_plan(cells, dict.fromkeys(list(cells)[1:], text)), path="p.md")
 
 
 def test_phases_that_wait_for_all_others_are_read_in_a_second() -> None:

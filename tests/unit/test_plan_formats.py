@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Plan, Status, parse
+from runplan.plan.model import Plan, Status, parse_plan
 from runplan.plan.tracker import set_status
 
 PLANS = Path(__file__).parent.parent / "plans"
 
 
 def read(name: str) -> Plan:
-    return parse((PLANS / name).read_bytes(), path=f"plans/{name}")
+    return parse_plan((PLANS / name).read_bytes(), path=f"plans/{name}")
 
 
 def statuses(plan: Plan) -> dict[str, str]:
@@ -103,7 +103,7 @@ def test_statuses_may_stand_in_a_checklist() -> None:
 
 def test_a_box_with_a_sign_of_its_own_is_todo_and_remarked() -> None:
     """S18: a capital X is a tick; an unknown sign is never done."""
-    plan = parse(b"# Plan: X\n\n- [X] a\n- [-] b\n- [ ] c\n", path="plans/x.md")
+    plan = parse_plan(b"# Plan: X\n\n- [X] a\n- [-] b\n- [ ] c\n", path="plans/x.md")
     assert [phase.status for phase in plan.phases] == ["done", "todo", "todo"]
     (remark,) = plan.remarks
     assert (remark.line, remark.text) == (4, "the status of phase b is unknown; it counts as todo")
@@ -133,7 +133,7 @@ def test_fences_toggle_at_column_zero_only() -> None:
 def test_an_indented_fence_that_is_never_closed_hides_nothing() -> None:
     """D28"""
     text = (PLANS / "nested-fences.md").read_bytes().replace(b"  ```\n\n## Phase 3", b"\n## Phase 3")
-    assert len(parse(text, path="p.md").phases) == 4
+    assert len(parse_plan(text, path="p.md").phases) == 4
 
 
 @pytest.mark.parametrize(
@@ -148,14 +148,14 @@ def test_an_indented_fence_that_is_never_closed_hides_nothing() -> None:
 )
 def test_a_heading_in_a_fence_is_no_phase(fenced: str, ids: list[str]) -> None:
     text = f"## Phase 1 — A\n- [ ] a\n{fenced}## Phase 2 — B\n- [ ] b\n"
-    plan = parse(text.encode(), path="p.md")
+    plan = parse_plan(text.encode(), path="p.md")
     assert [phase.id for phase in plan.phases] == ids
     assert plan.remarks == ()
 
 
 def test_phases_may_be_headings_of_level_one() -> None:
     text = b"# Phase 1: Draw\n\n## Notes\n\n- [x] a\n\n# Phase 2: Paint\n\n- [ ] b\n\n# Notes\n\nText.\n"
-    plan = parse(text, path="plans/HOUSE.md")
+    plan = parse_plan(text, path="plans/HOUSE.md")
     assert [(phase.id, phase.title, str(phase.status)) for phase in plan.phases] == [
         ("1", "Draw", "done"),
         ("2", "Paint", "todo"),
@@ -165,7 +165,7 @@ def test_phases_may_be_headings_of_level_one() -> None:
 
 
 def test_one_heading_of_level_one_is_the_title() -> None:
-    plan = parse(b"# Phase 2: Search\n\n### Task 1: A\n\n### Task 2: B\n", path="p.md")
+    plan = parse_plan(b"# Phase 2: Search\n\n### Task 1: A\n\n### Task 2: B\n", path="p.md")
     assert (plan.read_as, [phase.id for phase in plan.phases]) == ("Task headings", ["1", "2"])
     assert plan.title == "Phase 2: Search"
 
@@ -179,19 +179,19 @@ def test_one_heading_of_level_one_is_the_title() -> None:
     ],
 )
 def test_a_lone_phase_section_may_be_a_chapter_of_another_plan(text: str, read_as: str, ids: list[str]) -> None:
-    plan = parse(text.encode(), path="p.md")
+    plan = parse_plan(text.encode(), path="p.md")
     assert (plan.read_as, [phase.id for phase in plan.phases]) == (read_as, ids)
 
 
 def test_an_indented_status_line_is_of_its_entry() -> None:
-    plan = parse(b"## Phase 1 - A\n- [x] a\n  - **Status**: see below\n## Phase 2 - B\n- [ ] b\n", path="p.md")
+    plan = parse_plan(b"## Phase 1 - A\n- [x] a\n  - **Status**: see below\n## Phase 2 - B\n- [ ] b\n", path="p.md")
     assert statuses(plan) == {"1": "done", "2": "todo"}
     assert plan.remarks == ()
 
 
 def test_the_status_lines_of_sub_sections_are_theirs() -> None:
     parts = "### 1.1 Lexer\n**Status:** Done\n- [x] a\n### 1.2 Parser\n**Status:** Open\n- [ ] b\n"
-    plan = parse(f"## Phase 1 - A\n{parts}## Phase 2 - B\n- [ ] b\n".encode(), path="p.md")
+    plan = parse_plan(f"## Phase 1 - A\n{parts}## Phase 2 - B\n- [ ] b\n".encode(), path="p.md")
     assert statuses(plan) == {"1": "todo", "2": "todo"}
     one = f"## Phase 1 - A\n{parts}".encode()
     assert set_status(one, path="p.md", phase="1", status=Status.DONE) == one.replace(b"[ ]", b"[x]")
@@ -199,7 +199,7 @@ def test_the_status_lines_of_sub_sections_are_theirs() -> None:
 
 def test_a_plain_status_counts_only_above_the_first_sub_heading() -> None:
     text = "## Phase 1 — A\n**Status:** ⬚\n## Phase 2 — B\n\n### Report\n\nStatus: done\n"
-    assert statuses(parse(text.encode(), path="p.md")) == {"1": "todo", "2": "todo"}
+    assert statuses(parse_plan(text.encode(), path="p.md")) == {"1": "todo", "2": "todo"}
 
 
 def test_odd_tables_are_read() -> None:

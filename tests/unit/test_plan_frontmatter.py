@@ -4,9 +4,9 @@ import pytest
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import tracker
-from runplan.plan.model import parse
-from runplan.plan.scan import scan
-from runplan.plan.tracker import complete
+from runplan.plan.model import parse_plan
+from runplan.plan.scan import scan_lines
+from runplan.plan.tracker import mark_complete
 from tests.support.builders import a_plan
 
 BLOCK = """---
@@ -33,12 +33,12 @@ issue: 42
 
 
 def get(text: str, key: str) -> str | None:
-    field = scan(text.encode(), path="p.md").field(key)
+    field = scan_lines(text.encode(), path="p.md").field(key)
     return field.value if field else None
 
 
 def put(text: str, key: str, value: str) -> str:
-    return tracker.put(text.encode(), path="p.md", key=key, value=value).decode()
+    return tracker.put_key(text.encode(), path="p.md", key=key, value=value).decode()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_text_that_is_no_front_matter_has_no_keys(text: str) -> None:
 
 
 def test_front_matter_that_is_never_closed_is_remarked() -> None:
-    plan = parse(b"---\nstatus: complete\n" + a_plan({"1": "x"}).replace(b"| x |", "| ⬚ |".encode()), path="p.md")
+    plan = parse_plan(b"---\nstatus: complete\n" + a_plan({"1": "x"}).replace(b"| x |", "| ⬚ |".encode()), path="p.md")
     assert plan.status == "active"
     assert [remark.line for remark in plan.remarks] == [1]
 
@@ -114,12 +114,12 @@ def test_a_block_is_not_overwritten(key: str) -> None:
     ],
 )
 def test_issues_are_positive_whole_numbers(lines: str, issues: tuple[int, ...]) -> None:
-    assert parse(a_plan({"1": "⬚"}, front=f"---\n{lines}\n---\n"), path="p.md").issues == issues
+    assert parse_plan(a_plan({"1": "⬚"}, front=f"---\n{lines}\n---\n"), path="p.md").issues == issues
 
 
 def test_issues_below_the_front_matter_are_text() -> None:
     """C17"""
-    assert parse(a_plan({"1": "⬚"}, front="---\ntitle: T\n---\nissue: 42\n"), path="p.md").issues == ()
+    assert parse_plan(a_plan({"1": "⬚"}, front="---\ntitle: T\n---\nissue: 42\n"), path="p.md").issues == ()
 
 
 WHEN = "2026-01-01T00:00:00Z"
@@ -150,11 +150,11 @@ WHEN = "2026-01-01T00:00:00Z"
 )
 def test_completion_is_written_whole(front: str, expected: str) -> None:
     plan = a_plan({"1": "✅"})
-    done = complete(front.encode() + plan, path="p.md", completed=WHEN)
+    done = mark_complete(front.encode() + plan, path="p.md", completed=WHEN)
     assert done == expected.encode() + plan
-    assert parse(done, path="p.md").complete
+    assert parse_plan(done, path="p.md").complete
 
 
 def test_a_complete_plan_with_phases_left_is_remarked() -> None:
-    plan = parse(a_plan({"1": "✅", "2": "⬚"}, front="---\nstatus: complete\n---\n"), path="p.md")
+    plan = parse_plan(a_plan({"1": "✅", "2": "⬚"}, front="---\nstatus: complete\n---\n"), path="p.md")
     assert [remark.text for remark in plan.remarks] == ["the plan says complete, but not done: 2"]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from runplan.plan.model import Phase, parse
+from runplan.plan.model import Phase, parse_plan
 from tests.support.builders import a_plan
 
 
 def phase(body: str) -> Phase:
-    return parse(a_plan({"1": "⬚"}, {"1": body}), path="p.md").phases[0]
+    return parse_plan(a_plan({"1": "⬚"}, {"1": body}), path="p.md").phases[0]
 
 
 def items(body: str) -> list[tuple[str, str]]:
@@ -53,7 +53,7 @@ def test_a_phase_without_items_is_one_item(body: str) -> None:
 
 def test_an_item_knows_its_line() -> None:
     text = a_plan({"1": "⬚"}, {"1": "### Work Items\n\n- a\n"})
-    (item,) = parse(text, path="p.md").phases[0].items
+    (item,) = parse_plan(text, path="p.md").phases[0].items
     assert text.decode().split("\n")[item.line - 1] == "- a"
 
 

@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Phase, Plan, Status, parse
-from runplan.plan.tracker import add_tracker, complete, set_status
+from runplan.plan.model import Phase, Plan, Status, parse_plan
+from runplan.plan.tracker import add_tracker, mark_complete, set_status
 
 quick = settings(
     max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
@@ -109,13 +109,13 @@ def without_place(phase: Phase) -> Phase:
 @quick
 @given(any_plan, st.data())
 def test_setting_a_status_changes_that_status_in_one_line_and_nothing_else(raw: bytes, data: st.DataObject) -> None:
-    before = parse(raw, path="p.md")
+    before = parse_plan(raw, path="p.md")
     phase = data.draw(st.sampled_from(before.phases))
     status = data.draw(st.sampled_from([Status.DONE, Status.TODO]))
     commit = data.draw(st.sampled_from(["abc1234", "0" * 40])) if status is Status.DONE else ""
     text = set_status(raw, path="p.md", phase=phase.id, status=status, commit=commit)
     one_line_differs(raw, text, phase, before)
-    after = parse(text, path="p.md")
+    after = parse_plan(text, path="p.md")
     changed = after.phase(phase.id)
     assert changed is not None
     assert changed.status is status
@@ -147,7 +147,7 @@ def one_line_differs(raw: bytes, text: bytes, phase: Phase, plan: Plan) -> None:
 @quick
 @given(any_plan)
 def test_phase_text_is_the_file_byte_for_byte(raw: bytes) -> None:
-    plan = parse(raw, path="p.md")
+    plan = parse_plan(raw, path="p.md")
     for phase in plan.phases:
         assert phase.text.encode() in raw
     if plan.format != "checklist":
@@ -160,11 +160,11 @@ def test_phase_text_is_the_file_byte_for_byte(raw: bytes) -> None:
 @quick
 @given(any_plan)
 def test_completion_touches_the_front_matter_only(raw: bytes) -> None:
-    text = complete(raw, path="p.md", completed="2026-01-01T00:00:00Z")
+    text = mark_complete(raw, path="p.md", completed="2026-01-01T00:00:00Z")
     if b"status:" not in raw:
         assert text == raw
         return
-    assert parse(text, path="p.md").complete
+    assert parse_plan(text, path="p.md").complete
     assert len(text.split(b"\n")) == len(raw.split(b"\n")) + 1
     assert text[text.index(b"issue:") :] == raw[raw.index(b"issue:") :]
 
@@ -207,9 +207,9 @@ def only_its_own_error(raw: bytes) -> None:
     said = ""
     try:
         fixed = add_tracker(raw, path="p.md")
-        for phase in parse(fixed, path="p.md").phases:
+        for phase in parse_plan(fixed, path="p.md").phases:
             marked = set_status(fixed, path="p.md", phase=phase.id, status=Status.DONE, commit="abc1234")
-            assert parse(marked, path="p.md").phases
+            assert parse_plan(marked, path="p.md").phases
     except PlanUnreadable as refusal:
         said = str(refusal)
     assert not said or (said.startswith("p.md:") and "\n" not in said)

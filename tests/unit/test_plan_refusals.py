@@ -3,13 +3,13 @@
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from tests.support.builders import a_plan, tracker
 
 
 def refusal(text: bytes | str) -> str:
     with pytest.raises(PlanUnreadable) as caught:
-        parse(text.encode() if isinstance(text, str) else text, path="plans/x.md")
+        parse_plan(text.encode() if isinstance(text, str) else text, path="plans/x.md")
     return str(caught.value)
 
 
@@ -59,7 +59,7 @@ def test_a_plan_with_a_fault_is_refused_with_its_line(text: bytes | str, line: i
 
 
 def test_a_cycle_through_a_done_phase_is_accepted() -> None:
-    plan = parse(a_plan({"1": "✅", "2": "⬚"}, {"1": "Depends: 2", "2": "Depends: 1"}), path="p.md")
+    plan = parse_plan(a_plan({"1": "✅", "2": "⬚"}, {"1": "Depends: 2", "2": "Depends: 1"}), path="p.md")
     assert [phase.depends for phase in plan.phases] == [("2",), ("1",)]
 
 
@@ -70,14 +70,14 @@ def test_a_dependency_on_an_unknown_phase_is_refused(body: str) -> None:
 
 
 def test_an_unknown_dependency_of_a_done_phase_is_a_remark() -> None:
-    plan = parse(a_plan({"1": "✅"}, {"1": "Depends: 8"}), path="p.md")
+    plan = parse_plan(a_plan({"1": "✅"}, {"1": "Depends: 8"}), path="p.md")
     assert [remark.text for remark in plan.remarks] == ["phase 1 depends on phase 8, which the plan does not have"]
 
 
 @pytest.mark.parametrize("name", ["X.md", "CANARY1.md"])
 def test_executable_false_is_refused_for_any_file_name(name: str) -> None:
     with pytest.raises(PlanUnreadable, match=f"{name}:2: the plan says executable: false"):
-        parse(a_plan({"1": "⬚"}, front="---\nexecutable: false\n---\n"), path=name)
+        parse_plan(a_plan({"1": "⬚"}, front="---\nexecutable: false\n---\n"), path=name)
 
 
 @pytest.mark.parametrize(

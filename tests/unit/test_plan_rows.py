@@ -3,7 +3,7 @@
 import pytest
 
 from runplan.plan.marks import Status, read_commit, read_mark, read_name
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.plan.tracker import set_status
 from tests.support.builders import a_plan, tracker
 
@@ -57,7 +57,7 @@ def test_a_status_cell_is_read(cell: str, status: Status) -> None:
 )
 def test_an_unknown_word_is_todo_and_said_so(cell: str, known: bool) -> None:
     assert read_mark(cell).known is known
-    remarks = parse(a_plan({"1": cell}), path="p.md").remarks
+    remarks = parse_plan(a_plan({"1": cell}), path="p.md").remarks
     assert [remark.text for remark in remarks] == (
         [] if known else ["the status of phase 1 is unknown; it counts as todo"]
     )
@@ -117,13 +117,13 @@ def test_a_commit_cell_gives_its_last_hash(cell: str, commit: str) -> None:
 def test_a_row_with_seven_cells_gives_its_first_three() -> None:
     """D17"""
     text = tracker("| 1 — One | ✅ | `4a6075d` | | | note |") + "## Phase 1 — One\n"
-    (phase,) = parse(text.encode(), path="p.md").phases
+    (phase,) = parse_plan(text.encode(), path="p.md").phases
     assert (phase.id, phase.status, phase.commit) == ("1", DONE, "4a6075d")
 
 
 def test_a_tracker_may_number_its_rows_in_a_column_of_their_own() -> None:
     text = "| # | Phase | Status |\n|--|--|--|\n| 1 | Draw the plan | ✅ |\n\n## Phase 1\n"
-    (phase,) = parse(text.encode(), path="p.md").phases
+    (phase,) = parse_plan(text.encode(), path="p.md").phases
     assert (phase.id, phase.title, phase.status) == ("1", "Draw the plan", DONE)
 
 
@@ -142,7 +142,7 @@ def test_a_tracker_may_number_its_rows_in_a_column_of_their_own() -> None:
 )
 def test_a_tracker_may_have_its_columns_in_any_order(header: str, row: str) -> None:
     text = f"## Progress Tracker\n\n{header}\n{'|--' * (len(header.strip('|').split('|')))}|\n{row}\n\n## Phase 1\n"
-    (phase,) = parse(text.encode(), path="p.md").phases
+    (phase,) = parse_plan(text.encode(), path="p.md").phases
     assert (phase.id, phase.status) == ("1", DONE)
     opened = set_status(text.encode(), path="p.md", phase="1", status=TODO)
     assert opened.decode() == text.replace("✅", "⬚")
@@ -150,13 +150,13 @@ def test_a_tracker_may_have_its_columns_in_any_order(header: str, row: str) -> N
 
 @pytest.mark.parametrize("front", ["", "---\nstatus: active\n---\n", "---\ntitle: T\n---\n"])
 def test_a_plan_whose_phases_are_all_done_is_complete(front: str) -> None:
-    assert parse(a_plan({"1": "✅", "2": "Merged"}, front=front), path="p.md").complete
-    assert not parse(a_plan({"1": "✅", "2": "⬚"}, front=front), path="p.md").complete
+    assert parse_plan(a_plan({"1": "✅", "2": "Merged"}, front=front), path="p.md").complete
+    assert not parse_plan(a_plan({"1": "✅", "2": "⬚"}, front=front), path="p.md").complete
 
 
 def test_a_complete_plan_with_many_open_boxes_is_complete() -> None:
     """D22"""
     text = a_plan({"1": "✅"}, {"1": "- [ ] box\n" * 120}, front="---\nstatus: complete\n---\n")
-    plan = parse(text, path="p.md")
+    plan = parse_plan(text, path="p.md")
     assert plan.complete
     assert plan.remarks == ()

@@ -3,8 +3,8 @@
 import pytest
 
 from runplan.plan.marks import NoWorkKind
-from runplan.plan.model import Plan, parse
-from runplan.plan.tracker import NoPhase, choose
+from runplan.plan.model import Plan, parse_plan
+from runplan.plan.tracker import NoPhase, choose_phase
 from runplan.run.decide import startable
 from tests.support.builders import a_plan
 
@@ -12,11 +12,11 @@ from tests.support.builders import a_plan
 def plan(cells: str, *, front: str = "", **bodies: str) -> Plan:
     """A plan of cells like `1✅ 2⬚`; bodies are given as p2="Depends: 1"."""
     pairs = {cell[0]: cell[1:] for cell in cells.split()}
-    return parse(a_plan(pairs, {key[1:]: body for key, body in bodies.items()}, front=front), path="p.md")
+    return parse_plan(a_plan(pairs, {key[1:]: body for key, body in bodies.items()}, front=front), path="p.md")
 
 
 def chosen(plan: Plan, wanted: str | None = None) -> str:
-    choice = choose(plan, wanted=wanted)
+    choice = choose_phase(plan, wanted=wanted)
     assert not isinstance(choice, NoPhase), choice
     return choice.id
 
@@ -85,7 +85,7 @@ BY_HAND = "which runplan does not support; remove the line, or do the phase by h
     ],
 )
 def test_without_a_phase_to_work_the_reason_is_given(found: Plan, wanted: str | None, choice: str, detail: str) -> None:
-    assert choose(found, wanted=wanted) == NoPhase(NoWorkKind(choice), detail)
+    assert choose_phase(found, wanted=wanted) == NoPhase(NoWorkKind(choice), detail)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,9 @@ def test_without_a_phase_to_work_the_reason_is_given(found: Plan, wanted: str | 
 def test_a_plan_that_is_not_active_has_no_phase_to_work(said: str, status: str, wanted: str | None) -> None:
     found = plan("1✅ 2⬚", front=f"---\nstatus: {said}\n---\n")
     remedy = "to have it worked, write status: active in its front matter, and commit it"
-    assert choose(found, wanted=wanted) == NoPhase(NoWorkKind.INACTIVE, f"the plan says status: {status}; {remedy}")
+    assert choose_phase(found, wanted=wanted) == NoPhase(
+        NoWorkKind.INACTIVE, f"the plan says status: {status}; {remedy}"
+    )
     assert startable(found, {}, limit=2) == []
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Status, parse
-from runplan.plan.tracker import add_tracker, reopen, set_status
+from runplan.plan.model import Status, parse_plan
+from runplan.plan.tracker import add_tracker, mark_active, set_status
 from tests.support.builders import a_plan, tracker
 
 PLANS = Path(__file__).parent.parent / "plans"
@@ -42,7 +42,7 @@ def test_a_row_is_marked_done(row: str, expected: str, eol: str) -> None:
 def test_a_tracker_without_a_commit_column_gets_the_hash_in_the_status_cell() -> None:
     text = tracker("| 1 — One | ⬚ | text |", header="| Phase | Status | Description |") + "## Phase 1\n"
     assert done(text) == text.replace("| ⬚ |", "| ✅ Done (`abc1234`) |")
-    assert parse(done(text).encode(), path="p.md").phases[0].commit == "abc1234"
+    assert parse_plan(done(text).encode(), path="p.md").phases[0].commit == "abc1234"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_phase_goes_back_to_todo() -> None:
 @pytest.mark.parametrize("name", ["tracker.md", "sections.md", "checklist.md"])
 def test_setting_the_current_status_changes_nothing(name: str) -> None:
     raw = (PLANS / name).read_bytes()
-    for phase in parse(raw, path=name).phases:
+    for phase in parse_plan(raw, path=name).phases:
         if phase.status in (Status.DONE, Status.TODO):
             assert set_status(raw, path=name, phase=phase.id, status=phase.status, commit=phase.commit) == raw
 
@@ -138,7 +138,7 @@ def test_a_tracker_is_added_above_the_phases(name: str, before: bytes, eol: byte
     assert fixed.startswith(above + b"## Progress Tracker" + eol + eol + b"| Phase |")
     assert fixed.endswith(b"| | |" + eol + eol + below)
     assert fixed.count(b"\n") == fixed.count(eol)
-    plan = parse(fixed, path=name)
+    plan = parse_plan(fixed, path=name)
     assert plan.format == "tracker"
     assert [(phase.id, phase.status) for phase in plan.phases] == [("1", Status.TODO), ("2", Status.TODO)]
 
@@ -165,17 +165,17 @@ TICKED = """\
 
 
 def test_finished_work_stays_finished_without_a_status_line() -> None:
-    plan = parse(TICKED.encode(), path="p.md")
+    plan = parse_plan(TICKED.encode(), path="p.md")
     assert [phase.id for phase in plan.phases if phase.status is Status.DONE] == ["1", "4", "5", "7"]
 
 
 def test_a_new_tracker_of_a_complete_plan_is_all_done() -> None:
     fixed = add_tracker(b"---\nstatus: complete\n---\n## Phase 1\n## Phase 2\n", path="p.md")
-    assert all(phase.status is Status.DONE for phase in parse(fixed, path="p.md").phases)
+    assert all(phase.status is Status.DONE for phase in parse_plan(fixed, path="p.md").phases)
 
 
 def test_a_section_without_a_status_line_whose_boxes_are_ticked_is_done() -> None:
-    plan = parse(b"## Phase 1\n**Status:** Completed\n## Phase 2\n- [x] a\n## Phase 3\n- [ ] a\n", path="p.md")
+    plan = parse_plan(b"## Phase 1\n**Status:** Completed\n## Phase 2\n- [x] a\n## Phase 3\n- [ ] a\n", path="p.md")
     assert [phase.status for phase in plan.phases] == [Status.DONE, Status.DONE, Status.TODO]
     assert plan.remarks == ()
 
@@ -183,7 +183,7 @@ def test_a_section_without_a_status_line_whose_boxes_are_ticked_is_done() -> Non
 @pytest.mark.parametrize("said", ["Complete", "completed", "done", "Shipped"])
 def test_a_plan_that_says_complete_in_other_words_is_opened_again_by_an_undo(said: str) -> None:
     raw = f"---\nstatus: {said}\n---\n## Phase 1\n**Status:** Done\n".encode()
-    assert parse(reopen(raw, path="p.md"), path="p.md").status == "active"
+    assert parse_plan(mark_active(raw, path="p.md"), path="p.md").status == "active"
 
 
 def test_the_boxes_below_a_box_of_a_checklist_are_ticked_with_it() -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from runplan.forge.model import Check, CheckState, MergeState, PullRequest, Target
 from runplan.landing.lander import Failed, NeedsRepair, Progress, Waiting
 from runplan.landing.pull_request import BEGIN, END, before_merge, body_of, next_step
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.run import events as e
 from runplan.run.decide import decide
 from runplan.run.state import fold
@@ -102,7 +102,7 @@ def test_what_a_pull_request_with_passed_checks_waits_for(
         assert f"{waiting.kind}: {waiting.why}".startswith(expected)
 
 
-PLAN = parse(a_plan({"1": "✅ Done", "2": "⬚"}), path="plans/X.md")
+PLAN = parse_plan(a_plan({"1": "✅ Done", "2": "⬚"}), path="plans/X.md")
 
 
 def test_the_description_lists_the_phases_and_closes_the_issues() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.report import sections
-from runplan.report.text import inline, prepend
+from runplan.report.text import escape_inline, prepend_sections
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.run.recorded import Recorded
@@ -174,12 +174,16 @@ def test_a_failure_with_nothing_to_add_is_short() -> None:
 
 
 def test_the_first_section_makes_the_report() -> None:
-    assert prepend(None, plan_title="Parser", sections=["## A\n\nx\n"]) == "# Plan Report — Parser\n\n## A\n\nx\n"
+    assert (
+        prepend_sections(None, plan_title="Parser", sections=["## A\n\nx\n"]) == "# Plan Report — Parser\n\n## A\n\nx\n"
+    )
 
 
 def test_newer_sections_stand_above_older_ones() -> None:
-    report = prepend(None, plan_title="P", sections=["## A\n", "## B\n"])
-    assert prepend(report, plan_title="P", sections=["## C\n"]) == "# Plan Report — P\n\n## C\n\n## B\n\n## A\n"
+    report = prepend_sections(None, plan_title="P", sections=["## A\n", "## B\n"])
+    assert (
+        prepend_sections(report, plan_title="P", sections=["## C\n"]) == "# Plan Report — P\n\n## C\n\n## B\n\n## A\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,24 +197,24 @@ def test_newer_sections_stand_above_older_ones() -> None:
     ],
 )
 def test_existing_text_of_the_report_stays(report: str, expected: str) -> None:
-    assert prepend(report, plan_title="T", sections=["## A\n"]) == expected
+    assert prepend_sections(report, plan_title="T", sections=["## A\n"]) == expected
 
 
 def test_a_section_that_is_there_is_not_added_again() -> None:
     both = [phase_section(PHASE), failure_section(FAILED)]
-    once = prepend(None, plan_title="P", sections=both)
-    assert prepend(once, plan_title="P", sections=both) == once
+    once = prepend_sections(None, plan_title="P", sections=both)
+    assert prepend_sections(once, plan_title="P", sections=both) == once
 
 
 def test_the_same_phase_of_another_run_is_another_section() -> None:
-    once = prepend(None, plan_title="P", sections=[phase_section(PHASE)])
-    twice = prepend(once, plan_title="P", sections=[phase_section(PHASE, run="r-2")])
+    once = prepend_sections(None, plan_title="P", sections=[phase_section(PHASE)])
+    twice = prepend_sections(once, plan_title="P", sections=[phase_section(PHASE, run="r-2")])
     assert twice.count("## Phase — 4a") == 2
 
 
 def test_two_failures_of_one_minute_have_a_section_each() -> None:
     both = [failure_section(FAILED), failure_section(replace(FAILED, attempt=2))]
-    assert prepend(None, plan_title="P", sections=both).count("## Run Failed") == 2
+    assert prepend_sections(None, plan_title="P", sections=both).count("## Run Failed") == 2
 
 
 LINES = st.lists(
@@ -223,8 +227,8 @@ LINES = st.lists(
 def test_prepend_keeps_every_byte_and_is_done_once(text: str, end: str) -> None:
     report = text + end
     section = phase_section(PHASE)
-    made = prepend(report, plan_title="P", sections=[section])
-    assert prepend(made, plan_title="P", sections=[section]) == made
+    made = prepend_sections(report, plan_title="P", sections=[section])
+    assert prepend_sections(made, plan_title="P", sections=[section]) == made
     cut = re.sub(r"\s+", "", made.replace("\r", "").replace(section, "", 1).removeprefix("# Plan Report — P\n"))
     assert cut == re.sub(r"\s+", "", report.replace("\r", ""))
 
@@ -291,4 +295,4 @@ def test_no_text_changes_the_structure_of_a_failure_section(text: str) -> None:
     ],
 )
 def test_inline_shows_tags_and_keeps_code(text: str, expected: str) -> None:
-    assert inline(text) == expected
+    assert escape_inline(text) == expected

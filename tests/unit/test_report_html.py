@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from runplan.report.html import LONGEST_DIFF, commits_in, page
-from runplan.report.text import prepend
+from runplan.report.html import LONGEST_DIFF, commits_in, render_page
+from runplan.report.text import prepend_sections
 from tests.unit.test_report import COMMITS, FAILED, HOSTILE, PHASE, VERDICT, failure_section, phase_section
 
-REPORT = prepend(None, plan_title="Parser", sections=[failure_section(FAILED), phase_section(PHASE)])
+REPORT = prepend_sections(None, plan_title="Parser", sections=[failure_section(FAILED), phase_section(PHASE)])
 
 
 class Reader(HTMLParser):
@@ -38,7 +38,7 @@ class Reader(HTMLParser):
 
 
 def test_the_page_shows_every_part_of_the_report() -> None:
-    read = Reader(page(REPORT, diffs={}))
+    read = Reader(render_page(REPORT, diffs={}))
     assert read.open == []
     assert (read.tags.count("section"), read.tags.count("table"), read.tags.count("details")) == (2, 1, 0)
     for part in (
@@ -54,7 +54,7 @@ def test_the_page_shows_every_part_of_the_report() -> None:
 
 def test_a_commit_with_a_diff_is_folded() -> None:
     assert commits_in(REPORT) == ["abc1234", "def5678"]
-    made = page(REPORT, diffs={"abc1234": "--- a\n+<b>&amp;\n"})
+    made = render_page(REPORT, diffs={"abc1234": "--- a\n+<b>&amp;\n"})
     assert "<details><summary><code>abc1234</code> Read rows</summary>" in made
     assert '<span class="add">+&lt;b&gt;&amp;amp;</span>' in made
     assert made.count("<details>") == 1
@@ -72,27 +72,27 @@ def brightness(colour: str) -> float:
 @pytest.mark.parametrize("name", ["text", "add", "del"])
 @pytest.mark.parametrize("background", ["page", "block"])
 def test_text_has_a_contrast_of_at_least_4_5(theme: str, name: str, background: str) -> None:
-    light, dark = re.findall(r":root \{ (.*?) \}", page(REPORT, diffs={}))
+    light, dark = re.findall(r":root \{ (.*?) \}", render_page(REPORT, diffs={}))
     values = dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", dark if theme == "dark" else light))
     low, high = sorted((brightness(values[name]), brightness(values[background])))
     assert (high + 0.05) / (low + 0.05) >= 4.5
 
 
 def test_every_colour_of_text_comes_from_the_theme() -> None:
-    style = page(REPORT, diffs={}).partition("<style>")[2].partition("</style>")[0]
+    style = render_page(REPORT, diffs={}).partition("<style>")[2].partition("</style>")[0]
     rules = [line for line in style.splitlines() if ":root" not in line]
     assert not any("#" in rule for rule in rules), rules
 
 
 def test_a_cell_names_its_column_on_a_narrow_screen() -> None:
-    made = page("| A | B |\n|---|---|\n| 1 | 2 |\n| 3 | 4 | 5 |\n", diffs={})
+    made = render_page("| A | B |\n|---|---|\n| 1 | 2 |\n| 3 | 4 | 5 |\n", diffs={})
     assert '<tr><th>A</th><th>B</th></tr>\n<tr><td data-label="A">1</td><td data-label="B">2</td></tr>' in made
     assert '<td data-label="B">4</td><td>5</td></tr>' in made
     assert "td::before { content: attr(data-label)" in made
 
 
 def test_a_long_diff_is_cut_and_names_the_command() -> None:
-    made = page(REPORT, diffs={"abc1234": "x" * (LONGEST_DIFF + 1)})
+    made = render_page(REPORT, diffs={"abc1234": "x" * (LONGEST_DIFF + 1)})
     assert "[…] the whole diff: git show abc1234" in made
     assert len(made) < LONGEST_DIFF + 10_000
 
@@ -100,7 +100,9 @@ def test_a_long_diff_is_cut_and_names_the_command() -> None:
 @pytest.mark.parametrize("text", ["a\\|b", "a|b", "\\", "`a|b`"])
 def test_a_cell_reads_as_it_was_written(text: str) -> None:
     section = phase_section(replace(PHASE, verdicts=(replace(VERDICT, items=(("W1", True, text),)),)))
-    assert f'<td data-label="Evidence">{text}</td>'.replace("`a|b`", "<code>a|b</code>") in page(section, diffs={})
+    assert f'<td data-label="Evidence">{text}</td>'.replace("`a|b`", "<code>a|b</code>") in render_page(
+        section, diffs={}
+    )
 
 
 @given(HOSTILE)
@@ -110,6 +112,6 @@ def test_no_text_of_an_agent_becomes_markup(text: str) -> None:
     subjects = dict.fromkeys(COMMITS, f'<img src="x">{text}')
     section = phase_section(replace(PHASE, chosen=read, verdicts=(verdict,)), subjects=subjects)
     failure = failure_section(replace(FAILED, detail=f"{text}</pre><script>"))
-    seen = Reader(page(f"{text}\n{section}{failure}", diffs={"abc1234": f"+</pre>{text}<script>"}))
+    seen = Reader(render_page(f"{text}\n{section}{failure}", diffs={"abc1234": f"+</pre>{text}<script>"}))
     assert not {"script", "img", "link", "b"} & set(seen.tags)
     assert seen.open == []

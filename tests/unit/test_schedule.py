@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.errors import UsageError
-from runplan.settings.schedule import EXAMPLES, Schedule, parse
+from runplan.settings.schedule import EXAMPLES, Schedule, parse_schedule
 
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 def refusal(spec: str) -> str:
     with pytest.raises(UsageError) as error:
-        parse(spec)
+        parse_schedule(spec)
     return str(error.value)
 
 
@@ -32,7 +32,7 @@ def refusal(spec: str) -> str:
     ],
 )
 def test_an_interval_is_written_one_way(spec: str, written: str, seconds: int) -> None:
-    assert parse(spec) == parse(f"every {written}") == Schedule(text=written, seconds=seconds)
+    assert parse_schedule(spec) == parse_schedule(f"every {written}") == Schedule(text=written, seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,11 @@ def test_an_interval_is_written_one_way(spec: str, written: str, seconds: int) -
 )
 def test_a_time_of_day_is_a_cron_line_and_is_written_one_way(spec: str, written: str, cron: str) -> None:
     delayed = cron.startswith(("0 ", "30 "))
-    assert parse(spec) == parse(f"every {written}") == Schedule(text=written, cron=cron, is_delayed=delayed)
+    assert (
+        parse_schedule(spec)
+        == parse_schedule(f"every {written}")
+        == Schedule(text=written, cron=cron, is_delayed=delayed)
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,15 +104,15 @@ def test_a_missing_schedule_is_refused_with_what_to_type() -> None:
 
 @pytest.mark.parametrize("line", ["0 0 31 2 5", "0 0 29 2 *", "0 0 31 2,3 *"])
 def test_a_cron_line_that_comes_seldom_is_taken(line: str) -> None:
-    assert parse(line).cron == line
+    assert parse_schedule(line).cron == line
 
 
 @quick
 @given(st.text(alphabet="0123456789*/,- mhdaypontuewkrs:.@", max_size=24))
 def test_any_text_is_a_schedule_that_can_be_written_and_read_or_is_refused(text: str) -> None:
     with contextlib.suppress(UsageError):
-        found = parse(text)
-        assert parse(found.text) == found
+        found = parse_schedule(text)
+        assert parse_schedule(found.text) == found
 
 
 FIELD = st.one_of(
@@ -124,4 +128,4 @@ FIELD = st.one_of(
 @given(st.lists(FIELD, min_size=5, max_size=5))
 def test_any_cron_line_is_taken_or_refused(fields: list[str]) -> None:
     with contextlib.suppress(UsageError):
-        assert parse(" ".join(fields)).text == " ".join(fields)
+        assert parse_schedule(" ".join(fields)).text == " ".join(fields)

@@ -10,14 +10,14 @@ from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.engine.repository import Environments
-from runplan.engine.schedules import fire, fire_early, give_up
+from runplan.engine.schedules import fire_early, fire_schedule, give_up
 from runplan.engine.worker import RepositoryWorker
 from runplan.run.events import RunStarted
 from runplan.run.recorded import to_json
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.run.state import RunState
-from runplan.settings.schedule import parse, slots_after
+from runplan.settings.schedule import parse_schedule, slots_after
 from runplan.store.sqlite import SqliteStore
 from runplan.times import iso, parse_iso, zone
 
@@ -168,7 +168,7 @@ class History:
 
     def look(self) -> None:
         for row in filter(None, map(self._row, list(self.disk.rows))):
-            fire(row, cast("RepositoryWorker", self.runs), Environments({}), self.now)
+            fire_schedule(row, cast("RepositoryWorker", self.runs), Environments({}), self.now)
 
     def _row(self, plan: str) -> ScheduleRow | None:
         """The schedule, when it is handled: the slots since the last time need an answer."""
@@ -176,7 +176,11 @@ class History:
         if row is None:
             return None
         found = slots_after(
-            parse(row.spec), after=self.latest[plan], zone=zone(row.zone), anchor=parse_iso(row.anchor), seed=plan
+            parse_schedule(row.spec),
+            after=self.latest[plan],
+            zone=zone(row.zone),
+            anchor=parse_iso(row.anchor),
+            seed=plan,
         )
         for slot in found:
             if slot.at > self.now:

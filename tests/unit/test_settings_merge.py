@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from runplan.errors import SettingsError
-from runplan.settings.load import Layer, merge
-from runplan.settings.schema import KEYS, AgentTable, Settings, duration, seconds
+from runplan.settings.load import Layer, merge_layers
+from runplan.settings.schema import KEYS, AgentTable, Settings, format_duration, parse_duration
 
 
 def settled(**values: Any) -> Settings:
-    return merge([Layer(origin="runplan.toml", values=values)]).settings
+    return merge_layers([Layer(origin="runplan.toml", values=values)]).settings
 
 
 def refusal(**values: Any) -> str:
@@ -20,7 +20,7 @@ def refusal(**values: Any) -> str:
 
 
 def test_without_any_layer_every_key_has_its_default() -> None:
-    found = merge([])
+    found = merge_layers([])
     assert found.settings == Settings()
     assert found.values == {key.path: key.written for key in KEYS}
     assert set(found.origins.values()) == {"default"}
@@ -34,7 +34,7 @@ def test_a_default_is_a_value_that_could_be_written(key: Any) -> None:
 
 def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
     """Layers come weakest first."""
-    found = merge(
+    found = merge_layers(
         [
             Layer(origin="user", values={"run": {"landing": "pr", "target": "trunk"}}),
             Layer(origin="runplan.toml", values={"run": {"landing": "direct"}, "limits": {"wall": "3h"}}),
@@ -108,12 +108,12 @@ def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], 
     ],
 )
 def test_durations_are_read_in_seconds(text: str, expected: float) -> None:
-    assert seconds(text) == seconds(duration(expected)) == expected
+    assert parse_duration(text) == parse_duration(format_duration(expected)) == expected
 
 
 @pytest.mark.parametrize("text", ["", " ", "15", "m", "-5m", "1.5h", "30m1h", "1h 30m", "soon"])
 def test_an_invalid_duration_is_none(text: str) -> None:
-    assert seconds(text) is None
+    assert parse_duration(text) is None
 
 
 def test_a_silence_limit_of_zero_means_no_limit() -> None:
@@ -171,7 +171,7 @@ def test_a_table_of_a_built_in_kind_says_how_it_is_called() -> None:
 
 
 def test_layers_complete_one_agent_together() -> None:
-    found = merge(
+    found = merge_layers(
         [
             Layer(origin="user", values={"agents": {"local": {"kind": "command", "argv": ["a"]}}}),
             Layer(origin="runplan.toml", values={"agents": {"local": {"argv": ["b"]}}}),

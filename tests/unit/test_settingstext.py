@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.setup.settings import Facts, document, keys_text, settings_text, toml
+from runplan.cli.setup.settings import Facts, keys_text, settings_document, settings_text, toml_value
 from runplan.gitfacts import Identity
-from runplan.settings.load import Layer, record, recorded
+from runplan.settings.load import Layer, settings_from_json, settings_to_json
 from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
 from runplan.settings.toolchain import Toolchain, detect
 from tests.support.builders import settle
@@ -36,7 +36,7 @@ def defaults_text() -> str:
     """The text of config/runplan.toml."""
     own = {key.path: key.written for key in KEYS if key.section not in USER_SECTIONS}
     user = [f"# [{section}]\n{keys_text(section, {})}" for section in USER_SECTIONS]
-    return "\n".join((document(DEFAULTS, own), USER, *user))
+    return "\n".join((settings_document(DEFAULTS, own), USER, *user))
 
 
 def test_the_shipped_settings_file_is_the_one_the_code_writes() -> None:
@@ -102,7 +102,7 @@ def test_init_leaves_missing_values_commented() -> None:
 
 @pytest.mark.parametrize("value", ['a"b\\c\n\x7fä', True, 0, 0.5, "", ["a", "b c"], []])
 def test_any_value_survives_being_written(value: object) -> None:
-    assert tomllib.loads(f"x = {toml(value)}")["x"] == value
+    assert tomllib.loads(f"x = {toml_value(value)}")["x"] == value
 
 
 def test_settings_kept_with_a_run_are_restored_without_those_of_the_user() -> None:
@@ -113,6 +113,6 @@ def test_settings_kept_with_a_run_are_restored_without_those_of_the_user() -> No
         "notify": {"webhook": "https://example.org/secret"},
     }
     settings = settle([Layer(origin="all", values=values)]).settings
-    text = record(settings)
+    text = settings_to_json(settings)
     assert "secret" not in text
-    assert recorded(text) == replace(settings, notify=NotifySettings())
+    assert settings_from_json(text) == replace(settings, notify=NotifySettings())

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.settings.schedule import JITTER_FROM_S, JITTER_TO_S, Slot, delay_of, parse, slots_after
+from runplan.settings.schedule import JITTER_FROM_S, JITTER_TO_S, Slot, delay_of, parse_schedule, slots_after
 
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
@@ -23,11 +23,11 @@ def at(text: str, zone: ZoneInfo | None = None) -> datetime:
 
 
 def following(spec: str, after: datetime, count: int, zone: ZoneInfo | None = None) -> list[Slot]:
-    return list(islice(slots_after(parse(spec), after=after, zone=zone or UTC, anchor=after, seed="x"), count))
+    return list(islice(slots_after(parse_schedule(spec), after=after, zone=zone or UTC, anchor=after, seed="x"), count))
 
 
 def first(spec: str, *, after: datetime, anchor: datetime, zone: tzinfo = UTC, seed: str = "x") -> Slot:
-    return next(slots_after(parse(spec), after=after, zone=zone, anchor=anchor, seed=seed))
+    return next(slots_after(parse_schedule(spec), after=after, zone=zone, anchor=anchor, seed=seed))
 
 
 def shown(slots: list[Slot], zone: ZoneInfo) -> list[str]:
@@ -213,7 +213,7 @@ def test_around_a_change_of_the_clock_a_line_fires_as_a_clock_that_is_watched(
     line: str, zone: ZoneInfo, change: datetime
 ) -> None:
     begin, end = change - timedelta(hours=5), change + timedelta(hours=30)
-    slots = slots_after(parse(line), after=begin, zone=zone, anchor=begin, seed="x")
+    slots = slots_after(parse_schedule(line), after=begin, zone=zone, anchor=begin, seed="x")
     found = [slot.at for slot in takewhile(lambda slot: slot.at <= end, slots)]
     assert found == by_the_minute(LINES[line], zone, begin, end)
 
@@ -244,11 +244,11 @@ def test_an_odd_minute_and_a_cron_line_are_taken_literally(spec: str) -> None:
 
 
 def test_jitter_keeps_schedules_apart() -> None:
-    assert len({delay_of(parse("day at 9am"), f"plans/{number}.md") for number in range(50)}) > 35
+    assert len({delay_of(parse_schedule("day at 9am"), f"plans/{number}.md") for number in range(50)}) > 35
 
 
 def test_a_slot_whose_jitter_is_not_over_is_still_to_come() -> None:
-    fires = at("2026-01-01 09:00") + delay_of(parse("day at 9am"), "x")
+    fires = at("2026-01-01 09:00") + delay_of(parse_schedule("day at 9am"), "x")
     (slot,) = following("day at 9am", fires - timedelta(seconds=1), 1)
     assert slot.key == "2026-01-01T09:00"
     (later,) = following("day at 9am", slot.at, 1)

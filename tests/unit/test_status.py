@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.show.status import WATCH_S, Block, Page, fit, outline_of, scheduled, watch
+from runplan.cli.show.status import WATCH_S, Block, Page, describe_schedule, fit_blocks, outline_of, repeat_output
 from runplan.cli.terminal import Style
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.report.views import PhaseOutline, PlanOutline, by_need, status_view
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 from runplan.times import iso, zone
@@ -37,7 +37,7 @@ def busy(minutes: float = 12, *, quiet: float = 0.5, **more: Any) -> RunRow:
 
 
 def view(facts: PlanFacts) -> dict[str, Any]:
-    plan = parse(a_plan("1", "2").encode(), path="plans/x.md")
+    plan = parse_plan(a_plan("1", "2").encode(), path="plans/x.md")
     (shown,) = by_need([status_view(plan.path, outline_of(plan), facts, landing="cherry-pick", now=NOW)])
     return shown
 
@@ -256,14 +256,14 @@ SCREENS = {
 
 @pytest.mark.parametrize(("height", "shown"), SCREENS.values(), ids=list(SCREENS))
 def test_a_small_screen_shows_running_plans_first_and_counts_the_others(height: int, shown: str) -> None:
-    texts = fit([WAITS, FAILED, WORKS], ["foot"], height)
+    texts = fit_blocks([WAITS, FAILED, WORKS], ["foot"], height)
     names = (text if text[0] == "…" else f"{text.split()[0]} {len(text.splitlines())}" for text in texts)
     assert ", ".join(names) == shown
     assert len("\n\n".join(texts).splitlines()) <= height
 
 
 def test_no_running_plan_is_hidden_by_another_one() -> None:
-    texts = fit([WAITS, WORKS, a_block("too", 4, is_running=True)], ["foot"], 8)
+    texts = fit_blocks([WAITS, WORKS, a_block("too", 4, is_running=True)], ["foot"], 8)
     assert texts == ["works: short", "too: short", "… 1 more", "foot"]
 
 
@@ -287,7 +287,7 @@ def test_a_schedule_says_when_it_fires_or_why_not() -> None:
     unknown = replace(SCHEDULE, spec="full moon")
     berlin = zone("Europe/Berlin")
     shown = [
-        scheduled(view(PlanFacts(schedule=one))["schedule"], now=NOW, zone=berlin)
+        describe_schedule(view(PlanFacts(schedule=one))["schedule"], now=NOW, zone=berlin)
         for one in (SCHEDULE, paused, unknown)
     ]
     assert shown == [
@@ -317,6 +317,6 @@ def test_watch_prints_again_until_it_is_interrupted(
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    watch(lambda _: next(texts), wait, terminal=terminal, lines=as_json)
+    repeat_output(lambda _: next(texts), wait, terminal=terminal, lines=as_json)
     assert capsys.readouterr().out == shown
     assert waits == [WATCH_S, WATCH_S]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.report.views import answer
+from runplan.report.views import assess_progress
 from runplan.run.rows import PlanFacts, RunRow
 from runplan.times import iso
 
@@ -24,7 +24,7 @@ def asked(**known: Any) -> dict[str, str]:
     for name, moment in facts.items():
         facts[name] = iso(moment) if isinstance(moment, datetime) else moment
     run = RunRow(id="r", plan="p", started="", state="running", landing="direct", **facts)
-    return answer(run, PlanFacts(run=run, owner="1:2:3", alive=is_alive), now=NOW, zone=UTC)
+    return assess_progress(run, PlanFacts(run=run, owner="1:2:3", alive=is_alive), now=NOW, zone=UTC)
 
 
 def running(minutes: float, quiet: float, **known: Any) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.plan.model import parse
-from runplan.report.summary import Spent, attempted, summary_of, summary_section, total
+from runplan.plan.model import parse_plan
+from runplan.report.summary import Spent, summarise_attempts, summary_of, summary_section, total_spent
 from runplan.run import events as e
 from runplan.run.recorded import Recorded
 from runplan.run.rows import RunRow, Work
@@ -39,7 +39,7 @@ def run(state: str, **fields: Any) -> RunRow:
 
 def test_a_landed_phase_has_its_commit_tests_time_tokens_and_cost() -> None:
     lint = replace(GATE, name="lint", line="passed")
-    found = attempted(records(LEASED, BASE, ROBOT, GATE, lint, LANDED))["1"]
+    found = summarise_attempts(records(LEASED, BASE, ROBOT, GATE, lint, LANDED))["1"]
     assert (found.state, found.commit, found.attempts) == ("done", "abcdef0", 1)
     assert (found.before, found.after) == ("10 passed, 0 failed", "12 passed, 0 failed")
     assert found.spent == Spent(seconds=60.0, wall_seconds=5 * 86400.0, tokens=1000, usd=0.5)
@@ -48,7 +48,7 @@ def test_a_landed_phase_has_its_commit_tests_time_tokens_and_cost() -> None:
 def test_set_up_and_tests_are_no_time_of_agents() -> None:
     command = replace(ROBOT, agent="", input_tokens=0, output_tokens=0, usd=0.0)
     setup, gate = replace(command, role="setup", seconds=20.0), replace(command, role="gate", seconds=90.0)
-    spent = attempted(records(LEASED, setup, ROBOT, gate, LANDED))["1"].spent
+    spent = summarise_attempts(records(LEASED, setup, ROBOT, gate, LANDED))["1"].spent
     assert replace(spent, wall_seconds=300.0).words == (
         "5m00s (agents 1m00s, set-up 20s, tests 1m30s), 1,000 tokens, $0.50"
     )
@@ -56,13 +56,13 @@ def test_set_up_and_tests_are_no_time_of_agents() -> None:
 
 def test_only_time_and_agents_since_the_moment_count() -> None:
     events = records(LEASED, ROBOT, ROBOT, LANDED)
-    spent = attempted(events, since="2026-01-03T00:00:00Z")["1"].spent
+    spent = summarise_attempts(events, since="2026-01-03T00:00:00Z")["1"].spent
     assert (spent.tokens, spent.wall_seconds) == (1000, 86400.0)
 
 
 def test_a_repair_of_the_pull_request_is_no_attempt_at_the_last_phase() -> None:
     repair = [replace(LEASED, phase=""), replace(ROBOT, phase=""), replace(FAILED, phase="", title="Fix the checks")]
-    found = attempted(records(LEASED, LANDED, *repair))
+    found = summarise_attempts(records(LEASED, LANDED, *repair))
     assert (found["1"].state, found["1"].spent.tokens) == ("done", 0)
     (failed,) = (one for one in summary_of("plans/x.md", PLAN, run("failed"), found).phases if one.state == "failed")
     assert (failed.label, failed.command) == ("pull request Fix the checks", "runplan retry plans/x.md")
@@ -75,15 +75,15 @@ def test_phases_side_by_side_are_kept_apart() -> None:
         *records(other, GATE, lane="b"),
         *records(e.BaselineKnown(key="k", tree="t", results=""), lane="a"),
     ]
-    found = attempted(mixed)
+    found = summarise_attempts(mixed)
     assert (found["1"].after, found["2"].after) == ("", "12 passed, 0 failed")
 
 
 def test_a_landing_without_an_attempt_is_an_undo() -> None:
-    assert attempted([*records(LEASED, LANDED), *records(LANDED, run="undo")])["1"].state == "undone"
+    assert summarise_attempts([*records(LEASED, LANDED), *records(LANDED, run="undo")])["1"].state == "undone"
 
 
-PLAN = parse(waiting("Phases 1 and 2.", own="3", others="1 2"), path="plans/x.md")
+PLAN = parse_plan(waiting("Phases 1 and 2.", own="3", others="1 2"), path="plans/x.md")
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ PLAN = parse(waiting("Phases 1 and 2.", own="3", others="1 2"), path="plans/x.md
 def test_a_phase_that_is_not_done_says_why_and_names_a_command(
     events: tuple[e.Event, ...], newest: RunRow | None, state: str, why: str, command: str
 ) -> None:
-    first = summary_of("plans/x.md", PLAN, newest, attempted(records(*events))).phases[0]
+    first = summary_of("plans/x.md", PLAN, newest, summarise_attempts(records(*events))).phases[0]
     assert (first.state, first.why, first.command) == (state, why, command)
 
 
 def test_a_run_that_no_process_works_on_needs_a_person() -> None:
     newest = run("running", phase="1")
-    first = summary_of("plans/x.md", PLAN, newest, attempted(records(LEASED)), owned=False).phases[0]
+    first = summary_of("plans/x.md", PLAN, newest, summarise_attempts(records(LEASED)), owned=False).phases[0]
     assert (first.state, first.why) == ("waiting", "interrupted; no process works on it")
     assert first.command == "runplan retry plans/x.md"
 
@@ -145,7 +145,7 @@ def test_a_phase_with_open_dependencies_names_them() -> None:
 
 
 def test_without_the_plan_the_journal_is_summed_up() -> None:
-    gone = summary_of("plans/x.md", None, run("failed"), attempted(records(LEASED, FAILED)))
+    gone = summary_of("plans/x.md", None, run("failed"), summarise_attempts(records(LEASED, FAILED)))
     assert [(one.id, one.command) for one in gone.phases] == [("1", "runplan retry plans/x.md")]
 
 
@@ -153,8 +153,8 @@ def test_the_section_lists_every_phase_and_what_is_not_done() -> None:
     done = waiting("Phase 1.", own="2", others="1").replace(
         "| 1 — Phase 1 | ⬚ | |".encode(), "| 1 — Phase 1 | ✅ | abc1234 |".encode()
     )
-    found = attempted(records(LEASED, BASE, ROBOT, GATE, LANDED))
-    section = summary_section(summary_of("plans/x.md", parse(done, path="plans/x.md"), None, found))
+    found = summarise_attempts(records(LEASED, BASE, ROBOT, GATE, LANDED))
+    section = summary_section(summary_of("plans/x.md", parse_plan(done, path="plans/x.md"), None, found))
     assert "**Done:** 1 of 2 phases. Time: 96h00m00s (agents 1m00s), 1,000 tokens, $0.50." in section
     assert "| 1 Title 1 | done | `abc1234` | 10 passed, 0 failed → 12 passed, 0 failed | 1 | 96h00m00s |" in section
     assert "| 96h00m00s | 1m00s | 1,000 | $0.50 |" in section
@@ -167,4 +167,4 @@ def test_the_section_lists_every_phase_and_what_is_not_done() -> None:
 )
 def test_a_cost_that_an_agent_does_not_report_is_no_zero(spent: Spent, cost: str) -> None:
     assert spent.cost == cost
-    assert total(spent, Spent()).cost == cost
+    assert total_spent(spent, Spent()).cost == cost

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from runplan import processes
 from runplan.cli.control import runs
 from runplan.cli.show import progress
-from runplan.cli.terminal import as_json, page
+from runplan.cli.terminal import as_json, show_page
 from runplan.daemon import submit
 from runplan.daemon.state import read_holder
 from runplan.engine import preflight
 from runplan.engine.commands import KEEP_SCHEDULE
-from runplan.engine.context import RepositoryContext, open_context, plan_or_watch, plan_path, scheduled
+from runplan.engine.context import RepositoryContext, list_scheduled, open_context, plan_or_watch, plan_path
 from runplan.engine.runs import end_recorded_agents, state_of
 from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
@@ -62,7 +62,7 @@ def _pause_or_resume(word: str, verb: str, then: str) -> None:
             preflight.require_active(
                 context.landing_like(request_of(row).started) if row else context.for_plan(plan), plan
             )
-        answer = runs.submit(context, plan, verb, wait=verb == "resume") if is_kept else Answer()
+        answer = runs.submit_command(context, plan, verb, wait=verb == "resume") if is_kept else Answer()
     if answer is not None and not answer.lines:
         raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
     progress.say(f"{answer.lines[0] if answer is not None else submit.BUSY}{then} {command(plan)}")
@@ -70,7 +70,7 @@ def _pause_or_resume(word: str, verb: str, then: str) -> None:
 
 def run_now(args: argparse.Namespace) -> Exit:
     with open_context() as context:
-        plans = scheduled(context)
+        plans = list_scheduled(context)
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
         plan = plan_or_watch(context, args.plan) if args.plan else plans[0] if plans else ""
@@ -80,7 +80,7 @@ def run_now(args: argparse.Namespace) -> Exit:
         row = context.store().get_schedule(plan)
         if row is not None and not plan.startswith(WATCH):
             preflight.require_active(context.landing_like(request_of(row).started), plan)
-        answer = runs.submit(context, plan, "now")
+        answer = runs.submit_command(context, plan, "now")
     assert answer is not None
     return runs.print_answer(plan, answer)
 
@@ -213,7 +213,7 @@ def run_diff(args: argparse.Namespace) -> None:
     if args.json:
         print(as_json(view, indent=None))
     else:
-        page(plain(_render_change(view)))
+        show_page(plain(_render_change(view)))
 
 
 def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from runplan.engine.worker import ForegroundWorker, Interruption
 from runplan.errors import Busy, Exit, Fenced, Interrupted, JournalDamaged, SettingsError, Unreachable, error_with
 from runplan.landing import modes
 from runplan.names import WATCH
-from runplan.plan.model import Plan, parse
+from runplan.plan.model import Plan, parse_plan
 from runplan.run.events import Rows, RunStarted
 from runplan.run.recorded import from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
@@ -85,7 +85,7 @@ def resolve_start(
     if isinstance(start, NothingToDo):
         return start
     request = replace(start.request, started=replace(start.request.started, review=review, remarks=remarks))
-    if (left := unfinished(context, request.started.plan)) is not None:  # a resumed run keeps its settings
+    if (left := unfinished_run(context, request.started.plan)) is not None:  # a resumed run keeps its settings
         context = context.for_run(left[1].options)
     elif note := contexts.settings_note(context):
         progress.say(note)
@@ -112,7 +112,7 @@ def _already_running(context: RepositoryContext, plan: str, asked: Options) -> A
         return None
     context = context.landing_like(row)
     state = state_of(store, row)
-    phases = parse(preflight.committed_plan(context, plan, is_compared=False), path=plan).phases
+    phases = parse_plan(preflight.committed_plan(context, plan, is_compared=False), path=plan).phases
     wanted = in_plan(asked, [phase.id for phase in phases])
     request = run_started(context.with_landing(asked.landing or row.landing), plan, row.title, wanted)
     if not does_what_is_asked(state, request):
@@ -174,7 +174,7 @@ def resolve_request(context: RepositoryContext, path: str, asked: Options) -> Re
     store = context.store()
     resuming = store.get_interrupted_run(path) is not None
     text = preflight.committed_plan(context, path, is_compared=not resuming)
-    plan = parse(text, path=path)
+    plan = parse_plan(text, path=path)
     asked = in_plan(asked, [phase.id for phase in plan.phases])
     phases = preflight.phases_to_work(plan, text, tip=tip, options=asked, resuming=resuming)
     if isinstance(phases, str):
@@ -214,7 +214,7 @@ def run_started(
     )
 
 
-def unfinished(context: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
+def unfinished_run(context: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
     """The plan's unfinished run with its state."""
     store = context.store()
     row = store.get_interrupted_run(plan)
@@ -224,7 +224,7 @@ def unfinished(context: RepositoryContext, plan: str) -> tuple[RunRow, RunState]
 # --- execution --------------------------------------------------------------------------------------------
 
 
-def submit(
+def submit_command(
     context: RepositoryContext, plan: str, verb: str, arguments: Mapping[str, Any] | None = None, *, wait: bool = True
 ) -> Answer | None:
     """Submit a command; its answer, or None while the daemon is busy, unless `wait`. A refusal is raised."""
@@ -251,7 +251,7 @@ def submit_run(
     left = context.store().get_interrupted_run(plan)
     orphan = left.id if left is not None and not context.store().get_living_owner(plan) else ""
     submitted = replace(request, started=replace(request.started, daemon=True, needs=needs), timing=timing)
-    answer = submit(context, plan, "start", to_builtins(submitted))
+    answer = submit_command(context, plan, "start", to_builtins(submitted))
     assert answer is not None
     if orphan and answer.run == orphan and not answer.declined and request.answer is None:
         answer = replace(answer, resumed=True)  # by the daemon, which was started for the command
@@ -262,17 +262,17 @@ def submit_run(
         if not timing.now:
             return Exit.DONE
     code = print_answer(plan, answer, None if timing else request)
-    return follow(context, plan, answer.run, after=seen) if wait and not answer.declined else code
+    return follow_run(context, plan, answer.run, after=seen) if wait and not answer.declined else code
 
 
-def follow(context: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
+def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | None = None) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
     after = context.store().get_newest_event() if after is None else after
     try:
-        with progress.live(), closing(context.store()) as store:
-            for rows, _ in journal.follow(store, plan, run, after=after):
+        with progress.live_line(), closing(context.store()) as store:
+            for rows, _ in journal.follow_events(store, plan, run, after=after):
                 for event in filter(None, (from_json(row.type, row.body) for row in rows)):
-                    progress.show(event)
+                    progress.show_event(event)
             newest = store.get_run(run)
     except KeyboardInterrupt:
         again = command("runplan", "logs", plan, "-f")
@@ -311,12 +311,12 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
     plan = request.started.plan
     retry = command("runplan", "retry", plan)
     with (
-        progress.live(),
+        progress.live_line(),
         Interruption(load_user(context.env).daemon.grace_s) as interruption,
         open_repository(context, wakeup=interruption.wakeup) as repository,
     ):
         _remember_repository(context)
-        worker = ForegroundWorker(interruption, show=progress.show, warn=progress.warn)
+        worker = ForegroundWorker(interruption, show=progress.show_event, warn=progress.warn)
         try:
             answer = worker.run(request, repository)
         except KeyboardInterrupt:

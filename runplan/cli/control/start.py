@@ -13,12 +13,12 @@ from runplan.cli.show import progress
 from runplan.clock import SystemClock
 from runplan.engine import preflight
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path
-from runplan.engine.runs import describe_busy, state_of, succeeded
+from runplan.engine.runs import describe_busy, describe_success, state_of
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
 from runplan.landing import modes
 from runplan.plan.marks import Status
-from runplan.plan.model import Phase, parse
-from runplan.plan.tracker import hindrance
+from runplan.plan.model import Phase, parse_plan
+from runplan.plan.tracker import describe_hindrance
 from runplan.run.events import Landed, Rows, RunStarted
 from runplan.run.requests import RunRequest, Timing
 from runplan.settings.options import Options, in_plan, parse_words
@@ -54,7 +54,7 @@ def run_start(args: argparse.Namespace) -> Exit:
 
             asked = in_plan(asked, ["1"])
             context = _with_pull_requests(context, asked, "--issue")
-            taken = issues.take(context, number, now=SystemClock().now())
+            taken = issues.take_issue(context, number, now=SystemClock().now())
             if isinstance(taken, issues.TakenElsewhere):
                 progress.say(taken.why)
                 return Exit.DONE
@@ -94,7 +94,7 @@ def _start_run(
             return Exit.DONE
         case runs.AlreadyRunning(why=why, plan=plan, run=run):
             progress.say(why)
-            return runs.follow(context, plan, run) if wait and run else Exit.DONE
+            return runs.follow_run(context, plan, run) if wait and run else Exit.DONE
         case runs.Ready(context=context, request=request):
             request = replace(request, again=again)
             if foreground:
@@ -126,7 +126,11 @@ def _dry_run(context: RepositoryContext, word: str, asked: Options) -> str:
         f"tests       {context.settings.tests.command or 'none'}",
         "",
         *(_describe_phase(context, started, phase) for phase in start.plan.phases if phase.id in start.phases),
-        *(f"phase {phase.id:<6}is not worked: it {hindrance(start.plan, phase)}" for phase in others if asked.finish),
+        *(
+            f"phase {phase.id:<6}is not worked: it {describe_hindrance(start.plan, phase)}"
+            for phase in others
+            if asked.finish
+        ),
         "",
         "Nothing was changed.",
     ]
@@ -176,7 +180,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
         elif args.phase:
             last = replace(_last_work(store, last), mode="phase", wanted=args.phase)
         elif row.state == "done":
-            progress.say(succeeded(row.plan))
+            progress.say(describe_success(row.plan))
             return Exit.DONE
         elif last.mode == "undo":
             return _undo_phase(context, row.plan, last.wanted)
@@ -234,8 +238,8 @@ def _undo_phase(context: RepositoryContext, path: str, phase: str) -> Exit:
     """Revert the phase in this process, with the landing mode of the plan."""
     context = context.for_plan(path)
     runs.complete_landings(context)
-    plan = parse(preflight.committed_plan(context, path, is_compared=False), path=path)
-    left = runs.unfinished(context, path)
+    plan = parse_plan(preflight.committed_plan(context, path, is_compared=False), path=path)
+    left = runs.unfinished_run(context, path)
     if left is not None and (owner := context.store().get_living_owner(path)):
         was = left[1].options
         if (was.mode, was.wanted) != ("undo", phase):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.cli.main import COMPLETE, parser_of, require_verb, usage
 from runplan.cli.verbs import VERBS
 from runplan.engine.context import known_plans, open_context, plan_path, spec_plans
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.plan.specs import PLAN_FILE
 from runplan.settings.schema import LANDINGS
 
@@ -112,5 +112,5 @@ def _list_phases(word: str, *, is_open: bool = False) -> Iterator[tuple[str, str
         path = plan_path(context, word)
         file = context.root / path
         text = file.read_bytes() if file.is_file() else context.git.blob(context.tip(), path)
-    plan = parse(text or b"", path=path)
+    plan = parse_plan(text or b"", path=path)
     return ((phase.id, phase.title) for phase in plan.phases if not is_open or phase.status != "done")

@@ -16,13 +16,13 @@ from runplan.agents.clis import agent_of
 from runplan.checks.results import from_text
 from runplan.checks.secrets import redacted
 from runplan.cli.control import runs
-from runplan.cli.setup.settings import toml
+from runplan.cli.setup.settings import toml_value
 from runplan.cli.show import progress
 from runplan.cli.terminal import as_json
 from runplan.engine import preflight
 from runplan.engine.context import RepositoryContext, context_at, open_context, refuse_under_agent, settings_note
-from runplan.engine.leftovers import collect
-from runplan.engine.rehearsal import rehearse
+from runplan.engine.leftovers import collect_leftovers
+from runplan.engine.rehearsal import rehearse_phase
 from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Exit, RefusedEarly, RunplanError
@@ -66,7 +66,7 @@ class Check(Struct, frozen=True):
 
 def run_doctor(args: argparse.Namespace) -> Exit:
     with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as context:
-        checks = examine(context)
+        checks = run_checks(context)
         if args.run:
             checks.append(_rehearse_phase(context, checks))
     if args.json:
@@ -82,7 +82,7 @@ def _format_check(check: Check) -> str:
     return f"{line}\n      {'':<12}-> {check.remedy}" if check.remedy else line
 
 
-def examine(context: RepositoryContext) -> list[Check]:
+def run_checks(context: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
     git, person = (
         _run_check("git", _check_git, context.git),
@@ -209,7 +209,7 @@ def _check_setup(context: RepositoryContext) -> str | Check:
     need = toolchain.needed_setup([*files, *context.settings.run.copy], texts, context.settings.tests.command)
     if need is None:
         return "none, and none seems to be needed"
-    remedy = f"add to runplan.toml, under [run]: setup = {toml(need.setup)}"
+    remedy = f"add to runplan.toml, under [run]: setup = {toml_value(need.setup)}"
     if need.is_certain:
         raise RefusedEarly(f"a fresh worktree has no {need.what}, and run.setup is empty; {remedy}")
     detail = f"run.setup is empty, so tests use the {need.what} that are installed here"
@@ -255,13 +255,13 @@ def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> 
 
     def show(event: e.Event) -> None:
         if isinstance(event, e.DispatchStarted | e.DispatchEnded):
-            progress.show(event)
+            progress.show_event(event)
         if isinstance(event, e.DispatchEnded):
             ended.append(event)
 
     context = runs.with_target_settings(context.with_settings(), "").with_landing("cherry-pick")
-    with Interruption(0.0), progress.live(), open_repository(context) as repository:
-        return rehearse(repository, show).current
+    with Interruption(0.0), progress.live_line(), open_repository(context) as repository:
+        return rehearse_phase(repository, show).current
 
 
 def _check_github(context: RepositoryContext) -> list[Check]:
@@ -303,7 +303,7 @@ def run_gc(args: argparse.Namespace) -> None:
     if not args.dry_run:
         refuse_under_agent("gc")
     with open_context() as context:
-        answers, logs = collect(context, dry_run=args.dry_run)
+        answers, logs = collect_leftovers(context, dry_run=args.dry_run)
     if args.json:
         rows = [{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in (*answers, *logs)]
         print(as_json(rows))

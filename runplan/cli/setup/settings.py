@@ -18,7 +18,7 @@ from runplan.engine.context import open_context, settings_note, spec_plans
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.gitfacts import Identity, read_person
 from runplan.plan.specs import PLAN_FILE
-from runplan.settings.load import environment, kinds
+from runplan.settings.load import environment, list_agent_kinds
 from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key
 from runplan.settings.toolchain import Toolchain, detect, manifests
@@ -46,7 +46,7 @@ def run_config(args: argparse.Namespace) -> None:
         rows = [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
         print(as_json(rows))
         return
-    shown = {key: toml(value) for key, value in loaded.values.items()}
+    shown = {key: toml_value(value) for key, value in loaded.values.items()}
     keys = max(map(len, shown))
     values = max(map(len, shown.values()))
     for key, value in shown.items():
@@ -80,7 +80,9 @@ def settings_text(facts: Facts) -> str:
         values["tests.command"] = facts.toolchain.tests
     if facts.variables and (facts.toolchain.setup or facts.toolchain.tests):
         values["tests.env"] = facts.variables
-    return document(_INIT_HEAD, values, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents())))
+    return settings_document(
+        _INIT_HEAD, values, "" if facts.installed else _NO_AGENT.format(known=", ".join(known_agents()))
+    )
 
 
 def _choose_agents(installed: tuple[str, ...]) -> dict[str, str]:
@@ -137,14 +139,14 @@ _INIT_HEAD = """\
 """
 
 
-def toml(value: object) -> str:
+def toml_value(value: object) -> str:
     """One value as TOML writes it (a JSON string is a TOML basic string)."""
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(toml(part) for part in value) + "]"
+        return "[" + ", ".join(toml_value(part) for part in value) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
+def settings_document(head: str, values: Mapping[str, object], agents_note: str = "") -> str:
     """A runplan.toml with these values; all other keys are commented out."""
     parts = [head]
     for section in SECTIONS:
@@ -160,7 +162,7 @@ def keys_text(section: str, values: Mapping[str, object]) -> str:
 
 def _format_line(key: Key, values: Mapping[str, object]) -> str:
     comment = "" if key.path in values else "# "
-    written = f"{comment}{key.name} = {toml(values.get(key.path, key.written))}"
+    written = f"{comment}{key.name} = {toml_value(values.get(key.path, key.written))}"
     return f"{written:<{_COLUMN}}  # {key.why}\n"
 
 
@@ -179,7 +181,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 def known_agents() -> tuple[str, ...]:
     """The agents whose programs can be looked for, in the order they are suggested."""
-    known = {kind: agent_of(kind) for kind in kinds() if agent_of(kind).program}
+    known = {kind: agent_of(kind) for kind in list_agent_kinds() if agent_of(kind).program}
     return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
 
 

@@ -13,9 +13,9 @@ from runplan.engine.context import describe_link, open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.marks import NoWorkKind
-from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse
+from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse_plan
 from runplan.plan.specs import PLAN_FILE
-from runplan.plan.tracker import NoPhase, add_tracker, choose
+from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
 from runplan.store.files import publish
 from runplan.text import plain
 
@@ -44,7 +44,7 @@ def run_check(args: argparse.Namespace) -> Exit:
             text = fixed
             note = "a tracker was added"
         print(f"runplan: {name}: {note}", file=sys.stderr)
-    plan = parse(text, path=name)
+    plan = parse_plan(text, path=name)
     readings = other_way(text, path=name)
     picture = [] if args.json else [*_draw_plan(plan), *_describe_plan(plan, readings, text)]
     print(as_json(_view_plan(plan, readings)) if args.json else plain("\n".join(picture)))
@@ -145,7 +145,7 @@ def _shorten_text(text: str) -> str:
 
 
 def _describe_plan(plan: Plan, readings: tuple[Reading, Reading] | None, text: bytes) -> Iterator[str]:
-    due = choose(plan, wanted=None)
+    due = choose_phase(plan, wanted=None)
     inactive = [due.detail] if isinstance(due, NoPhase) and due.kind is NoWorkKind.INACTIVE else []
     if plan.remarks or readings or inactive:
         yield ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from runplan.cli.terminal import Style, as_json, warn
 from runplan.engine.context import newest_run, open_context
 from runplan.errors import NotFound
-from runplan.settings.load import environment, kinds
+from runplan.settings.load import environment, list_agent_kinds
 from runplan.text import clock, elapsed, escaped, localized, plain
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ WORDS = {
 INTERNAL = {"settings", "slug", "patch", "onto_tree", "base_tree", "bounds", "given", "needs", "command"}
 
 
-def words(event: str) -> str:
+def event_words(event: str) -> str:
     """An event type in plain words: `worktree ready`, `run ended`."""
     return WORDS.get(event) or re.sub(r"(?<=.)([A-Z])", r" \1", event).lower()
 
@@ -57,7 +57,7 @@ def words(event: str) -> str:
 def run_logs(args: argparse.Namespace) -> None:
     with open_context(warn=warn) as context:
         store, run = newest_run(context, args.plan)
-        batches = follow(store, run.plan, run.id, is_followed=args.follow)
+        batches = follow_events(store, run.plan, run.id, is_followed=args.follow)
         if args.json or args.events:
             for rows, _ in batches:
                 print(
@@ -76,7 +76,7 @@ def run_logs(args: argparse.Namespace) -> None:
             sys.stdout.flush()
 
 
-def follow(
+def follow_events(
     store: Store, plan: str, run: str, *, after: int = 0, is_followed: bool = True
 ) -> Iterator[tuple[list[EventRow], bool]]:
     """The new events of the run, and whether they are the last: it ended, waits for a person, or has no process."""
@@ -106,7 +106,7 @@ def _event_as_text(row: EventRow) -> str:
     body = json.loads(row.body)
     fields = {"lane": body.pop("lane", ""), **body}
     shown = (f"{name}={_shorten_value(value)}" for name, value in fields.items() if value and name not in INTERNAL)
-    return f"{row.at}  {words(row.type):<18}  {'  '.join(shown)}".rstrip()
+    return f"{row.at}  {event_words(row.type):<18}  {'  '.join(shown)}".rstrip()
 
 
 def _shorten_value(value: object) -> str:
@@ -194,7 +194,7 @@ class Transcript:
             from runplan.agents.clis import agent_of  # slow to import
 
             reader = self._files.shim().reader
-            self._agent = agent_of(reader) if reader in kinds() else None
+            self._agent = agent_of(reader) if reader in list_agent_kinds() else None
             self._is_prompt = self._agent is not None and bool(self._agent.prompt_ends)
         self._read += len(output)
         return output
@@ -240,12 +240,12 @@ def _event_text(event: AgentEvent) -> str:
         case u.ToolUsed(tool=tool, path=path, detail=detail, denied=denied):
             what = " ".join(f"{tool} {detail} {path}".split())
             return f"> {what}{' (denied)' if denied else ''}"
-        case u.Trouble(kind=kind, words=words):
-            return f"! {kind.value}: {words}"
-        case u.Retrying(words=words):
-            return f"! waiting for the provider: {words}"
-        case u.Finished(ok=ok, words=words, so_far=False):
-            return f"-- {'finished' if ok else 'failed'}{f': {words}' if words else ''}"
+        case u.Trouble(kind=kind, words=event_words):
+            return f"! {kind.value}: {event_words}"
+        case u.Retrying(words=event_words):
+            return f"! waiting for the provider: {event_words}"
+        case u.Finished(ok=ok, words=event_words, so_far=False):
+            return f"-- {'finished' if ok else 'failed'}{f': {event_words}' if event_words else ''}"
         case _:
             return ""
 
@@ -272,7 +272,7 @@ def run_explain(args: argparse.Namespace) -> None:
     print(head, style.wrap(plain(f"now: {localized(why, now=now)}"), "     "), "", sep="\n\n", end="")
     for step in steps:
         moment = clock(datetime.fromisoformat(step["at"]), None, now=now)
-        text = plain(f"{moment:<13}  {words(step['event']):<18}  then: {localized(step['why'], now=now)}")
+        text = plain(f"{moment:<13}  {event_words(step['event']):<18}  then: {localized(step['why'], now=now)}")
         wrapped = style.wrap(text, " " * 35)
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
 
@@ -299,12 +299,12 @@ def run_metrics(_args: argparse.Namespace) -> None:
     """Print the metrics of the daemon and all repositories; without a daemon, of this repository."""
     from runplan.daemon.client import NotRunning, connect_daemon
     from runplan.daemon.protocol import Metrics, MetricsText
-    from runplan.report.metrics import render, samples
+    from runplan.report.metrics import collect_samples, render_samples
 
     try:
         with connect_daemon(environment()) as client:
             text = client.call(Metrics(), MetricsText).text
     except NotRunning:
         with open_context(warn=warn) as context:
-            text = render(samples(context.store(), repository=str(context.root), now=datetime.now(UTC)))
+            text = render_samples(collect_samples(context.store(), repository=str(context.root), now=datetime.now(UTC)))
     print(text, end="")

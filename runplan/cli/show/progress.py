@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style
 from runplan.errors import OUTCOMES, Exit
-from runplan.report.sections import kept
+from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
 from runplan.run import events as e
 from runplan.run.decide import decide
@@ -44,9 +44,9 @@ LINES: dict[type[e.Event], str] = {
 }
 
 
-def show(event: e.Event) -> None:
+def show_event(event: e.Event) -> None:
     lane = _lane_of(event)
-    text = _LIVE.note(lane, event) or sentence(event)
+    text = _LIVE.note(lane, event) or event_sentence(event)
     is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not event.again
     if text and not is_live:
         _write_line(text, lane)
@@ -143,7 +143,7 @@ _LIVE = LiveLine()
 
 
 @contextlib.contextmanager
-def live() -> Iterator[None]:
+def live_line() -> Iterator[None]:
     """Remove the live line at the end, also after an error."""
     try:
         yield
@@ -156,7 +156,7 @@ def _describe_duration(ended: e.DispatchEnded, seconds: float) -> str:
     return f"  {ended.role:<10} {f'{ended.agent}, {took}' if ended.agent else f'took {took}'}"
 
 
-def sentence(event: e.Event) -> str:
+def event_sentence(event: e.Event) -> str:
     """The line for an event; "" for those that only the journal needs."""
     match event:
         case e.ClaimTaken(took_over=dead) if dead:
@@ -171,9 +171,9 @@ def sentence(event: e.Event) -> str:
             return "\nevery phase is done; the plan is marked complete"
         case e.LanesChosen(lanes=lanes) if lanes:
             return "\nside by side: " + ", ".join(f"phase {phase} as [{name}]" for name, phase, _ in lanes)
-        case e.Leased(branch=branch, parked=parked, kept=kept):
+        case e.Leased(branch=branch, parked=parked, kept=describe_kept_work):
             note = f"; the earlier attempt is kept at {parked}" if parked else ""
-            note = f"; continues the kept work, {kept.head[:12]}" if kept else note
+            note = f"; continues the kept work, {describe_kept_work.head[:12]}" if describe_kept_work else note
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{note}"
         case e.DispatchStarted(role=role, agent=agent, again=again, gates=gates):
             reason = f"second try: {again}" if agent else "second run, because the first failed"
@@ -251,7 +251,7 @@ class RunLog:
             return
         self._state = apply(self._state, event)
         self._moment = datetime.fromisoformat(row.at).astimezone()
-        text = sentence(event)
+        text = event_sentence(event)
         if isinstance(event, e.DispatchEnded) and not text:
             is_exit = event.ending == "exited"
             text = (
@@ -316,7 +316,7 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
             if failure:
                 phase = f"phase {failure.phase}" if failure.phase else "the plan"
                 lines = [f"{phase} failed at {failure.step}"]
-                lines += [line.replace("`", "") for line in kept(failure, over.parked, directory)]
+                lines += [line.replace("`", "") for line in describe_kept_work(failure, over.parked, directory)]
             lines += [landed, f"next: {next_action(reason, failure.step if failure else '')}"]
             lines += [report] if failure or state.landed else []
             return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]

@@ -13,12 +13,12 @@ from runplan.cli.terminal import as_json, warn
 from runplan.daemon.state import list_repositories
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
 from runplan.errors import NotFound, PlanUnreadable, RunplanError, UsageError
-from runplan.plan.model import parse
+from runplan.plan.model import parse_plan
 from runplan.report import html, summary, text as report
 from runplan.report.sections import failure_sections
 from runplan.settings.load import environment
 from runplan.settings.places import state_directory
-from runplan.settings.schema import seconds
+from runplan.settings.schema import parse_duration
 from runplan.text import command, plain
 from runplan.times import iso
 
@@ -55,15 +55,15 @@ def _one_plan(args: argparse.Namespace) -> str:
         plan = None
         text = context.git.blob(tip, path)
         with suppress(PlanUnreadable):
-            plan = parse(text, path=path) if text is not None else None
-        attempts = summary.attempted(summary.recorded(store, path))
+            plan = parse_plan(text, path=path) if text is not None else None
+        attempts = summary.summarise_attempts(summary.list_summary_facts(store, path))
         owned = bool(store.get_living_owner(path))
         facts = summary.summary_of(path, plan, store.get_newest_run(path), attempts, owned=owned)
         old = None if landed is None else landed.decode("utf-8", "surrogateescape")
-        whole = report.prepend(old, plan_title=facts.title, sections=failures)
-        whole = report.insert(whole, summary.summary_section(facts))
+        whole = report.prepend_sections(old, plan_title=facts.title, sections=failures)
+        whole = report.insert_section(whole, summary.summary_section(facts))
         if args.html:
-            return html.page(whole, diffs=_read_diffs(context, html.commits_in(whole)))
+            return html.render_page(whole, diffs=_read_diffs(context, html.commits_in(whole)))
     if args.json:
         view = {"plan": path, "report": whole, "title": facts.title, "phases": facts.phases}
         return as_json(view, indent=None) + "\n"
@@ -85,23 +85,24 @@ def _read_diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]
 
 
 def _all_repositories(args: argparse.Namespace) -> str:
-    moment = since(args.since, now=datetime.now(UTC).astimezone())
+    moment = moment_of(args.since, now=datetime.now(UTC).astimezone())
     news = summary.news_of(_list_journals(), since=iso(moment))
     if args.json:
         return (
-            as_json({"since": iso(moment), "summary": summary.counted(news), "repositories": news}, indent=None) + "\n"
+            as_json({"since": iso(moment), "summary": summary.count_phases(news), "repositories": news}, indent=None)
+            + "\n"
         )
     markdown = summary.morning_report(news, since=f"{moment:%Y-%m-%d %H:%M %Z}")
-    return html.page(markdown, diffs={}) if args.html else plain(markdown)
+    return html.render_page(markdown, diffs={}) if args.html else plain(markdown)
 
 
-def since(word: str, *, now: datetime) -> datetime:
+def moment_of(word: str, *, now: datetime) -> datetime:
     """The moment, in local time, that a word means: today, yesterday, a span such as 8h, or a date."""
     days = {"today": 0, "yesterday": 1}.get(word.lower())
     if days is not None:
         return datetime.combine(now.date() - timedelta(days=days), datetime.min.time()).astimezone()
     with suppress(ValueError, OverflowError):
-        if (span := seconds(word)) is not None:
+        if (span := parse_duration(word)) is not None:
             return now - timedelta(seconds=span)
         if re.match(r"\d{4}-\d\d-\d\d", word):
             return datetime.fromisoformat(word).astimezone()

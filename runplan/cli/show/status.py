@@ -25,7 +25,7 @@ from runplan.engine.context import (
 )
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
-from runplan.report.views import Need, PlanOutline, by_need, schedule_view, status_view, usage
+from runplan.report.views import Need, PlanOutline, by_need, format_usage, schedule_view, status_view
 from runplan.run.rows import UNFINISHED, OwnerState, PlanFacts, Work, wait_of
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.files import is_held, last_write
@@ -53,12 +53,14 @@ STANDS_STILL = "Stands still: the daemon cannot work in this repository for now.
 def run_status(args: argparse.Namespace) -> None:
     is_screen = sys.stdout.isatty() and not args.json
     if args.watch:
-        watch(lambda height: _render_page(args, height), time.sleep, terminal=is_screen, lines=args.json)
+        repeat_output(lambda height: _render_page(args, height), time.sleep, terminal=is_screen, lines=args.json)
     else:
         print(_render_page(args))
 
 
-def watch(output: Callable[[int], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False) -> None:
+def repeat_output(
+    output: Callable[[int], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False
+) -> None:
     """Print it again and again: in place on a terminal, else block after block; Ctrl-C ends it."""
     from shutil import get_terminal_size
 
@@ -97,7 +99,7 @@ def _render_page(args: argparse.Namespace, height: int = 0) -> str:
     foot = page.foot(finished, pages, daemon)
     if not shown and not finished:
         foot.insert(0, "No plans yet. Write one under plans/ and commit it.")
-    return "\n\n".join(fit(shown, foot, height) if height else [*(block.text for block in shown), *foot])
+    return "\n\n".join(fit_blocks(shown, foot, height) if height else [*(block.text for block in shown), *foot])
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -108,7 +110,7 @@ class Block(msgspec.Struct, frozen=True):
     is_running: bool
 
 
-def fit(blocks: list[Block], foot: list[str], height: int) -> list[str]:
+def fit_blocks(blocks: list[Block], foot: list[str], height: int) -> list[str]:
     """The blocks for a screen of this height. Running plans come first; the plans without room are counted."""
     if sum(_count_lines(text) for text in (*(block.text for block in blocks), *foot)) <= height + 1:
         return [*(block.text for block in blocks), *foot]
@@ -266,19 +268,19 @@ class Reader:
 
 
 def outline_of(plan: Plan) -> PlanOutline:
-    from runplan.plan.tracker import hindrance  # slow to import, likewise
+    from runplan.plan.tracker import describe_hindrance  # slow to import, likewise
 
     outline = msgspec.convert(plan, PlanOutline, from_attributes=True)
-    hindrances = ["" if phase.status == "done" else hindrance(plan, phase) for phase in plan.phases]
+    hindrances = ["" if phase.status == "done" else describe_hindrance(plan, phase) for phase in plan.phases]
     phases = (replace(phase, hindrance=why) for phase, why in zip(outline.phases, hindrances, strict=True))
     return replace(outline, phases=tuple(phases))
 
 
 def _parse_outline(text: bytes, path: str) -> PlanOutline:
-    from runplan.plan.model import parse  # slow to import, and most plans are known
+    from runplan.plan.model import parse_plan  # slow to import, and most plans are known
 
     try:
-        return outline_of(parse(text, path=path))
+        return outline_of(parse_plan(text, path=path))
     except PlanUnreadable as error:
         return PlanOutline(error=str(error), is_page=isinstance(error, NotAPlan))
 
@@ -324,7 +326,7 @@ class Page:
         if view["refused"]:
             lines.append(self._plan_line(f"The last {view['refused_verb']} was refused: {view['refused']}"))
         if view["schedule"] is not None:
-            lines.append(self._plan_line(scheduled(view["schedule"], now=self._now, zone=None)))
+            lines.append(self._plan_line(describe_schedule(view["schedule"], now=self._now, zone=None)))
         return "\n".join(lines)
 
     def _plan_line(self, text: str) -> str:
@@ -383,7 +385,7 @@ class Page:
         if run is None:
             return []
         attempt = f"attempt {run['attempt']}" if run["attempt"] > 1 else ""
-        used = [attempt, usage(run["tokens"], run["usd"], unpriced=run["unpriced"])]
+        used = [attempt, format_usage(run["tokens"], run["usd"], unpriced=run["unpriced"])]
         if run["state"] not in UNFINISHED:
             why = f" ({run['reason']})" if run["reason"] not in (None, run["state"]) else ""
             more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != "done" else ""
@@ -439,7 +441,7 @@ def _help_line(view: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(helps)) or ([wait_of(waiting).help(view["plan"])] if is_left else [])
 
 
-def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -> str:
+def describe_schedule(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -> str:
     """`every 4h, next 20:30 (in 2h 15m)`, or why not."""
     if schedule["next"] is None:
         when = "next time unknown on this machine"
@@ -466,7 +468,7 @@ def run_next(args: argparse.Namespace) -> None:
     width = max((len(view["plan"]) for view in views), default=0)
     for view in views:
         there = zone(view["zone"]) if view["next"] else UTC  # an unknown zone has no next time either
-        print(f"{view['plan']:<{width}}  {scheduled(view, now=now, zone=there)}")
+        print(f"{view['plan']:<{width}}  {describe_schedule(view, now=now, zone=there)}")
     if not views:
         print("No schedules.")
     elif absent is not None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from runplan.plan import reading
 from runplan.plan.marks import UNNAMED, Mark, Named, Status, read_commit, read_name
 from runplan.plan.reading import Place, Reading, Remark, find_sections, section_places
-from runplan.plan.scan import within
+from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ def read_phases(lines: Lines) -> Iterator[Reading]:
     has_line = any(spot.slot == "line" for place in places for spot in place.spots)
     if not has_line and (named := named_boxes(lines, outside=sections)):
         listed = [(name.id, box.at) for box, name in named]
-        yield checklist(lines, named, reading.paired(lines, "checklist", listed, sections))
+        yield checklist(lines, named, reading.pair_sections(lines, "checklist", listed, sections))
         return
     bare = (place for place in places if place.is_bare)
     remarks = tuple(Remark(place.first + 1, f"phase {place.id} states no status; it counts as todo") for place in bare)
@@ -75,8 +75,8 @@ def read_humanlayer(lines: Lines) -> Iterator[Reading]:
 def read_openspec(lines: Lines) -> Iterator[Reading]:
     """The numbered groups of level 2, when their boxes have the group's number: `## 2.` and `- [ ] 2.1`."""
     groups = [s for s in find_sections(lines, "", levels=(2,)) if s.name.strong and s.name.id.isdigit()]
-    groups = [group for group in groups if within(lines.boxes, group.at, group.end)]
-    if any(box.text.startswith(f"{g.name.id}.") for g in groups for box in within(lines.boxes, g.at, g.end)):
+    groups = [group for group in groups if marks_within(lines.boxes, group.at, group.end)]
+    if any(box.text.startswith(f"{g.name.id}.") for g in groups for box in marks_within(lines.boxes, g.at, g.end)):
         yield Reading("openspec", "OpenSpec tasks", section_places(lines, groups), groups[0].at, unit="task")
 
 
@@ -105,7 +105,7 @@ def _are_work(lines: Lines, sections: Sequence[Heading]) -> bool:
     """Whether boxes or the heading above show work; the chapters and procedures of other documents are numbered too."""
     first = sections[0]
     above = [h.text for h in lines.headings if h.at < first.at < h.end and 1 < h.level < first.level]
-    with_boxes = [section for section in sections if within(lines.boxes, section.at, section.end)]
+    with_boxes = [section for section in sections if marks_within(lines.boxes, section.at, section.end)]
     return any(map(_WORK.search, above)) or 2 * len(with_boxes) > len(sections)
 
 
@@ -126,7 +126,7 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
     remarks = []
     for box, number in tops:
         end = borders[bisect(borders, box.at)]
-        own = [nested for nested in within(lines.boxes, box.at + 1, end) if not nested.optional]
+        own = [nested for nested in marks_within(lines.boxes, box.at + 1, end) if not nested.optional]
         mark = reading.mark_of([box])
         if own and all(nested.ticked for nested in own):
             mark = Mark(Status.DONE)
@@ -170,7 +170,7 @@ def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Seq
     places = []
     for number, (box, name) in enumerate(listed):
         end = _end_of_box(lines, box)
-        nested = within(lines.boxes, box.at + 1, end) if not sections else []
+        nested = marks_within(lines.boxes, box.at + 1, end) if not sections else []
         place = _box_place(name, (box, *(nested_box for nested_box in nested if not nested_box.optional)), end)
         if sections:
             place = replace(place, first=sections[number].at, end=sections[number].end)

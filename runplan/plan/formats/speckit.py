@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.plan.reading import Place, Reading, find_sections, section_places
-from runplan.plan.scan import within
+from runplan.plan.scan import marks_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ def read(lines: Lines) -> Iterator[Reading]:
     for section in sections:
         if story := _STORY.search(section.name.title):
             phases[f"us{story[1]}"] = section.name.id
-        boxes = within(lines.boxes, section.at, section.end)
+        boxes = marks_within(lines.boxes, section.at, section.end)
         lines_by_task = {task[1].lower(): box.at for box in boxes if (task := _TASK.match(box.text))}
         tasks |= lines_by_task
         phases |= dict.fromkeys(lines_by_task, section.name.id)
@@ -54,7 +54,7 @@ def _in_order(lines: Lines, places: Sequence[Place], phases: Mapping[str, str]) 
     prose = _dependency_sentences(lines, phases)
     ordered = []
     for number, place in enumerate(places):
-        boxes = [box for box in within(lines.boxes, place.first, place.end) if not box.optional]
+        boxes = [box for box in marks_within(lines.boxes, place.first, place.end) if not box.optional]
         after = [words[0] for box in boxes for words in _AFTER.finditer(box.text)]
         paths = [_PATH.findall(box.text) for box in boxes]
         touches = [
@@ -78,7 +78,7 @@ def _dependency_sentences(lines: Lines, phases: Mapping[str, str]) -> dict[str, 
     """The sentences about each phase in lines like `- **US2 (Phase 4)**: Depends on US1` below Dependencies."""
     sentences: dict[str, list[str]] = {}
     for part in (heading for heading in lines.headings if "dependenc" in heading.text.lower()):
-        for entry in within(lines.entries, part.at, part.end):
+        for entry in marks_within(lines.entries, part.at, part.end):
             head, *tail = _SENTENCE.split(entry.text, maxsplit=1)
             named = re.sub(r"user story ?|us-?(?=[0-9])", "us", head.lower().replace("phase ", "phase"))
             if ids := [phases[word] for word in re.findall(r"\w+", named) if word in phases]:

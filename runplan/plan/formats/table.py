@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.plan.marks import UNITS, Named, key, read_commit, read_mark, read_name
-from runplan.plan.reading import Place, Reading, Remark, Spot, find_sections, paired
+from runplan.plan.marks import UNITS, Named, id_key, read_commit, read_mark, read_name
+from runplan.plan.reading import Place, Reading, Remark, Spot, find_sections, pair_sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +34,8 @@ def read(lines: Lines) -> Iterator[Reading]:
     rows = [(line, name, spots) for line, name, spots in table if name is not None]
     if not rows:
         raise lines.refused(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
-    listed = {key(name.id) for _, name, _ in rows}
-    own = [section for section in sections if section.name.strong or key(section.name.id) in listed]
+    listed = {id_key(name.id) for _, name, _ in rows}
+    own = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
     what = "this tracker row does not begin with a phase id; it is ignored"
     remarks = [Remark(line + 1, what) for line, name, _ in table if name is None]
     for section in sections:
@@ -43,7 +43,7 @@ def read(lines: Lines) -> Iterator[Reading]:
             what = f"the tracker does not list phase {section.name.id}; this heading is ignored"
             remarks.append(Remark(section.at + 1, what))
     places = []
-    paired_with = paired(lines, "tracker", [(name.id, line) for line, name, _ in rows], own)
+    paired_with = pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], own)
     for (line, name, spots), section in zip(rows, paired_with, strict=True):
         texts = {spot.slot: lines.texts[line][spot.begin : spot.end].strip() for spot in spots}
         if "cell" not in texts:
@@ -56,7 +56,7 @@ def read(lines: Lines) -> Iterator[Reading]:
 
 def _find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Row]] | None:
     """The header and the rows of the table under a tracker's heading, else of one outside of the sections."""
-    ids = {key(section.name.id) for section in sections}
+    ids = {id_key(section.name.id) for section in sections}
     others = []
     for i, text in enumerate(lines.texts):
         if "|" not in text or lines.inert[i] or not any(name in text.lower() for name in _STATUS):
@@ -70,7 +70,7 @@ def _find_table(lines: Lines, sections: Sequence[Heading]) -> tuple[int, list[Ro
             return i, list(_read_rows(lines, i, names))
         if any(name.startswith(UNITS) for name in names) and not any(s.at <= i < s.end for s in sections):
             rows = list(_read_rows(lines, i, names))
-            if "phase" in names or any(name is not None and key(name.id) in ids for _, name, _ in rows):
+            if "phase" in names or any(name is not None and id_key(name.id) in ids for _, name, _ in rows):
                 others.append((i, rows))
     return others[0] if others else None
 
