@@ -85,6 +85,22 @@ class Unreachable(RunplanError):
     exit = Exit.UNREACHABLE
 
 
+class RateLimited(Unreachable):
+    """A forge asks for a pause."""
+
+    def __init__(self, text: str, *, until: float) -> None:
+        super().__init__(text)
+        self.until = until  #: seconds since the epoch
+
+
+class NotAllowed(Unreachable):
+    """A forge does not accept the token, the token may not do this, or it is not possible."""
+
+
+class NotThere(NotAllowed):
+    """It does not exist, or the token may not read it; a forge does not say which."""
+
+
 class Fenced(Unreachable):
     """Another process has taken over the plan; this one must change nothing more."""
 

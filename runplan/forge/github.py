@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import requests
 from github import Github, GithubException
 
-from runplan.errors import NotFound, RefusedEarly
+from runplan.errors import NotAllowed, NotFound, RefusedEarly
 from runplan.forge import model as m
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls, check_answers, describe_error
 from runplan.forge.retry import repeatable
@@ -122,7 +122,7 @@ class GitHub:
         facts = self._query_repository(f"read the settings of {branch}", TARGET, wanted)
         try:
             rules = self._read_rules(branch)
-        except m.NotAllowed:  # private repositories of a free plan have none
+        except NotAllowed:  # private repositories of a free plan have none
             rules = {}
         classic = (facts.get("ref") or {}).get("refUpdateRule") or {}
         allowed = {"merge": "mergeCommitAllowed", "rebase": "rebaseMergeAllowed", "squash": "squashMergeAllowed"}
@@ -321,7 +321,7 @@ class GitHub:
     def read_failure_log(self, head: Oid) -> str:
         try:
             text = self._job_logs(head)
-        except m.NotAllowed:  # the token may not read workflow runs
+        except NotAllowed:  # the token may not read workflow runs
             text = ""
         failed = [check for check in self.list_checks(head) if check.state is m.CheckState.FAILED]
         return text or "\n".join(f"{check.name}: {check.summary or check.url}" for check in failed)

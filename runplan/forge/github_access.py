@@ -13,11 +13,10 @@ from github import Auth, GithubIntegration
 from jwt import PyJWTError
 from msgspec import Struct
 
-from runplan.errors import RefusedEarly
+from runplan.errors import NotAllowed, RefusedEarly
 from runplan.forge.address import APP_KEY, find_token, parse_remote
 from runplan.forge.github import GitHub
 from runplan.forge.github_calls import CLIENT, TIMEOUT_S, GitHubCalls
-from runplan.forge.model import NotAllowed
 from runplan.git.command import ANY
 
 if TYPE_CHECKING:

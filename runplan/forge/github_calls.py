@@ -10,8 +10,7 @@ from github import GithubException
 from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
 from requests import RequestException
 
-from runplan.errors import Unreachable
-from runplan.forge.model import NotAllowed, NotThere, RateLimited
+from runplan.errors import NotAllowed, NotThere, RateLimited, Unreachable
 from runplan.forge.retry import Calls, Outage
 from runplan.text import in_words
 

@@ -1,4 +1,4 @@
-"""Pull requests, checks and issues as plain values, and the errors of a forge."""
+"""Pull requests, checks and issues as plain values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.errors import Unreachable
 from runplan.globs import covers
 from runplan.text import counted
 
@@ -135,22 +134,6 @@ class NotMerged(Struct, frozen=True, kw_only=True):
     """The forge did not merge; nothing was changed."""
 
     said: str
-
-
-class RateLimited(Unreachable):
-    """The forge asks for a pause."""
-
-    def __init__(self, text: str, *, until: float) -> None:
-        super().__init__(text)
-        self.until = until  #: seconds since the epoch
-
-
-class NotAllowed(Unreachable):
-    """The forge does not accept the token, the token may not do this, or it is not possible."""
-
-
-class NotThere(NotAllowed):
-    """It does not exist, or the token may not read it; a forge does not say which."""
 
 
 def open_conflicts(files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, own: int = 0) -> dict[int, str]:

@@ -6,8 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.errors import RefusedEarly, Unreachable
-from runplan.forge.model import NotAllowed
+from runplan.errors import NotAllowed, RefusedEarly, Unreachable
 from runplan.forge.protocol import find_access
 from runplan.text import command
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import Unreachable
-from runplan.forge.model import CheckState, Merge, MergeState, NotAllowed, open_conflicts
+from runplan.errors import NotAllowed, Unreachable
+from runplan.forge.model import CheckState, Merge, MergeState, open_conflicts
 from runplan.git import remote as push
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, read_trailers
 from runplan.landing.direct import RemoteLander

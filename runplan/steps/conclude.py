@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import asdict, replace
 
-from runplan.errors import RefusedEarly, Unreachable
-from runplan.forge.model import RateLimited
+from runplan.errors import RateLimited, RefusedEarly, Unreachable
 from runplan.landing.lander import Failed, Landed, NeedsRepair, Progress, Waiting
 from runplan.landing.modes import forge_of
 from runplan.landing.pull_request import PullRequestLander

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runplan.errors import NotFound
-from runplan.forge.model import CheckState, Merge, MergeState, NotAllowed, NotMerged, NotThere, PullRequest
+from runplan.errors import NotAllowed, NotFound, NotThere
+from runplan.forge.model import CheckState, Merge, MergeState, NotMerged, PullRequest
 from runplan.forge.protocol import Forge
 from tests.support.github.hub import Hub
 from tests.support.memory_forge import MemoryForge

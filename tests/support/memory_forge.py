@@ -8,7 +8,7 @@ from itertools import count
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import NotFound
+from runplan.errors import NotAllowed, NotFound, NotThere
 from runplan.forge import model as m
 
 STATES = {"success": m.CheckState.PASSED, None: m.CheckState.PENDING}
@@ -72,7 +72,7 @@ class MemoryForge:
 
     def _require_token(self) -> None:
         if not self.tokens:
-            raise m.NotAllowed("the token has expired")
+            raise NotAllowed("the token has expired")
 
     def read_repository(self) -> m.Repository:
         self._require_token()
@@ -124,7 +124,7 @@ class MemoryForge:
     def read_pull_request(self, number: int) -> m.PullRequest:
         self._require_token()
         if number not in self._pulls:
-            raise m.NotThere(f"there is no pull request {number}")
+            raise NotThere(f"there is no pull request {number}")
         pull = self._pulls[number]
         state = m.MergeState.BLOCKED if self._missing(pull) else m.MergeState.READY
         self._pulls[number] = replace(pull, state=state)

@@ -25,8 +25,7 @@ from runplan.engine.leftovers import collect_leftovers
 from runplan.engine.rehearsal import rehearse_phase
 from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
-from runplan.errors import Exit, RefusedEarly, RunplanError
-from runplan.forge.model import NotAllowed
+from runplan.errors import Exit, NotAllowed, RefusedEarly, RunplanError
 from runplan.forge.protocol import find_access
 from runplan.git.removal import Kept, Removed
 from runplan.git.repository import identity, require_git, require_target, require_workable
