@@ -24,7 +24,7 @@ from runplan.checks.testfiles import is_collected, is_on_test_side, is_test
 from runplan.git.objects import KEEPER, Entry
 from runplan.globs import covers
 from runplan.run.dispatch import Role
-from runplan.run.events import TESTS, Landed, LandingStarted, ProofJudged, ProofKind, ProofRun
+from runplan.run.events import TESTS, DispatchEnded, Landed, LandingStarted, ProofJudged, ProofKind, ProofRun
 from runplan.steps import gates
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
+MOST_TIMES = 5  #: the gate's time that a run may take
+SHORTEST_LIMIT_S = 30.0
 MOST_FILES = 20  #: with more test files, the whole suite runs
 _DEPRECATIONS = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")
 #: A file that cannot be loaded must not keep pytest from the others; a new warning breaks no promise.
@@ -157,7 +159,17 @@ def command_line(started: DispatchStarted, phase: PhaseRun, context: RunContext)
         line = tests.rerun.replace("{tests}", join(files))
         line = line or results.rerun_command(tests.command, replace(base, failures=frozenset(files)))
     options = SECOND_OPTIONS if first else FIRST_OPTIONS
-    return gates.with_names(line or tests.command, started, context, options), tests.timeout_s
+    return gates.with_names(line or tests.command, started, context, options), _limit_s(phase, context)
+
+
+def _limit_s(phase: PhaseRun, context: RunContext) -> float:
+    """A time limit by the time of the gate: the new test of a mended endless loop does not end on the base's code."""
+    gate, limit_s = phase.judged.get(TESTS), context.settings.tests.timeout_s
+    if gate is None or gate.ran is None:
+        return limit_s
+    ended = (recorded.event for recorded in context.store.list_facts(DispatchEnded, plan=context.plan))
+    gate_s = next((event.seconds for event in ended if event.id == gate.ran.dispatch), limit_s)
+    return min(limit_s, max(SHORTEST_LIMIT_S, MOST_TIMES * gate_s))
 
 
 def _files_of(promises: tuple[Promise, ...]) -> tuple[str, ...]:
