@@ -116,7 +116,7 @@ def judge_new_tests(added: Collection[str] | None, old: Results) -> NewTests:
     hollow = sorted(name for name in added if passing[name] and not failing[name])
     proving = sorted(name for name in added if failing[name])
     if not hollow and not proving:
-        return NewTests(note="they cannot be loaded there")
+        return NewTests(note=f"they do not run there: {old.unfinished or 'they cannot be loaded'}")
     if not proving:
         unloaded = len(added) - len(hollow)
         weak = f"; {unloaded} cannot be loaded there" if unloaded else ""

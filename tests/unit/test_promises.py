@@ -109,7 +109,7 @@ def test_tests_that_are_dropped_are_named() -> None:
         (
             {A},
             ran(failures=("tests/test_x.py",)),
-            "they cannot be loaded there",
+            "they do not run there: they cannot be loaded",
             False,
         ),
         (set(), ran(A), "they pass there, too", False),
