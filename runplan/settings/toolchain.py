@@ -261,8 +261,8 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = table.get(name)
-    return found if isinstance(found, dict) else {}
+    inner = table.get(name)
+    return inner if isinstance(inner, dict) else {}
 
 
 # --- the needs of a command ---------------------------------------------------------------------------------
@@ -335,15 +335,15 @@ class Need(Struct, frozen=True, kw_only=True):
 
 def needed_setup(files: Sequence[str], texts: Mapping[str, str], line: str) -> Need | None:
     """The need of the test command `line`; None where it may run in a fresh worktree."""
-    found = detect(files, texts)
+    detected = detect(files, texts)
     makefile = texts.get("Makefile", "") if {"make", "gmake"} & set(programs_of(line)) else ""
     used = _IN_VENV.search(f"{line}\n{makefile}")
     if used is not None and used[1] not in files and not _ENVIRONMENTS.search(makefile):
-        packages = found.setup or _python_setup(_VENV, files, texts)[0]
+        packages = detected.setup or _python_setup(_VENV, files, texts)[0]
         setup = re.sub(r"(?<![\w/.])\.venv\b", used[1], packages)
         return Need(what="virtual environment", setup=setup, is_certain=True)
-    for tool in found.tools:
+    for tool in detected.tools:
         if tool.setup and not tool.fetches and tool.kind not in files:
             is_certain = tool.kind in (Kind.SUBMODULES, Kind.NODE)  # other packages may be installed for all projects
-            return Need(what=tool.kind, setup=found.setup, is_certain=is_certain)
+            return Need(what=tool.kind, setup=detected.setup, is_certain=is_certain)
     return None

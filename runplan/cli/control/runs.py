@@ -335,10 +335,7 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
 def _remember_repository(context: RepositoryContext) -> None:
     """Add the repository to those that `report --since` lists; a run does not depend on it."""
     try:
-        remember_repository(
-            state_directory(context.env),
-            Known(common=str(context.common_dir), root=str(context.root)),
-        )
+        remember_repository(state_directory(context.env), Known(common=str(context.common_dir), root=str(context.root)))
     except Unreachable as error:
         progress.warn(f"{error}; report --since will not list this repository")
 

@@ -83,23 +83,16 @@ def _format_check(check: Check) -> str:
 
 def run_checks(context: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
-    git, person = (
-        _run_check("git", _check_git, context.git),
-        _run_check("identity", _check_identity, context.git),
-    )
+    git = _run_check("git", _check_git, context.git)
+    person = _run_check("identity", _check_identity, context.git)
     try:
         context = runs.with_target_settings(context.with_settings(), "")
         note = settings_note(context) or "every key is valid"
     except RunplanError as error:
         return [git, _failed_check("settings", error), person]
     target = _run_check("target", _check_target, context)
-    checks = [
-        git,
-        Check("settings", State.OK, note),
-        person,
-        target,
-        _run_check("worktrees", _check_worktrees, context),
-    ]
+    worktrees = _run_check("worktrees", _check_worktrees, context)
+    checks = [git, Check("settings", State.OK, note), person, target, worktrees]
     checks += [_run_check(role, _check_agent, context, role, name) for role, name in context.settings.agents.dispatched]
     checks.append(_run_check("sandbox", _check_sandbox, context))
     if target.ok:

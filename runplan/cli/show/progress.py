@@ -235,7 +235,7 @@ def _describe_outcome(event: e.Event) -> str:
 
 
 class RunLog:
-    """Prints the same sentences with local times, and at the end how the run ended."""
+    """Prints a sentence for each event with its local time, and at the end how the run ended."""
 
     def __init__(self, store: Store, run: RunRow, directory: Path) -> None:
         self._directory = directory

@@ -180,10 +180,8 @@ def checklist(lines: Lines, listed: Sequence[tuple[Entry, Named]], sections: Seq
 
 def _box_place(name: Named, boxes: Sequence[Entry], end: int) -> Place:
     """A phase that begins with its box; the other boxes are ticked with it."""
-    line = boxes[0].at
-    text = boxes[0].text
-    place = Place(id=name.id, title=name.title, first=line, end=end, spots=reading.box_spots(boxes))
-    return replace(place, mark=reading.mark_of(boxes[:1]), commit=read_commit(text))
+    place = Place(id=name.id, title=name.title, first=boxes[0].at, end=end, spots=reading.box_spots(boxes))
+    return replace(place, mark=reading.mark_of(boxes[:1]), commit=read_commit(boxes[0].text))
 
 
 def named_boxes(lines: Lines, outside: Sequence[Heading] = ()) -> list[tuple[Entry, Named]]:
