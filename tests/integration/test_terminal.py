@@ -76,9 +76,9 @@ RUN = """
 import time
 from runplan.cli.show import progress
 from runplan.run import events as e
-progress.show(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
+progress.show_event(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
 time.sleep(1.5)
-progress.show(e.DispatchEnded(id="r.1", role="implement", agent="claude", ending="exited", code=0))
+progress.show_event(e.DispatchEnded(id="r.1", role="implement", agent="claude", ending="exited", code=0))
 """
 
 
@@ -96,8 +96,8 @@ import sys, time
 from runplan.cli.show import progress
 from runplan.run import events as e
 try:
-    with progress.live():
-        progress.show(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
+    with progress.live_line():
+        progress.show_event(e.DispatchStarted(id="r.1", role="implement", agent="claude", cycle=1))
         time.sleep(1.5)
         raise KeyboardInterrupt
 except KeyboardInterrupt:
@@ -120,7 +120,9 @@ def test_an_error_is_wrapped_and_needs_no_library(tmp_path: Path) -> None:
 
 
 def test_progress_is_wrapped_below_its_words(tmp_path: Path) -> None:
-    held = "from runplan.cli.show import progress as p; from runplan.run import events as e; p.show(e.LandingHeld("
+    held = (
+        "from runplan.cli.show import progress as p; from runplan.run import events as e; p.show_event(e.LandingHeld("
+    )
     shown = on_terminal(
         [sys.executable, "-c", f"{held}why='a long list of words'))"], cwd=tmp_path, env={**os.environ, "COLUMNS": "30"}
     )
