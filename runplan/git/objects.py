@@ -137,6 +137,7 @@ def _require(git: Git, oid: Oid, *, most: int = sys.maxsize) -> Stored:
 
 MOST_PACKED = 100  #: objects
 LARGEST_PACKED = 256 * 1024  #: bytes of an object
+LARGEST_DIFFED = 16_000_000  #: bytes of a file that a patch shows
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
 
 
@@ -340,10 +341,24 @@ class Candidates:
         return changes(self._git, self._tree(base), self._tree(head))
 
     def diff(self, old: Oid, new: Oid, *, without: Sequence[str] = ()) -> str:
-        """The change between two commits as a patch, whatever the user's configuration is, without these paths."""
+        """The change between two commits as a patch, whatever the user's configuration is, without these paths.
+
+        git holds a file in memory to compare it, so a large one is only named.
+        """
         plain = ("--no-color", "--no-ext-diff", "--no-textconv")
-        paths = (".", *(f":(exclude,literal,top){path}" for path in without)) if without else ()
-        return self._git.run("diff", *plain, old, new, "--", *paths).out.decode("utf-8", "surrogateescape")
+        large = self._find_large(old, new, without)
+        left_out = (*without, *large)
+        paths = (".", *(f":(exclude,literal,top){path}" for path in left_out)) if left_out else ()
+        patch = self._git.run("diff", *plain, old, new, "--", *paths).out.decode("utf-8", "surrogateescape")
+        return patch + "".join(f"{path}: {size} bytes, not shown here\n" for path, size in large.items())
+
+    def _find_large(self, old: Oid, new: Oid, without: Sequence[str]) -> dict[str, int]:
+        """The sizes of changed files that are too large for a patch."""
+        sizes: dict[str, int] = {}
+        for change in self.changes(old, new):
+            blobs = (self._git.object(oid, most=0) for oid in (change.old, change.new) if oid.strip("0"))
+            sizes[change.path] = max((blob.size for blob in blobs if blob is not None), default=0)
+        return {path: size for path, size in sizes.items() if size > LARGEST_DIFFED and path not in without}
 
     def code_key(self, tree: Oid, without: Sequence[str]) -> str:
         """The id that the tree would have without these paths; nothing is written."""
