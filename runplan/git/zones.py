@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, TypeAlias
@@ -242,12 +242,14 @@ class Script:
         self.process = process
         self.output = process.stdout
         self._said = b""
-        self._reader = threading.Thread(target=self._read, args=(process.stderr,), daemon=True)
+        # The thread has a descriptor of its own: the number of a closed one is given to the next pipe.
+        errors = os.fdopen(os.dup(process.stderr.fileno()), "rb", buffering=0)
+        self._reader = threading.Thread(target=self._read, args=(errors,), daemon=True)
         self._reader.start()
 
     def _read(self, errors: IO[bytes]) -> None:
-        with suppress(ValueError, OSError):  # closed, because the script was ended
-            while piece := os.read(errors.fileno(), 65536):
+        with errors:
+            while piece := errors.read(65536):
                 self._said = (self._said + piece)[-SAID:]
 
     def said(self) -> str:
