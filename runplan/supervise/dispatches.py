@@ -58,7 +58,8 @@ class Dispatches:
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._made: set[str] = set()  #: dispatches whose directory exists
-        self._shims: dict[str, Process] = {}  #: of dispatches started here
+        self._begun: set[str] = set()  #: dispatches started here
+        self._shims: dict[str, Process] = {}  #: of these, unless the shim had ended before it was looked up
         self._links: dict[str, socket.socket] = {}  #: to the shims of running dispatches that were started here
         self._idle: list[socket.socket] = []  #: to shims whose dispatch has ended
 
@@ -143,6 +144,7 @@ class Dispatches:
             on_failure.pop_all()
             link.setblocking(False)
             self._links[launch.id] = link
+            self._begun.add(launch.id)
             if shim := processes.process(pid):
                 self._shims[launch.id] = shim
             return True
@@ -188,7 +190,7 @@ class Dispatches:
         found = files.standing()
         if found == NeverStarted() or (isinstance(found, Outcome) and found.ending is Ending.LOST):
             self._anchor.require()  # after reading: the repository may have been missing just then
-        is_removed = found == NeverStarted() and dispatch in self._shims
+        is_removed = found == NeverStarted() and dispatch in self._begun
         return files.lost() if is_removed else found
 
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
