@@ -28,7 +28,7 @@ def facts_of(project: dict[str, Any], **more: Any) -> Facts:
         is_in_base=lambda path: path in files or path in gone,
         changed=project["changed"],
         tests=names or None,
-        root="/work/tree",
+        root="/home/me/tree",
         **more,
     )
 
