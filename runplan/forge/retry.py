@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from runplan.errors import Unreachable
@@ -41,7 +42,7 @@ def repeatable(what: str) -> Callable[[Callable[Concatenate[Any, P], T]], Callab
     return decorate
 
 
-class Calls:
+class Calls(ABC):
     """Calls with retries. `sleep` and `now` are those of the caller."""
 
     def __init__(self, *, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.time) -> None:
@@ -63,6 +64,6 @@ class Calls:
             self._sleep(delay_s)
         raise AssertionError
 
+    @abstractmethod
     def _call(self, what: str, call: Callable[[], T]) -> T:
-        """Call once; the errors of a forge's library become those of `forge.model`, or an Outage."""
-        raise NotImplementedError
+        """Call once; the errors of a forge's library become those of `runplan.errors`, or an Outage."""
