@@ -14,10 +14,10 @@ from runplan.plan.marks import NoWorkKind, PlanStatus, Status
 from runplan.plan.tracker import describe_hindrance
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, wait_until
-from runplan.run.delivery import ANSWERED, MAX_MOVES, land_candidate
+from runplan.run.delivery import ANSWERED, land_candidate, undo_phase
 from runplan.run.events import CompletionChosen, UndoChosen
 from runplan.run.phase_rules import work_on_phase
-from runplan.run.reasons import Reason, conflicting, step_of, variables
+from runplan.run.reasons import Reason, step_of, variables
 from runplan.run.rows import wait_of
 from runplan.run.state import failed_lane, failure, open_lanes, open_states
 from runplan.text import command
@@ -131,23 +131,9 @@ def _work_on(started: RunStarted, phase: PhaseRun) -> Decision:
         case CompletionChosen():
             return land_candidate(started, phase)
         case UndoChosen():
-            return _undo(started, phase)
+            return undo_phase(started, phase)
         case _:
             return work_on_phase(started, phase)
-
-
-def _undo(started: RunStarted, phase: PhaseRun) -> Decision:
-    """Undo needs no approval and no gate."""
-    if phase.conflict is not None:
-        detail = (
-            f"later work on the target changes the same lines as phase {phase.chosen.phase}, in {conflicting(phase)}"
-        )
-        return fail_phase(Reason.CONFLICT, "undo", detail)
-    if phase.moves > MAX_MOVES:
-        return fail_phase(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
-    if phase.candidate is None:
-        return perform_action(a.BUILD_UNDO, f"phase {phase.chosen.phase} is to be reverted")
-    return land_candidate(started, phase)
 
 
 # --- phases side by side ------------------------------------------------------------------------------

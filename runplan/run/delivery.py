@@ -1,4 +1,4 @@
-"""The rules of a delivery: a candidate is approved where a person has to, and lands."""
+"""The rules of a delivery, which needs no agent: a candidate is approved and lands, a landed phase is reverted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from runplan.globs import matches
 from runplan.run import actions as a
-from runplan.run.actions import Decision, perform_action
+from runplan.run.actions import Decision, fail_phase, perform_action
 from runplan.run.events import UndoChosen
+from runplan.run.reasons import Reason, conflicting
 
 if TYPE_CHECKING:
     from runplan.run.events import RunStarted
@@ -48,3 +49,17 @@ def needs_sign_off(started: RunStarted, phase: PhaseRun) -> bool:
     return bool(phase.chosen.sign_off) or any(
         matches(pattern, path) for pattern in started.sign_off for path in changed
     )
+
+
+def undo_phase(started: RunStarted, phase: PhaseRun) -> Decision:
+    """Undo needs no approval and no gate."""
+    if phase.conflict is not None:
+        detail = (
+            f"later work on the target changes the same lines as phase {phase.chosen.phase}, in {conflicting(phase)}"
+        )
+        return fail_phase(Reason.CONFLICT, "undo", detail)
+    if phase.moves > MAX_MOVES:
+        return fail_phase(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
+    if phase.candidate is None:
+        return perform_action(a.BUILD_UNDO, f"phase {phase.chosen.phase} is to be reverted")
+    return land_candidate(started, phase)
