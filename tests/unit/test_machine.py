@@ -340,6 +340,27 @@ def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None
     assert due(proven_by(*events, *ran("prove", "t-old-tests"), old)) == ("verify", "t1")
 
 
+def test_a_verdict_on_the_same_patch_does_not_answer_a_question_that_came_later() -> None:
+    run = e.ProofRun(kind=e.ProofKind.OLD_TESTS, commit="c8", tree="t8")
+    passed = e.GateJudged(tree="t1", answer="passed", code=0, line="x", time=1)
+    verdict = e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "x"),), agent="robot")
+    kept = e.ProofJudged(tree="t2", kind=run.kind, line="x", time=2)
+    moved = [
+        *IMPLEMENTED,
+        *ran("setup", "t1"),
+        passed,
+        verdict,
+        e.LandingMoved(tip="c9"),
+        e.CandidateBuilt(onto="c9", onto_tree="t9", commits=("c2",), tree="t2", patch="p", proofs=(run,)),
+        e.BaselineKnown(key="k", tree="t9", results=""),
+        *ran("setup", "t2"),
+        replace(passed, tree="t2"),
+    ]
+    assert decide(proven_by(*moved, kept)).actions == (a.LAND,)
+    broken = replace(kept, promises=(e.Promise(test="a.py::test_a", why="it fails"),))
+    assert due(proven_by(*moved, broken)) == ("verify", "t2")
+
+
 @pytest.mark.parametrize("role", ["gate", "verify"])
 def test_setup_runs_again_where_its_products_have_changed(role: str) -> None:
     passed = [e.GateJudged(tree="t1", answer="passed", code=0, line="x", time=1)] if role == "verify" else []
