@@ -8,19 +8,14 @@ import pytest
 
 from runplan.agents.invocation import obstacle
 from tests.support.cli import Project, a_plan
+from tests.support.hostile import AGENTS
 from tests.support.repos import init_repo
 
 SECRET = "hunter2"
-SETTINGS = """\
+SETTINGS = f"""\
 [run]
 setup = "sh look.sh"
-[agents]
-implementer = "shell"
-verifier = "shell"
-[agents.shell]
-kind = "command"
-argv = ["sh", "agent.sh"]
-env = ["GH_TOKEN"]
+{AGENTS}env = ["GH_TOKEN"]
 [tests]
 command = "sh look.sh"
 env = ["GH_TOKEN"]
