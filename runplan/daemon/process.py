@@ -26,7 +26,7 @@ from runplan.daemon.protocol import AnyRequest, Done, Hello
 from runplan.daemon.server import ControlServer
 from runplan.daemon.worker import ConcurrencyLimit, DaemonServices, DaemonWorker
 from runplan.engine.context import context_at
-from runplan.engine.repository import Environments, OpenRepository, open_repository
+from runplan.engine.repository import open_repository
 from runplan.errors import SettingsError
 from runplan.git import command
 from runplan.git.zones import STOPPED_S
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from runplan.daemon.state import Known
+    from runplan.engine.context import RepositoryContext
     from runplan.settings.schema import Settings
+    from runplan.steps.context import OpenRepository
 
 LOG = "daemon.log"
 FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
@@ -139,15 +141,15 @@ class DaemonProcess:
         )
 
     @contextlib.contextmanager
-    def _open_repository(self, root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
+    def _open_repository(self, root: str, wakeup: int) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
         """Open the repository at `root`, and not one around it."""
         if not Path(root).is_dir():
             raise not_there(Path(root))
         with context_at(Path(root), self._services.environment, self._read_settings) as context:
             if context.repository.root.resolve() != Path(root).resolve():
                 raise not_there(Path(root))
-            with open_repository(context, wakeup=wakeup, environment=environments.of) as repository:
-                yield repository
+            with open_repository(context, wakeup=wakeup) as repository:
+                yield context, repository
 
     def _read_settings(self, root: Path, env: Mapping[str, str]) -> Settings:
         """The settings of a repository; while they are invalid, the last valid ones."""

@@ -129,8 +129,8 @@ def _execute_here(context: RepositoryContext, commands: list[Command]) -> list[A
     """Execute commands in this process; stopped runs are worked to their end."""
     with Interruption(0.0) as interruption, open_repository(context, wakeup=interruption.wakeup) as repository:
         worker = LocalWorker()
-        worker.open(repository)
-        answers = worker.run(commands, Executor(worker, Environments(context.env)))
+        worker.open(context, repository, Environments(context.env))
+        answers = worker.run(commands, Executor(worker))
     if None in answers:  # a daemon has come up meanwhile, and owns the run
         wake_daemon(context.env)
     return answers

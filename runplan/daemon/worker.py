@@ -17,8 +17,9 @@ from runplan.engine.commands import BEGINNING, Executor
 from runplan.engine.repository import Environments
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
-from runplan.errors import CallEnded, Crashed, Fenced, RunplanError, Unreachable, refused_by_system
+from runplan.errors import CallEnded, Crashed, Fenced, PlanUnreadable, RunplanError, Unreachable, refused_by_system
 from runplan.git.command import CALLS
+from runplan.plan.model import parse_plan
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
 from runplan.run.decide import decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
 
     from runplan.clock import SystemClock
     from runplan.daemon.notifier import Notifier
-    from runplan.engine.repository import OpenRepository
+    from runplan.engine.context import RepositoryContext
     from runplan.run.actions import Decision
+    from runplan.steps.context import OpenRepository
     from runplan.store.journal import Journal
 
 PIPE_BYTES = 1 << 20  #: more than a pipe holds
@@ -122,7 +124,7 @@ class DaemonServices(Struct, frozen=True, kw_only=True):
     may_begin: Callable[[], bool]
     wake: Callable[[], None]  #: have the main thread check whether it is time to end
     call_at: Callable[[str, datetime, Callable[[], None]], None]
-    open_repository: Callable[[str, int, Environments], AbstractContextManager[OpenRepository]]
+    open_repository: Callable[[str, int], AbstractContextManager[tuple[RepositoryContext, OpenRepository]]]
 
 
 class DaemonWorker(RepositoryWorker):
@@ -222,9 +224,9 @@ class DaemonWorker(RepositoryWorker):
 
     def _open_and_work(self) -> datetime | None:
         self._clear_pipe()
-        with self._daemon.open_repository(self.root, self._wake_r, self.environments) as repository:
-            self.open(repository)
-            self._executor = Executor(self, self.environments)
+        with self._daemon.open_repository(self.root, self._wake_r) as (context, repository):
+            self.open(context, repository, self.environments)
+            self._executor = Executor(self)
             plans = [row.plan for row in repository.store.list_unfinished_runs()]
             for plan in dict.fromkeys([*plans, *(row.plan for row in repository.store.list_waits())]):
                 self._adopt_run(plan)
@@ -331,7 +333,7 @@ class DaemonWorker(RepositoryWorker):
         if now < again:
             return
         try:
-            for firing in schedules.fire_schedule(row, self, self.environments, now):
+            for firing in schedules.fire_schedule(row, self, now):
                 self._log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
                 if firing.answer == "fired":
                     self._executor.halt_without_keys(schedules.request_of(row).started)
@@ -344,7 +346,7 @@ class DaemonWorker(RepositoryWorker):
         before, row = row, store.get_schedule(row.plan) or row
         if row.paused and not before.paused:
             self._log.info("schedule-paused", plan=row.plan, why=row.paused)
-            missing = self.repository.missing(schedules.request_of(row).started)
+            missing = self.environments.missing(schedules.request_of(row).started)
             self._daemon.notifier.send(of_lost_keys(missing, repository=self.root, plan=row.plan, run=""))
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:
@@ -443,7 +445,7 @@ class DaemonWorker(RepositoryWorker):
         if row is not None and (why := pause_reason(state)):  # recorded with the end of the run
             row = None
             self._log.info("schedule-paused", plan=plan, why=why)
-        elif row is not None and self.repository.is_complete(plan) and store.drop_schedule(plan):
+        elif row is not None and _is_complete(self.context, plan) and store.drop_schedule(plan):
             row = None
             self._log.info("schedule-ended", plan=plan)
         fires = row.next if row is not None else None
@@ -473,3 +475,13 @@ class DaemonWorker(RepositoryWorker):
         """Send the notice, unless an earlier daemon sent one of this run for the same reason and cause."""
         if self.repository.store.record_notice(notice.run, f"{notice.reason} {about}"):
             self._daemon.notifier.send(notice)
+
+
+def _is_complete(context: RepositoryContext, plan: str) -> bool:
+    """Whether the plan on its target has no work left."""
+    context = context.for_plan(plan)
+    text = context.git.blob(context.tip(), plan)
+    try:
+        return text is not None and parse_plan(text, path=plan).complete
+    except PlanUnreadable:
+        return False

@@ -23,8 +23,6 @@ from runplan.times import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.engine.repository import Environments
-
 LOCK_S = 5.0  #: for another process that executes commands
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
@@ -34,11 +32,11 @@ KEEP_SCHEDULE = "keep_schedule"  #: the argument of a stop that ends the run onl
 class Executor:
     """Executes the commands of one repository; belongs to the thread of its worker."""
 
-    def __init__(self, worker: RepositoryWorker, environments: Environments) -> None:
+    def __init__(self, worker: RepositoryWorker) -> None:
         self._worker = worker
         self._repository = worker.repository
         self._store = worker.repository.store
-        self._environments = environments
+        self._environments = worker.environments
         self._begins = True  #: False for a process that begins no run
 
     def execute_queued(self, *, begins: bool) -> Iterator[tuple[Command, Answer]]:
@@ -220,7 +218,7 @@ class Executor:
         if row is None:
             raise NotFound(f"{plan} has no schedule; see: runplan next")
         self._environments.use(plan, command, anew=False)
-        fired = schedules.fire_early(row, self._worker, self._environments, self._repository.clock.now())
+        fired = schedules.fire_early(row, self._worker, self._repository.clock.now())
         if fired is not None and not fired.declined:
             self.halt_without_keys(schedules.request_of(row).started)
         return fired
@@ -229,7 +227,7 @@ class Executor:
 
     def halt_without_keys(self, started: e.RunStarted) -> None:
         """Pause a run whose keys are lost, until a caller sends them."""
-        if names := self._repository.missing(started):
+        if names := self._environments.missing(started):
             self._worker.record(started.plan, e.Halted(by="a restart", missing=names))
 
     def _revoke_pause(self, plan: str, command: Command) -> None:
@@ -238,14 +236,14 @@ class Executor:
         if state.started is None or not state.halted:
             return
         self._environments.use(plan, command, anew=False)
-        if not self._repository.missing(state.started):
+        if not self._environments.missing(state.started):
             self._worker.record(plan, e.Continued())
 
     def _require_keys(self, plan: str) -> None:
         """Refuse to resume a run or a watch whose keys are lost."""
         row = self._store.get_schedule(plan) if plan.startswith(WATCH) else None
         started = schedules.request_of(row).started if row is not None else self._worker.newest(plan).started
-        if started is not None and (names := self._repository.missing(started)):
+        if started is not None and (names := self._environments.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))
 
 

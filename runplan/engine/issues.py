@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from runplan.engine.repository import Environments
     from runplan.engine.worker import RepositoryWorker
     from runplan.forge.model import Issue
     from runplan.run.events import RunStarted
@@ -191,20 +190,18 @@ def _create_branch(context: RepositoryContext, number: int, *, now: datetime, la
 # --- the watch ------------------------------------------------------------------------------------------
 
 
-def begin_next(
-    watch: str, asked: RunStarted, worker: RepositoryWorker, environments: Environments, now: datetime
-) -> Answer | None:
+def begin_next(watch: str, asked: RunStarted, worker: RepositoryWorker, now: datetime) -> Answer | None:
     """Take the next issue of the watch and begin its run; declined when there is none, or one is under way."""
     repository = worker.repository
     for row in repository.store.list_unfinished_runs():
         if state_of(repository.store, row).options.watch == watch:
             see = command("runplan", "status", row.plan)
             return Answer(declined=True, why=f"the run of {row.plan} has not ended; see: {see}")
-    if missing := repository.missing(asked):
+    if missing := worker.environments.missing(asked):
         why = describe_missing(missing, plan=watch)
         repository.store.pause_schedule(watch, why)
         return Answer(declined=True, why=why)
-    context = repository.context_for(asked)
+    context = worker.context_for(asked)
     modes.require_ready(context.repository, context.settings, context.env)
     label = watch.removeprefix(names.WATCH)
     refusals = list[str]()
@@ -221,7 +218,7 @@ def begin_next(
         return Answer(declined=True, why="; ".join([none, *refusals]))
     context, path = taken, path_of(context, number)
     plan = parse_plan(context.git.blob(context.tip(), path) or b"", path=path)
-    environments.share(path, watch)
+    worker.environments.share(path, watch)
     started = replace(asked, plan=path, title=plan.title, slug=context.pull, issues=plan.issues, watch=watch)
     begun = worker.begin(RunRequest(started=started, fired=True))
     return replace(begun, plan=path) if begun is not None else None

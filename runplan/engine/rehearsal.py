@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from runplan.engine.advance import STEPS
+from runplan.engine.repository import make_run_context
 from runplan.errors import RefusedEarly, RunplanError
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
@@ -17,19 +18,20 @@ from runplan.store.files import file_lock, remove_directory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runplan.engine.repository import OpenRepository
-    from runplan.steps.context import RunContext
+    from runplan.engine.context import RepositoryContext
+    from runplan.steps.context import OpenRepository, RunContext
 
 SLUG = "doctor_run"  #: in the name of the worktree; no plan has it, for the slugs of plans have no underscore
 LOCK = "locks/doctor.lock"  #: below the directory of the journal; held while a rehearsal uses its worktree
 
 
-def rehearse_phase(repository: OpenRepository, on_event: Callable[[e.Event], None]) -> RunState:
+def rehearse_phase(
+    repository_context: RepositoryContext, repository: OpenRepository, on_event: Callable[[e.Event], None]
+) -> RunState:
     """Work a phase in memory until its first agent is due, and remove everything that was made for it.
 
     A check that is known to pass runs all the same. An error or an interruption is raised after the removal.
     """
-    repository_context = repository.context
     run = f"doctor{os.urandom(4).hex()}"
     landing = repository_context.settings.run.landing
     target = repository_context.settings.run.target
@@ -37,7 +39,7 @@ def rehearse_phase(repository: OpenRepository, on_event: Callable[[e.Event], Non
         plan=SLUG, title="", slug=SLUG, mode="phase", wanted=SLUG, auto=False, landing=landing, target=target
     )
     started = repository_context.record_settings(options)
-    context = repository.run_context(run=run, started=started)
+    context = make_run_context(repository_context, repository, run=run, started=started)
     lock = file_lock(repository_context.state / LOCK)
     try:
         lock.acquire(timeout=0)

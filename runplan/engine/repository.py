@@ -6,14 +6,12 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from runplan import names
 from runplan.agents.environment import missing
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.clock import SystemClock
 from runplan.engine.preflight import require_prompts, settle_lost_landings
-from runplan.errors import PlanUnreadable, Unreachable
+from runplan.errors import Unreachable
 from runplan.git import repository as repositories
 from runplan.git.objects import Candidates
 from runplan.git.removal import Removal
@@ -22,16 +20,15 @@ from runplan.git.workspace import Workspace
 from runplan.git.zones import Bounds, Zones
 from runplan.landing import modes
 from runplan.landing.pull_request import PlanPlace
-from runplan.plan.model import parse_plan
 from runplan.settings.places import remove_unused_root, worktree_root
-from runplan.steps.context import OpenWorkspace, RunContext
+from runplan.steps.context import OpenRepository, RunContext
 from runplan.store.claims import Claims
 from runplan.store.files import make_below
 from runplan.store.protocol import open_store
 from runplan.supervise.dispatches import Dispatches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from runplan.engine.context import RepositoryContext
     from runplan.run.events import RunStarted
@@ -68,81 +65,57 @@ class Environments:
         """Use the environment of a watch for the run that it begins."""
         self._plans[plan] = self.of(watch)
 
-
-class OpenRepository(OpenWorkspace, frozen=True, kw_only=True):
-    """A repository that is open for work in the thread that opened it."""
-
-    context: RepositoryContext
-    environment: Callable[[str], Mapping[str, str]]  #: by plan, of the caller that started its run
-
-    def context_for(self, asked: RunStarted) -> RepositoryContext:
-        """The context of a new run: the environment of its caller, and the settings on its target."""
-        env = {**self.environment(asked.plan), **dict(asked.given)}
-        context = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
-        return context.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
-
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The variables that the run needs and that a restart has lost."""
-        return missing(started.needs, at_hand=self.environment(started.plan))
+        return missing(started.needs, at_hand=self.of(started.plan))
 
-    def is_complete(self, plan: str) -> bool:
-        """Whether the plan on its target has no work left."""
-        context = self.context.for_plan(plan)
-        text = context.git.blob(context.tip(), plan)
-        try:
-            return text is not None and parse_plan(text, path=plan).complete
-        except PlanUnreadable:
-            return False
 
-    def run_context(self, *, run: str, started: RunStarted) -> RunContext:
-        context = replace(self.context, env=self.environment(started.plan)).for_run(started)
-        report = names.report_path(context.settings.paths.reports, started.slug)
-        plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
-        agents = Agents(
-            context.settings.agents,
-            root=context.root,
-            plan=started.plan,
-            run=run,
-            caller=context.env,
-            checks=context.settings.tests.env,
-            sandbox=Sandbox(
-                Checkouts(context.root, context.common_dir), worktrees=self.workspace.root, env=context.env
-            ),
-            git_config=self.workspace.agent_config,
-        )
-        limits = context.settings.limits
-        bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
-        zones = Zones(self.workspace, agents.confine, bounds, agents.script_env)
-        return RunContext(
-            **{name: getattr(self, name) for name in OpenWorkspace.__struct_fields__},
-            run=run,
-            plan=started.plan,
-            slug=started.slug,
-            root=context.root,
-            env=context.env,
-            settings=context.settings,
-            prompts={role: template.text for role, template in require_prompts(context).items()},
-            zones=zones,
-            removal=Removal(zones, targets=context.targets),
-            candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=context.git),
-            lander=modes.open_lander(
-                context.repository, context.settings, context.env, tool=self.workspace.path, plan=plan, zones=zones
-            ),
-            fingerprints=Fingerprints(context.common_dir, context.git.env, context.settings.run.branch_prefix),
-            agents=agents,
-        )
+def make_run_context(
+    context: RepositoryContext, opened: OpenRepository, *, run: str, started: RunStarted
+) -> RunContext:
+    """The context of a run, with the settings and the landing that it began with."""
+    context = context.for_run(started)
+    report = names.report_path(context.settings.paths.reports, started.slug)
+    plan = PlanPlace(path=started.plan, slug=started.slug, report=report, issues=started.issues)
+    workspace = opened.workspace
+    agents = Agents(
+        context.settings.agents,
+        root=context.root,
+        plan=started.plan,
+        run=run,
+        caller=context.env,
+        checks=context.settings.tests.env,
+        sandbox=Sandbox(Checkouts(context.root, context.common_dir), worktrees=workspace.root, env=context.env),
+        git_config=workspace.agent_config,
+    )
+    limits = context.settings.limits
+    bounds = Bounds(seconds=limits.handover_s, size=limits.handover_size, entries=limits.handover_entries)
+    zones = Zones(workspace, agents.confine, bounds, agents.script_env)
+    return RunContext(
+        **{name: getattr(opened, name) for name in OpenRepository.__struct_fields__},
+        run=run,
+        plan=started.plan,
+        slug=started.slug,
+        root=context.root,
+        env=context.env,
+        settings=context.settings,
+        prompts={role: template.text for role, template in require_prompts(context).items()},
+        zones=zones,
+        removal=Removal(zones, targets=context.targets),
+        candidates=Candidates(workspace.git, common_dir=workspace.path, user=context.git),
+        lander=modes.open_lander(
+            context.repository, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
+        ),
+        fingerprints=Fingerprints(context.common_dir, context.git.env, context.settings.run.branch_prefix),
+        agents=agents,
+    )
 
 
 @contextlib.contextmanager
-def open_repository(
-    context: RepositoryContext,
-    *,
-    wakeup: int | None = None,
-    environment: Callable[[str], Mapping[str, str]] | None = None,
-) -> Iterator[OpenRepository]:
+def open_repository(context: RepositoryContext, *, wakeup: int | None = None) -> Iterator[OpenRepository]:
     """Open a repository, or refuse one that cannot be worked in. The spawner starts early, to be ready in time.
 
-    `wakeup` is a descriptor that interrupts a wait for dispatches. Without `environment`, that of this process is used.
+    `wakeup` is a descriptor that interrupts a wait for dispatches.
     """
     own = context.settings
     user = repositories.require_workable(context.repository, target=context.target, prefix=own.run.branch_prefix)
@@ -166,7 +139,6 @@ def open_repository(
         claims = Claims(store, context.state / "locks")
         closing.callback(claims.close)
         yield OpenRepository(
-            context=context,
             user=user,
             sign=sign,
             clock=SystemClock(),
@@ -174,7 +146,6 @@ def open_repository(
             claims=claims,
             dispatches=dispatches,
             workspace=workspace,
-            environment=environment or (lambda _plan: context.env),
         )
 
 

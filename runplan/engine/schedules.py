@@ -22,16 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from runplan.engine.repository import Environments
     from runplan.engine.worker import RepositoryWorker
     from runplan.store.protocol import Store
 
 IN_FLIGHT = "the plan is in flight"
 
 
-def fire_schedule(
-    row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime
-) -> list[FiringRow]:
+def fire_schedule(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> list[FiringRow]:
     """Answer every due slot: the newest by a run, unless the plan is running; the others were missed."""
 
     def newest() -> tuple[str, str]:
@@ -40,7 +37,7 @@ def fire_schedule(
         if row.plan in worker.runs:
             return "skipped", pending_answer(worker.newest(row.plan), row.plan) or IN_FLIGHT
         try:
-            return _firing_answer(_begin_run(row, worker, environments, now))
+            return _firing_answer(_begin_run(row, worker, now))
         except RunplanError as error:
             if not row.plan.startswith(names.WATCH):
                 raise
@@ -49,13 +46,13 @@ def fire_schedule(
     return _answer_slots(row, worker.repository.store, now, newest)
 
 
-def fire_early(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
+def fire_early(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> Answer | None:
     """Fire on request, and count intervals from now; this also answers a due slot."""
     store = worker.repository.store
     if row.paused and (phase := rejected_phase(worker.newest(row.plan))):
         answer: Answer | None = Answer(declined=True, why=describe_rejection(phase, row.plan))
     else:
-        answer = _begin_run(row, worker, environments, now)
+        answer = _begin_run(row, worker, now)
     if answer is None:
         return None
     _answer_slots(row, store, now, lambda: _firing_answer(answer))
@@ -89,10 +86,10 @@ def _answer_slots(
     return recorded
 
 
-def _begin_run(row: ScheduleRow, worker: RepositoryWorker, environments: Environments, now: datetime) -> Answer | None:
+def _begin_run(row: ScheduleRow, worker: RepositoryWorker, now: datetime) -> Answer | None:
     request = request_of(row)
     if row.plan.startswith(names.WATCH):
-        return issues.begin_next(row.plan, request.started, worker, environments, now)
+        return issues.begin_next(row.plan, request.started, worker, now)
     return worker.begin(request)
 
 

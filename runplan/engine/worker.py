@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.engine import runs
+from runplan.engine.repository import Environments, make_run_context
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-    from runplan.engine.repository import OpenRepository
+    from runplan.engine.context import RepositoryContext
     from runplan.run.actions import Decision
-    from runplan.steps.context import RunContext
+    from runplan.steps.context import OpenRepository, RunContext
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -57,12 +58,26 @@ class ResolvedRun(Struct, frozen=True, kw_only=True):
 class RepositoryWorker:
     """Executes the commands of one repository and takes the steps of its runs; belongs to one thread."""
 
+    context: RepositoryContext
     repository: OpenRepository
+    environments: Environments
     runs: dict[str, ActiveRun]  #: by plan
 
-    def open(self, repository: OpenRepository) -> None:
+    def open(self, context: RepositoryContext, repository: OpenRepository, environments: Environments) -> None:
+        self.context = context
         self.repository = repository
+        self.environments = environments
         self.runs = {}
+
+    def context_for(self, asked: e.RunStarted) -> RepositoryContext:
+        """The context of a new run: the environment of its caller, and the settings on its target."""
+        env = {**self.environments.of(asked.plan), **dict(asked.given)}
+        context = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
+        return context.with_committed_settings().with_landing(asked.landing, target=asked.target, remote=asked.remote)
+
+    def run_context(self, run: str, started: e.RunStarted) -> RunContext:
+        context = replace(self.context, env=self.environments.of(started.plan))
+        return make_run_context(context, self.repository, run=run, started=started)
 
     # --- the loop, and what its workers vary --------------------------------------------------------------
 
@@ -118,9 +133,8 @@ class RepositoryWorker:
         from runplan.engine.advance import advance  # slow to import; by now the spawner is starting
 
         active = self.runs[plan]
-        repository = self.repository
-        if active.context.env != repository.environment(plan):  # a caller has sent another
-            context = repository.run_context(run=active.id, started=active.state.options)
+        if active.context.env != self.environments.of(plan):  # a caller has sent another
+            context = self.run_context(active.id, active.state.options)
             self.runs[plan] = active = replace(active, context=context)
         try:
             decision = advance(active.journal, active.context, self.may_begin)
@@ -269,17 +283,15 @@ class RepositoryWorker:
     def _new_run(self, asked: e.RunStarted) -> ResolvedRun:
         """Resolve the settings of a new run; each run of a schedule reads them again."""
         self.repository.workspace.restore()
-        started = asked if asked.settings else self.repository.context_for(asked).record_settings(asked)
-        context = self.repository.run_context(run=f"r{os.urandom(4).hex()}", started=started)
+        started = asked if asked.settings else self.context_for(asked).record_settings(asked)
+        context = self.run_context(f"r{os.urandom(4).hex()}", started)
         return ResolvedRun(context=context, started=started)
 
     def _resolve_run(self, row: RunRow) -> ResolvedRun:
         """Resolve an unfinished run, which keeps the settings and the target it began with."""
         self.repository.workspace.restore()
         started = state_of(self.repository.store, row).options
-        return ResolvedRun(
-            context=self.repository.run_context(run=row.id, started=started), started=started, state=row.state
-        )
+        return ResolvedRun(context=self.run_context(row.id, started), started=started, state=row.state)
 
     def _claim_plan(self, run: ResolvedRun) -> ClaimResult | None:
         """Claim the plan for the run; None when another process ended its run, or began one and died, before."""
@@ -423,9 +435,9 @@ class ForegroundWorker(RepositoryWorker):
         self._show = show
         self._warn = warn
 
-    def run(self, request: RunRequest, repository: OpenRepository) -> Answer:
+    def run(self, request: RunRequest, context: RepositoryContext, repository: OpenRepository) -> Answer:
         """Work the run to its end, or to a wait that only a person can end."""
-        self.open(repository)
+        self.open(context, repository, Environments(context.env))
         while True:
             begun = self.begin(request)
             if begun is None or not begun.declined:

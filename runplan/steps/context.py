@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from runplan.supervise.dispatches import Dispatches
 
 
-class OpenWorkspace(Struct, frozen=True, kw_only=True):
-    """The parts of a repository that is open for work, which its runs share."""
+class OpenRepository(Struct, frozen=True, kw_only=True):
+    """The parts of a repository that is open for work in the thread that opened it; its runs share them."""
 
     user: Identity
     sign: bool  #: whether landed commits are signed
@@ -50,7 +50,7 @@ class OpenWorkspace(Struct, frozen=True, kw_only=True):
     workspace: Workspace
 
 
-class RunContext(OpenWorkspace, frozen=True, kw_only=True):
+class RunContext(OpenRepository, frozen=True, kw_only=True):
     """A run, its settings, and access to its repository, worktree, processes and journal."""
 
     run: str

@@ -10,7 +10,8 @@ import pytest
 from msgspec import to_builtins
 
 from runplan.engine.commands import Executor, LocalWorker
-from runplan.engine.repository import ENVIRONMENT, Environments, OpenRepository
+from runplan.engine.context import RepositoryContext
+from runplan.engine.repository import ENVIRONMENT, Environments
 from runplan.engine.runs import ActiveRun
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
@@ -18,6 +19,7 @@ from runplan.run.events import Event, RunStarted
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.run.state import RunState
+from runplan.steps.context import OpenRepository
 from runplan.store.claims import Claims
 from runplan.store.sqlite import SqliteStore
 
@@ -32,6 +34,7 @@ class Runs:
 
     def __init__(self, repository: "Repository") -> None:
         self.repository = repository
+        self.environments = Environments({})
         self.ending: set[str] = set()
         self.done: list[str] = []
         self.runs: dict[str, ActiveRun] = {}
@@ -77,19 +80,15 @@ class Repository:
     def now(self) -> datetime:
         return datetime(2026, 3, 1, 12, tzinfo=UTC)
 
-    def missing(self, started: RunStarted) -> tuple[str, ...]:
-        return started.needs
-
 
 class Bench:
     """A real queue with an executor, and runs that do nothing."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self.repository = cast("OpenRepository", Repository(store))
         self.store = store
         self.runs = Runs(Repository(store))
-        self.environments = Environments({})
-        self.executor = Executor(cast("RepositoryWorker", self.runs), self.environments)
+        self.environments = self.runs.environments
+        self.executor = Executor(cast("RepositoryWorker", self.runs))
 
     def queue(self, verb: str, plan: str = A) -> int:
         return self.store.add_command(
@@ -197,7 +196,7 @@ def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> 
 
 def test_commands_stay_queued_while_another_process_holds_their_lock(bench: Bench) -> None:
     pause = bench.queue("pause")
-    with bench.repository.claims.command_lock(), pytest.raises(match="the request stays queued"):
+    with bench.runs.repository.claims.command_lock(), pytest.raises(match="the request stays queued"):
         bench.execute()
     assert bench.execute() == [(pause, "")]
 
@@ -257,5 +256,5 @@ def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: B
 
 def local(bench: Bench) -> LocalWorker:
     worker = LocalWorker()
-    worker.open(bench.repository)
+    worker.open(cast("RepositoryContext", None), cast("OpenRepository", bench.runs.repository), bench.environments)
     return worker

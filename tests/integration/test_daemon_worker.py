@@ -14,9 +14,10 @@ import pytest
 
 from runplan.clock import SystemClock
 from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker
-from runplan.engine.context import context_at
-from runplan.engine.repository import Environments, OpenRepository, open_repository
+from runplan.engine.context import RepositoryContext, context_at
+from runplan.engine.repository import open_repository
 from runplan.settings.load import load_settings
+from runplan.steps.context import OpenRepository
 from runplan.times import iso
 from tests.support.cli import Meanwhile, Project, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
@@ -62,13 +63,13 @@ def a_worker(
     limit: ConcurrencyLimit | None = None,
 ) -> DaemonWorker:
     @contextlib.contextmanager
-    def opened(root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
+    def opened(root: str, wakeup: int) -> Iterator[tuple[RepositoryContext, OpenRepository]]:
         read = lambda root, env: load_settings(root, env=env).settings  # noqa: E731
         with (
-            context_at(Path(root), project.env, read) as at,
-            open_repository(at, wakeup=wakeup, environment=environments.of) as repository,
+            context_at(Path(root), project.env, read) as context,
+            open_repository(context, wakeup=wakeup) as repository,
         ):
-            yield repository
+            yield context, repository
 
     daemon: Any = SimpleNamespace(
         open_repository=opened,

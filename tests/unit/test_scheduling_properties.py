@@ -9,7 +9,6 @@ from typing import cast
 from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.engine.repository import Environments
 from runplan.engine.schedules import fire_early, fire_schedule, give_up
 from runplan.engine.worker import RepositoryWorker
 from runplan.run.events import RunStarted
@@ -164,11 +163,11 @@ class History:
 
     def early(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            fire_early(row, cast("RepositoryWorker", self.runs), Environments({}), self.now)
+            fire_early(row, cast("RepositoryWorker", self.runs), self.now)
 
     def look(self) -> None:
         for row in filter(None, map(self._row, list(self.disk.rows))):
-            fire_schedule(row, cast("RepositoryWorker", self.runs), Environments({}), self.now)
+            fire_schedule(row, cast("RepositoryWorker", self.runs), self.now)
 
     def _row(self, plan: str) -> ScheduleRow | None:
         """The schedule, when it is handled: the slots since the last time need an answer."""

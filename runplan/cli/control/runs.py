@@ -318,7 +318,7 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
         _remember_repository(context)
         worker = ForegroundWorker(interruption, show=progress.show_event, warn=progress.warn)
         try:
-            answer = worker.run(request, repository)
+            answer = worker.run(request, context, repository)
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
         except (Fenced, JournalDamaged):

@@ -253,7 +253,7 @@ def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> 
 
     context = runs.with_target_settings(context.with_settings(), "").with_landing("cherry-pick")
     with Interruption(0.0), progress.live_line(), open_repository(context) as repository:
-        return rehearse_phase(repository, show).current
+        return rehearse_phase(context, repository, show).current
 
 
 def _check_github(context: RepositoryContext) -> list[Check]:
