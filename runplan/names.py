@@ -19,6 +19,18 @@ REQUIRES = "refs/runplan/requires/"  #: while one exists, its plan is not comple
 WATCH = "issues:"  #: before a label: the name of the schedule that takes its issues
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
+PLAN_FILE = "tasks.md"  #: the plan in a spec folder of spec-kit, Kiro or OpenSpec
+#: The directories whose folders are specs, and a file that holds for all of them.
+SPEC_FOLDERS = {
+    "specs": ".specify/memory/constitution.md",
+    ".kiro/specs": ".kiro/steering/product.md",
+    "openspec/changes": "openspec/project.md",
+}
+_SPEC_FILES = (
+    *("requirements.md", "bugfix.md", "proposal.md", "spec.md", "design.md", "plan.md"),
+    *("research.md", "data-model.md", "quickstart.md", "constitution.md"),
+)
+
 # Compiled on first use, which most commands do not make.
 _NOT_IN_REF = r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//"
 _NOT_UTF8 = "[\ud800-\udfff]"
@@ -32,13 +44,22 @@ def slug(path: str) -> str:
     The plan of a spec folder, `specs/001-login/tasks.md`, has the name of the folder.
     """
     parts = PurePosixPath(path).parts
-    name = parts[-2] if len(parts) > 1 and parts[-1] == "tasks.md" else PurePosixPath(path).name
+    name = parts[-2] if len(parts) > 1 and parts[-1] == PLAN_FILE else PurePosixPath(path).name
     stem = name[:-3] if name.lower().endswith(".md") else name
     made = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     if made and len(made) <= _LONGEST_SLUG:
         return made
     # Too short or too long: a hash makes it unique.
     return f"{made[:_LONGEST_SLUG].rstrip('-') or 'plan'}-{_hash(stem)}"
+
+
+def context_files(plan: str) -> tuple[str, ...]:
+    """The files that may say more about the plan of a spec folder; some do not exist."""
+    path = PurePosixPath(plan)
+    if path.name != PLAN_FILE:
+        return ()
+    shared = SPEC_FOLDERS.get(path.parent.parent.as_posix())
+    return tuple(str(path.with_name(name)) for name in _SPEC_FILES) + ((shared,) if shared else ())
 
 
 def is_plain(path: str) -> bool:
@@ -104,7 +125,7 @@ def _is_path(word: str, plan: str) -> bool:
 def is_named(word: str, plan: str) -> bool:
     """Whether the word is the name of the file, with or without `.md`, or of a spec folder."""
     path = PurePosixPath(plan)
-    folder = path.parent.name if path.name == "tasks.md" else path.stem
+    folder = path.parent.name if path.name == PLAN_FILE else path.stem
     return word.lower() in (path.name.lower(), path.name.removesuffix(".md").lower(), folder.lower())
 
 

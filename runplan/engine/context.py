@@ -17,7 +17,7 @@ from runplan.git import objects as trees
 from runplan.git.command import Stored, borrowing
 from runplan.git.repository import Repository, open_repository, require_target
 from runplan.landing import modes
-from runplan.plan.specs import FOLDERS, PLAN_FILE
+from runplan.names import PLAN_FILE, SPEC_FOLDERS
 from runplan.processes import agent_above
 from runplan.settings.load import (
     LoadedSettings,
@@ -303,7 +303,7 @@ def known_plans(context: RepositoryContext, active: Iterable[str]) -> list[str]:
 
 def spec_plans(root: Path) -> list[str]:
     """The plans in spec folders of the checkout."""
-    files = (file for folder in FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}")))
+    files = (file for folder in SPEC_FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}")))
     return [file.relative_to(root).as_posix() for file in files]
 
 

@@ -17,8 +17,7 @@ from runplan.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreac
 from runplan.git.repository import describe_differences
 from runplan.git.zones import Extra
 from runplan.gitfacts import committing_as, signing
-from runplan.names import as_utf8
-from runplan.plan.specs import context_files
+from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
 from runplan.run.dispatch import WRITERS, Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Role, Running
 from runplan.run.reasons import Reason

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from runplan.cli.main import COMPLETE, parser_of, require_verb, usage
 from runplan.cli.verbs import VERBS
 from runplan.engine.context import known_plans, open_context, plan_path, spec_plans
+from runplan.names import PLAN_FILE
 from runplan.plan.model import parse_plan
-from runplan.plan.specs import PLAN_FILE
 from runplan.settings.schema import LANDINGS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from runplan.cli.terminal import as_json
 from runplan.engine.context import open_context, settings_note, spec_plans
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.gitfacts import Identity, read_person
-from runplan.plan.specs import PLAN_FILE
+from runplan.names import PLAN_FILE
 from runplan.settings.load import environment, list_agent_kinds
 from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key

@@ -11,10 +11,10 @@ from runplan import names
 from runplan.cli.terminal import as_json
 from runplan.engine.context import describe_link, open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
+from runplan.names import PLAN_FILE
 from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse_plan
-from runplan.plan.specs import PLAN_FILE
 from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
 from runplan.store.files import publish
 from runplan.text import plain
