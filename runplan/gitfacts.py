@@ -41,6 +41,11 @@ def is_agent(who: Identity) -> bool:
     return who.name == AGENT.name and host == place and user.partition("+")[0] == own
 
 
+def is_agent_of(who: Identity, run: str) -> bool:
+    """Whether it is an agent of the run; with several lanes, `run` identifies the lane."""
+    return is_agent(who) and who.email.startswith(f"agent+{run}.")
+
+
 def read_person(line: str) -> tuple[Identity, str]:
     """Name, address and time of `Name <address> <seconds> <zone>`; a missing part is empty."""
     person, _, when = line.partition("> ")

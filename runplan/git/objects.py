@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.checks.lineage import NAMED, is_own
 from runplan.errors import GitFailed, HandOverRefused, RefusedEarly, Unreachable
-from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid
+from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent_of
 
 if TYPE_CHECKING:
     import hashlib
@@ -30,6 +29,7 @@ TREE = "040000"
 SYMLINK = "120000"
 SUBMODULE = "160000"
 NO_MODE = "000000"
+MOST_FOREIGN = 3  #: commits named in one sentence
 MOST_CHANGED = 1_000_000  #: paths; a tree of a few objects can have more than memory holds
 
 
@@ -332,10 +332,10 @@ class Candidates:
             (one.oid, one.message.partition("\n")[0])
             for one in every
             if one.oid not in known
-            and not is_own(one.committer, run)
+            and not is_agent_of(one.committer, run)
             and (one.oid not in straight or self._user.object(one.oid) is not None)
         )
-        return tuple(islice(foreign, NAMED))
+        return tuple(islice(foreign, MOST_FOREIGN))
 
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
         return changes(self._git, self._tree(base), self._tree(head))

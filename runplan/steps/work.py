@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.agents.prompts import Standing, note
 from runplan.checks import tamper
-from runplan.checks.lineage import off_base
+from runplan.checks.secrets import redacted
 from runplan.checks.tamper import FileChange
 from runplan.errors import ObjectsRefused, RefusedEarly
 from runplan.git.handover import AgentZone
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from runplan.checks.tamper import Permit, Tampering
     from runplan.git.command import Git, Stored
     from runplan.git.objects import Entry
-    from runplan.gitfacts import Change, Commit
+    from runplan.gitfacts import Change, Commit, Oid
     from runplan.run.actions import Action, Fail, Finish, RebuildBranch
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
@@ -49,6 +49,7 @@ GITLINK = "160000"  #: the mode of a repository inside a tree
 OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are read
 LINES_SHOWN = 20  #: lines of it in the report
 LONGEST_LINE = 300
+LONGEST_SUBJECT = 60  #: characters of a commit's subject that are shown
 
 
 def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -181,6 +182,19 @@ def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) 
     )
 
 
+def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str, base: Oid) -> str:
+    """Why the commits of a branch cannot be landed, for people; "" when they can.
+
+    `foreign` are the ids and subjects of commits that the attempt did not make; None if it left its base.
+    """
+    name = branch.removeprefix(HEADS)
+    kept = f"nothing landed, and the work is kept on {name}"
+    if foreign is None:
+        return f"the branch {name} no longer contains its base {base[:12]}: it was reset, rebased or amended; {kept}"
+    shown = ", ".join(f"{oid[:12]} {redacted(subject[:LONGEST_SUBJECT])}" for oid, subject in foreign)
+    return f"the branch {name} contains commits that this attempt did not make: {shown}; {kept}" if foreign else ""
+
+
 def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase, kept = state.current, state.current.leased.kept
     head = _commit_leftovers(phase, context, message=_subject(phase))
@@ -188,7 +202,7 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield head
         return
     foreign = context.candidates.foreign(phase.base, head, run=context.mark, kept=kept.head if kept else "")
-    if why := off_base(foreign, branch=phase.leased.branch, base=phase.base):
+    if why := describe_off_base(foreign, branch=phase.leased.branch, base=phase.base):
         yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return
     changes = context.candidates.changes(phase.base, head)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runplan.checks.lineage import is_own, off_base
-from runplan.gitfacts import Identity
+from runplan.gitfacts import Identity, is_agent_of
+from runplan.steps.work import describe_off_base
 
 BRANCH = "refs/heads/runplan/x/1"
 BASE = "b" * 40
@@ -11,10 +11,10 @@ BASE = "b" * 40
 
 def test_commits_of_the_attempt_on_its_base_may_land_and_others_are_named() -> None:
     kept = "nothing landed, and the work is kept on runplan/x/1"
-    assert off_base((), branch=BRANCH, base=BASE) == ""
-    left = off_base(None, branch=BRANCH, base=BASE)
+    assert describe_off_base((), branch=BRANCH, base=BASE) == ""
+    left = describe_off_base(None, branch=BRANCH, base=BASE)
     assert left.startswith(f"the branch runplan/x/1 no longer contains its base {BASE[:12]}: it was reset")
-    brought = off_base([("0" * 40, "Theirs"), ("1" * 40, "Too")], branch=BRANCH, base=BASE)
+    brought = describe_off_base([("0" * 40, "Theirs"), ("1" * 40, "Too")], branch=BRANCH, base=BASE)
     assert brought.endswith(f"did not make: {'0' * 12} Theirs, {'1' * 12} Too; {kept}")
 
 
@@ -29,4 +29,4 @@ def test_commits_of_the_attempt_on_its_base_may_land_and_others_are_named() -> N
     ],
 )
 def test_an_attempt_knows_its_commits_by_the_dispatch_that_made_them(email: str, own: bool) -> None:
-    assert is_own(Identity(name="runplan agent", email=email), "r1") is own
+    assert is_agent_of(Identity(name="runplan agent", email=email), "r1") is own
