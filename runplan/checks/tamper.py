@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks import testfiles
-from runplan.checks.guarded import find_changes
+from runplan.checks.guarded import find_changes, is_ci
 from runplan.checks.secrets import named_like_secret, redacted, secrets_in
 from runplan.globs import covers, literal, matches
 from runplan.run.reasons import Reason
@@ -125,7 +124,7 @@ def examine(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable
         findings += _scope(path, permit, is_gone=change.deleted)
         if change.added and not permit.names(path):
             findings += _unwanted(change)
-        if testfiles.is_ci(path) and not permit.permits_ci(path):
+        if is_ci(path) and not permit.permits_ci(path):
             detail = "a file of the CI or a hook was changed, and the phase does not name it"
             findings.append(Tampering(TamperKind.CHANGED_CI, path, detail))
         if covers(PROMPTS, path) and not permit.allowed(path):

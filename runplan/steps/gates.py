@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.checks import results
+from runplan.checks.guarded import is_on_test_side
 from runplan.checks.results import MOST_NOTED
-from runplan.checks.testfiles import is_on_test_side
 from runplan.git.command import ANY
 from runplan.globs import covers
 from runplan.report.sections import NO_TESTS

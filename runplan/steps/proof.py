@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.checks import results
-from runplan.checks.guarded import is_project_settings, sets_runner
+from runplan.checks.guarded import is_collected, is_on_test_side, is_project_settings, is_test, sets_runner
 from runplan.checks.promises import (
     SUITE,
     count_cases,
@@ -20,7 +20,6 @@ from runplan.checks.promises import (
     note_fewer,
 )
 from runplan.checks.results import file_of
-from runplan.checks.testfiles import is_collected, is_on_test_side, is_test
 from runplan.git.objects import KEEPER, Entry
 from runplan.globs import covers
 from runplan.run.dispatch import Role
