@@ -1,20 +1,18 @@
-"""The base class of agents, the task they are started for, and helpers to read their output."""
+"""The base class of agents, and the task they are started for."""
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 
-from runplan.agents.budgets import tokens_in
-from runplan.run.dispatch import OWN, WRITERS, Context, Message, Role, ToolUsed, Unread, Usage
-from runplan.store.files import read_text
+from runplan.agents.fields import parse_object
+from runplan.run.dispatch import OWN, WRITERS, Message, Role, Unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from runplan.run.dispatch import AgentEvent, EndingKind
     from runplan.settings.schema import AgentTable
@@ -84,13 +82,13 @@ class Agent:
     stop_signal = signal.SIGTERM  #: on which it ends itself and its commands
     fixed: ClassVar[Mapping[str, str]] = {}  #: variables that are always set
 
-    def command(self, table: AgentTable) -> tuple[str, ...]:
+    def program_words(self, table: AgentTable) -> tuple[str, ...]:
         return table.argv or (self.program,)
 
-    def argv(self, task: Task) -> tuple[str, ...]:
-        return (*self.command(task.table), *self.arguments(task))
+    def build_argv(self, task: Task) -> tuple[str, ...]:
+        return (*self.program_words(task.table), *self.build_arguments(task))
 
-    def arguments(self, task: Task) -> tuple[str, ...]:
+    def build_arguments(self, task: Task) -> tuple[str, ...]:
         """Its arguments: those of every role, those of this one, the limit, the model, and those of the settings."""
         if not self.program:
             return ()
@@ -101,11 +99,11 @@ class Agent:
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         return self.writing if task.writes else self.reading
 
-    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """The events that a line of its output reports."""
         if not self.prints_json:
             return (Message(text=line.decode(errors="replace") + "\n"),)
-        event = record(line)
+        event = parse_object(line)
         if event is None:
             return (Unread(),) if line.strip() else ()
         return tuple(self.read_event(event))
@@ -114,7 +112,7 @@ class Agent:
         """The same for an event of an agent that prints JSON."""
         return ()
 
-    def finish(self, directory: Path) -> tuple[AgentEvent, ...]:  # noqa: ARG002
+    def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:  # noqa: ARG002
         """The events that it reports in files, read when it has ended."""
         return ()
 
@@ -124,15 +122,15 @@ class Agent:
         """The variables with keys that it can use for this model."""
         return self.keys
 
-    def names(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
+    def list_variables(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002
         """The variables of the caller that it gets."""
         return (*self.keys_for(table.model), *self.addresses_for(table.model), *self.models, *self.passed)
 
-    def environment(self, task: Task) -> dict[str, str]:  # noqa: ARG002
+    def build_environment(self, task: Task) -> dict[str, str]:  # noqa: ARG002
         """The variables that are set for it."""
         return dict(self.fixed)
 
-    def files(self, task: Task) -> dict[str, str]:  # noqa: ARG002
+    def make_files(self, task: Task) -> dict[str, str]:  # noqa: ARG002
         """Files to write to the directory of the dispatch before it starts."""
         return {}
 
@@ -144,26 +142,26 @@ class Agent:
         """The variables with the address that it uses for this model, the preferred one first."""
         return self.addresses
 
-    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
+    def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         """The address and the model by the agent's own configuration, where runplan can read them."""
         return "", ""
 
-    def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+    def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The variable with the key it uses; "" when the user's configuration of the agent decides that."""
         return "" if self.is_configured(caller) else first_set(caller, *self.keys_for(table.model))
 
-    def account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+    def describe_account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The login, address and model it will use, and the account that is billed."""
-        key, is_own = self.key(table, caller), self.is_configured(caller)
+        key, is_own = self.find_key(table, caller), self.is_configured(caller)
         default = "of its own configuration" if is_own else "its default"
         seen = caller if key or not is_own else {}
-        address, model = self.chosen(table, caller)
+        address, model = self.find_choice(table, caller)
         model = table.model or model or seen.get(first_set(seen, *self.models), "")
         address = address or seen.get(first_set(seen, *self.addresses_for(model))) or default
         login, bill = (key, key) if key else ("of its own configuration", "that login")
         return f"login {login}; address {address}; model {model or default}; billed to the account of {bill}"
 
-    def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+    def explain_lack(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """Why it cannot work, and the remedy; "" when nothing is missing."""
         return ""
 
@@ -202,82 +200,3 @@ def first_set(caller: Mapping[str, str], *names: str) -> str:
 
 def under_home(caller: Mapping[str, str], *parts: str) -> Path:
     return Path(caller.get("HOME") or "/").joinpath(*parts)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a configuration file; an empty one when it cannot be read."""
-    return record((read_text(path) or "").encode()) or {}
-
-
-# --- reading lines of JSON -----------------------------------------------------------------------------------
-
-_LONGEST_OUTPUT = 10_000  #: programs shorten a command's output before they send it to the model
-_MOST = 2**53  #: no count of tokens is larger; beyond it floats are not exact
-
-#: The parameters in which tools name the file they use.
-_PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
-#: Those in which they name a command, or what they look for.
-_DETAILS = ("command", "pattern", "query", "url", "description")
-
-
-def record(line: bytes) -> dict[str, Any] | None:
-    """The JSON object in the line; None when it has none."""
-    if not line.lstrip().startswith(b"{"):
-        return None
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def at(tree: object, *names: str) -> Any:
-    """The value below these names; None when it is missing."""
-    for name in names:
-        tree = tree.get(name) if isinstance(tree, dict) else None
-    return tree
-
-
-def text(tree: object, *names: str) -> str:
-    """The text there; a lone surrogate, which JSON can spell and nothing can print, becomes a question mark."""
-    found = at(tree, *names)
-    if not isinstance(found, str):
-        return ""
-    return found if found.isascii() else found.encode("utf-8", "replace").decode()
-
-
-def count(tree: object, *names: str) -> int:
-    """The number there, if it can be one of tokens or seconds."""
-    return int(money(tree, *names))
-
-
-def money(tree: object, *names: str) -> float:
-    found = at(tree, *names)
-    is_sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < _MOST
-    return float(found) if is_sound else 0.0
-
-
-def objects(tree: object, *names: str) -> Iterator[dict[str, Any]]:
-    """The objects of the list there."""
-    found = at(tree, *names)
-    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
-
-
-def usage(tree: object, sent: str, answered: str, cached: str) -> Usage:
-    """The usage in an object, by the names of its fields; the cached tokens are a part of those sent."""
-    return Usage(input_tokens=count(tree, sent), output_tokens=count(tree, answered), cached_tokens=count(tree, cached))
-
-
-def tool(name: str, parameters: object, *, denied: bool = False) -> ToolUsed:
-    """The use of a tool, with the file and the command that its parameters name."""
-    path, detail = (next(filter(None, (text(parameters, key) for key in keys)), "") for keys in (_PATHS, _DETAILS))
-    return ToolUsed(tool=name[:200], path=path[:4_096], detail=detail[:4_096], denied=denied)
-
-
-def estimate(message: str, output: str = "", *, resent: bool = False) -> Context:
-    """The context used by a message and a command's output, for programs that report usage only at their end.
-
-    `resent`: the program answers its model with this, and sends the whole conversation again.
-    """
-    tokens = tokens_in(len(message) + min(len(output), _LONGEST_OUTPUT))
-    return Context(tokens=tokens, estimated=True, resent=resent)

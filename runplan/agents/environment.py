@@ -118,7 +118,7 @@ def for_a_run(
     caller: Mapping[str, str], agents: AgentsSettings, *, forge: bool = False, checks: Sequence[str] = ()
 ) -> dict[str, str]:
     """The variables sent with `start`. The daemon keeps them in memory for the run."""
-    tables = ((*agent_of(table.kind).names(table, caller), *table.env) for table in agents.used)
+    tables = ((*agent_of(table.kind).list_variables(table, caller), *table.env) for table in agents.used)
     names = ALLOWED.union(checks, FORGE if forge else (), *tables)
     return _sent(caller, names, (*ALLOWED_PREFIXES, "RUNPLAN_"))
 

@@ -74,15 +74,15 @@ class Agents(Struct, frozen=True, dict=True):
             sandboxed=self.is_sandboxed(started.agent),
             usd=started.usd,
         )
-        for file, content in agent.files(task).items():
+        for file, content in agent.make_files(task).items():
             (directory / file).parent.mkdir(parents=True, exist_ok=True)
             (directory / file).write_text(content, encoding="utf-8")
-        argv = agent.argv(task)
-        variables = agent.environment(task) | self._variables(started.id, role, phase)
+        argv = agent.build_argv(task)
+        variables = agent.build_environment(task) | self._variables(started.id, role, phase)
         variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(cycle)}
         variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
         variables |= {"RUNPLAN_NOTES": str(directory / NOTES)} if role in WRITERS else {}
-        keep = (*agent.names(table, self.caller), *table.env)
+        keep = (*agent.list_variables(table, self.caller), *table.env)
         env = agent_environment(self.caller, keep=keep, settings=variables)
         if self.sandbox and task.sandboxed:
             argv = self.sandbox.wrap(argv, cwd, (task.own, *writable))
@@ -200,7 +200,7 @@ def worktree_files(table: AgentTable) -> tuple[str, ...]:
     """The project's files that are expected in the worktree when the agent starts."""
     if table.kind == "script":
         return ()
-    program = agent_of(table.kind).command(table)[0]
+    program = agent_of(table.kind).program_words(table)[0]
     named = (program if "/" in program else "", own_file(table))
     return tuple(name for name in named if name and not name.startswith(("/", "../")))
 
@@ -240,13 +240,13 @@ def require_agent(
             f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; "
             f"install it, or {another}"
         )
-    if lacks := agent_of(table.kind).lacks(table, caller):
+    if lacks := agent_of(table.kind).explain_lack(table, caller):
         raise RefusedEarly(f"agents.{role}: {table.name} {lacks}")
 
 
 def program_of(table: AgentTable) -> str:
     """The program or script file of an agent."""
-    return table.script if table.kind == "script" else agent_of(table.kind).command(table)[0]
+    return table.script if table.kind == "script" else agent_of(table.kind).program_words(table)[0]
 
 
 # --- bubblewrap --------------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def _list_commands(phase: PhaseRun, context: RunContext) -> list[str] | None:
     used: list[ToolUsed] = []
     for line in content(context.dispatches.directory(phase.ended.id) / "out.log").splitlines():
         with suppress(*MISREAD):
-            used += [event for event in agent.read(line) if isinstance(event, ToolUsed)]
+            used += [event for event in agent.read_line(line) if isinstance(event, ToolUsed)]
     if not used and not agent.prints_json:
         return None
     return [check.command for check in context.settings.checks.values()] + [tool.detail for tool in used]

@@ -65,7 +65,7 @@ MISREAD = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtime
 
 def reader_of(kind: str) -> Reader:
     """The function that reads one output line of this kind of agent; a command of the project reports no events."""
-    return agent_of(kind).read if kind else lambda _: ()
+    return agent_of(kind).read_line if kind else lambda _: ()
 
 
 class CappedLog:

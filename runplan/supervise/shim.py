@@ -282,7 +282,7 @@ class _Supervision:
         self._events.finish()
         if self._launch.reader:
             with contextlib.suppress(*MISREAD, OSError):
-                self._events.add(agent_of(self._launch.reader).finish(self._files.directory / OWN))
+                self._events.add(agent_of(self._launch.reader).read_reports(self._files.directory / OWN))
         for log in self._logs:
             log.close()
 

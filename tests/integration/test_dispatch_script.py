@@ -59,7 +59,7 @@ class Theatre:
         directory = self.on.dispatches.directory(launch.id)
         prompt = directory / "prompt.md"
         prompt.write_text(PROMPT)
-        argv = agent_of("script").argv(task(self.main, directory, role=role, phase=phase, cycle=cycle))
+        argv = agent_of("script").build_argv(task(self.main, directory, role=role, phase=phase, cycle=cycle))
         env = agent_environment(isolated_env(), keep=("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"), settings={})
         env |= task_environment(dispatch=launch.id, role=role, plan="plans/x.md", phase=phase, run="r1")
         env |= {"RUNPLAN_PROMPT": str(prompt), "RUNPLAN_RETURN": str(directory / "return.json")}
@@ -72,7 +72,7 @@ class Theatre:
         return dispatch, self.on.outcome(dispatch)
 
     def tools(self, dispatch: str) -> list[ToolUsed]:
-        events = (event for line in self.on.out(dispatch).splitlines() for event in agent_of("script").read(line))
+        events = (event for line in self.on.out(dispatch).splitlines() for event in agent_of("script").read_line(line))
         return [event for event in events if isinstance(event, ToolUsed)]
 
     def returned(self, dispatch: str) -> Any:

@@ -64,7 +64,7 @@ def files(stream: str) -> Path:
 def outcome(stream: str) -> Outcome:
     """The outcome that a shim would record."""
     recorded, cli = meta(stream), stream.partition("/")[0]
-    rest = agent_of(cli).finish(files(stream))
+    rest = agent_of(cli).read_reports(files(stream))
     return outcome_of(cli, lines(stream), code=recorded["rc"], error=recorded["stderr_tail"], rest=rest)
 
 
@@ -78,7 +78,7 @@ def outcome_of(
     ending: Ending = Ending.EXITED,
     at: float = THEN,
 ) -> Outcome:
-    events = EventCollector(agent_of(cli).read)
+    events = EventCollector(agent_of(cli).read_line)
     for line in output:
         events.read_line(line)
     events.add(rest)

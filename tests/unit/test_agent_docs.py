@@ -29,7 +29,7 @@ def task(name: str, role: Role, *, args: tuple[str, ...] = ()) -> Task:
 
 
 def argv(name: str, role: Role) -> str:
-    return " ".join(agent_of(name).argv(task(name, role)))
+    return " ".join(agent_of(name).build_argv(task(name, role)))
 
 
 def test_the_tables_are_of_the_same_agents_in_the_order_they_are_suggested() -> None:
@@ -53,7 +53,7 @@ def test_the_flags_are_those_of_the_command_line(name: str) -> None:
 def test_keys_and_folders_are_those_of_the_module(name: str) -> None:
     _, keys, folders, _ = KEYS[name]
     agent = agent_of(name)
-    given = agent.names(AgentTable(name=name, kind=name), {})
+    given = agent.list_variables(AgentTable(name=name, kind=name), {})
     assert tuple(re.findall(r"`(\w+)`", keys)) == agent.keys
     assert set(agent.keys) <= set(given)
     assert set(re.findall(r"`([A-Z]\w+)`", folders)) <= {*given, "HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"}

@@ -18,7 +18,7 @@ def task(kind: str, where: Path, *, usd: float) -> Task:
 
 
 def names(kind: str, model: str) -> set[str]:
-    given = agent_of(kind).names(AgentTable(name=kind, kind=kind, model=model), {})
+    given = agent_of(kind).list_variables(AgentTable(name=kind, kind=kind, model=model), {})
     return {name for name in given if name.endswith("_API_KEY")}
 
 
@@ -53,7 +53,7 @@ def test_a_program_that_reports_dollars_at_its_end_gets_a_dollar_limit(kind: str
     (tmp_path / "prompt.md").write_text("Do it.\n")
 
     def argv(usd: float) -> tuple[str, ...]:
-        return agent_of(kind).argv(task(kind, tmp_path, usd=usd))
+        return agent_of(kind).build_argv(task(kind, tmp_path, usd=usd))
 
     reported = argv(1.5)
     assert reported[reported.index(flag) + 1] == "1.5000"

@@ -27,7 +27,7 @@ from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
-READERS: dict[str, Reader] = {kind: agent_of(kind).read for kind in list_agent_kinds()}
+READERS: dict[str, Reader] = {kind: agent_of(kind).read_line for kind in list_agent_kinds()}
 READERS["trajectory"] = read_trajectory
 READERS["session"] = qwen.read_session
 del READERS["script"]  # its lines are our own player's
@@ -209,7 +209,7 @@ def test_events_of_a_script_are_validated_like_those_of_a_program(
 ) -> None:
     line = f"runplan:tell {json.dumps(reported)}".encode()
 
-    assert agent_of("script").read(line) == (event,)
+    assert agent_of("script").read_line(line) == (event,)
 
 
 def test_dollars_on_the_line_below_the_tokens_are_read() -> None:

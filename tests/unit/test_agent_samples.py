@@ -75,14 +75,14 @@ def test_the_model_is_read_where_it_is_reported(stream: str) -> None:
 @pytest.mark.parametrize("stream", saying("version"))
 def test_the_version_is_read_where_it_is_reported(stream: str) -> None:
     reader = agent_of(stream.partition("/")[0])
-    events = [event for line in lines(stream) for event in reader.read(line)]
+    events = [event for line in lines(stream) for event in reader.read_line(line)]
     assert expected_of(stream)["version"] in [event.version for event in events if isinstance(event, Started)]
 
 
 @pytest.mark.parametrize("stream", saying("touched"))
 def test_the_file_that_a_tool_touched_is_known(stream: str) -> None:
     reader = agent_of(stream.partition("/")[0])
-    events = (event for line in lines(stream) for event in reader.read(line))
+    events = (event for line in lines(stream) for event in reader.read_line(line))
     used = [[event.tool, event.path] for event in events if isinstance(event, ToolUsed)]
     assert expected_of(stream)["touched"] in used
 

@@ -71,7 +71,7 @@ def test_files_that_gemini_reads_and_writes_fill_its_context(tmp_path: Path) -> 
         ("read_file", {"file_path": "big.txt", "start_line": 1, "end_line": 101}),
     ]
     used += [("write_file", {"file_path": "new.txt", "content": "y" * 4_000}), ("read_file", {"file_path": "gone"})]
-    events = EventCollector(agent_of("gemini").read, cwd=str(tmp_path))
+    events = EventCollector(agent_of("gemini").read_line, cwd=str(tmp_path))
     for name, parameters in used:
         events.read_line(json.dumps({"type": "tool_use", "tool_name": name, "parameters": parameters}).encode())
     assert events.tally.context == pytest.approx(2_000 + 1_000 + 1_000, rel=0.05)

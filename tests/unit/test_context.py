@@ -68,7 +68,7 @@ def test_command_output_counts_up_to_what_the_program_sends(name: str) -> None:
         "gemini": {"type": "tool_result", "output": long},
     }[name]
     folding = Folding()
-    for reported in agent_of(name).read(json.dumps(event).encode()):
+    for reported in agent_of(name).read_line(json.dumps(event).encode()):
         folding.take(reported)
     assert folding.tally.context == 2_500
 

@@ -65,7 +65,7 @@ def test_a_line_of_10_megabytes_is_whole_and_a_longer_one_is_cut() -> None:
 
 
 def test_the_end_of_the_message_is_kept() -> None:
-    events = EventCollector(agent_of("command").read)
+    events = EventCollector(agent_of("command").read_line)
     for number in range(5 * MESSAGE_TAIL // 1000):
         events.read_line(b"%0999d" % number)
     events.read_line(b"last")
@@ -117,7 +117,7 @@ def test_a_full_log_still_updates_the_time_of_the_last_output(tmp_path: Path) ->
     ],
 )
 def test_the_script_agents_lines_are_read(line: bytes, event: AgentEvent) -> None:
-    assert agent_of("script").read(line) == (event,)
+    assert agent_of("script").read_line(line) == (event,)
 
 
 # --- secrets ----------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_recorded_events_are_redacted() -> None:
 
 
 def test_a_message_that_was_cut_does_not_begin_with_half_a_secret() -> None:
-    events = EventCollector(agent_of("command").read, secrets=(SECRET,))
+    events = EventCollector(agent_of("command").read_line, secrets=(SECRET,))
     events.read_line(SECRET.encode() + b"." * (MESSAGE_TAIL - 10))
 
     assert SECRET[-9:] not in events.message

@@ -103,7 +103,7 @@ def assistant(tokens: int, *, parent: str | None = None, id: str = "m") -> bytes
 
 
 def gauge(*lines: bytes) -> EventCollector:
-    events = EventCollector(agent_of("claude").read)
+    events = EventCollector(agent_of("claude").read_line)
     for line in lines:
         events.read_line(line)
     return events

@@ -48,10 +48,10 @@ class Aider(ProviderAgent):
     #: It wraps lines at the width of the screen, error messages too.
     fixed: ClassVar = {"COLUMNS": "4000"}
 
-    def arguments(self, task: Task) -> tuple[str, ...]:
+    def build_arguments(self, task: Task) -> tuple[str, ...]:
         # It adds each file that the prompt names to those it edits, except files that it only reads.
         guarded = (word for name in task.guarded for word in ("--read", name))
-        return ("--message-file", str(task.prompt), *guarded, *super().arguments(task))
+        return ("--message-file", str(task.prompt), *guarded, *super().build_arguments(task))
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         """A verifier reads the diff as a file, unless its prompt has the diff."""
@@ -62,7 +62,7 @@ class Aider(ProviderAgent):
         names = (".aider.conf.yml", ".env", ".aider/oauth-keys.env")
         return any(under_home(caller, name).exists() for name in names)
 
-    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """Its own lines are known by their beginning; every other line is a part of the message."""
         if line.startswith(_HEADS):
             return ()

@@ -8,8 +8,9 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import Agent, at, count, first_set, money, objects, read_json, text, tool, under_home
+from runplan.agents.adapter import Agent, first_set, under_home
 from runplan.agents.endings import trouble
+from runplan.agents.fields import get_count, get_number, get_objects, get_text, get_value, read_json, read_tool
 from runplan.run.dispatch import (
     Context,
     EndingKind,
@@ -68,31 +69,31 @@ class Claude(Agent):
     personal = ("CLAUDE.local.md",)
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
-        return (*_withheld(task.caller, self.chosen(task.table, task.caller)[0]), *super().role_arguments(task))
+        return (*_withheld(task.caller, self.find_choice(task.table, task.caller)[0]), *super().role_arguments(task))
 
-    def environment(self, task: Task) -> dict[str, str]:
+    def build_environment(self, task: Task) -> dict[str, str]:
         # As root it refuses to skip permissions unless it runs in a sandbox.
         sandboxed = {"IS_SANDBOX": "1"} if task.writes and os.geteuid() == 0 else {}
-        return super().environment(task) | sandboxed
+        return super().build_environment(task) | sandboxed
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """Its settings can name an address, a model and a key helper; its login is a file or in the keychain."""
         files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(_state_file(caller))
 
-    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
+    def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         """Variables in its settings override those of the caller."""
         settings = read_json(_folder(caller) / "settings.json")
-        own = at(settings, "env")
+        own = get_value(settings, "env")
         seen = {**caller, **own} if isinstance(own, dict) else caller
-        return text(seen, "ANTHROPIC_BASE_URL"), text(seen, "ANTHROPIC_MODEL") or text(settings, "model")
+        return get_text(seen, "ANTHROPIC_BASE_URL"), get_text(seen, "ANTHROPIC_MODEL") or get_text(settings, "model")
 
-    def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+    def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         """It prefers a key in the environment to its login."""
         return first_set(caller, "ANTHROPIC_AUTH_TOKEN", *self.keys)
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
-        match text(event, "type"):
+        match get_text(event, "type"):
             case "assistant":
                 return _assistant(event)
             case "result":
@@ -100,11 +101,11 @@ class Claude(Agent):
             case "system":
                 return _system(event)
             case "rate_limit_event":
-                info = at(event, "rate_limit_info")
-                words = f"usage limit ({text(info, 'rateLimitType') or 'unnamed'})"
-                resets = float(count(info, "resetsAt")) or None
+                info = get_value(event, "rate_limit_info")
+                words = f"usage limit ({get_text(info, 'rateLimitType') or 'unnamed'})"
+                resets = float(get_count(info, "resetsAt")) or None
                 limit = Trouble(kind=EndingKind.LIMIT, words=words, resets=resets)
-                return (limit,) if text(info, "status") == "rejected" else ()
+                return (limit,) if get_text(info, "status") == "rejected" else ()
             case "user" | "stream_event":
                 return ()
             case _:
@@ -130,67 +131,67 @@ def _withheld(caller: Mapping[str, str], address: str) -> tuple[str, ...]:
     """
     own = read_json(_folder(caller) / "settings.json")
     settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
-    settings |= {name: text(own, name) for name in _HELPERS}
+    settings |= {name: get_text(own, name) for name in _HELPERS}
     state = _state_file(caller)
-    servers = ("--mcp-config", str(state)) if at(read_json(state), "mcpServers") else ()
+    servers = ("--mcp-config", str(state)) if get_value(read_json(state), "mcpServers") else ()
     return ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
 
 
 def _assistant(event: dict[str, Any]) -> Iterator[AgentEvent]:
-    message = at(event, "message")
-    if text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
+    message = get_value(event, "message")
+    if get_text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
         return
-    is_main = not text(event, "parent_tool_use_id")  # the message and context of a sub-agent are its own
-    for part in objects(message, "content"):
-        if text(part, "type") == "text" and is_main:
-            yield Message(text=text(part, "text") + "\n")
-        elif text(part, "type") == "tool_use":
-            yield tool(text(part, "name"), at(part, "input"))
-    used = _usage(at(message, "usage"))
+    is_main = not get_text(event, "parent_tool_use_id")  # the message and context of a sub-agent are its own
+    for part in get_objects(message, "content"):
+        if get_text(part, "type") == "text" and is_main:
+            yield Message(text=get_text(part, "text") + "\n")
+        elif get_text(part, "type") == "tool_use":
+            yield read_tool(get_text(part, "name"), get_value(part, "input"))
+    used = _usage(get_value(message, "usage"))
     if used.input_tokens:
-        yield Spent(usage=used, of=text(message, "id"))
+        yield Spent(usage=used, of=get_text(message, "id"))
         if is_main:
             yield Context(tokens=used.input_tokens)
 
 
 def _system(event: dict[str, Any]) -> Iterable[AgentEvent]:
-    match text(event, "subtype"):
+    match get_text(event, "subtype"):
         case "init":
             # Qwen Code has the same events and its own name for the version.
-            version = text(event, "claude_code_version") or text(event, "qwen_code_version")
-            return (Started(model=text(event, "model"), version=version),)
+            version = get_text(event, "claude_code_version") or get_text(event, "qwen_code_version")
+            return (Started(model=get_text(event, "model"), version=version),)
         case "api_retry":
-            return (Retrying(words=f"error {count(event, 'error_status')} {text(event, 'error')}"),)
+            return (Retrying(words=f"error {get_count(event, 'error_status')} {get_text(event, 'error')}"),)
         case "compact_boundary":
             return (Context(tokens=0),)
         case "model_refusal_no_fallback":
             return (Trouble(kind=EndingKind.REFUSAL, words="the model refused"),)
         case "model_fallback":
-            return (Started(model=text(event, "fallback_model")),)
+            return (Started(model=get_text(event, "fallback_model")),)
         case subtype:
             return () if subtype in _IGNORED else (Unread(),)
 
 
 def _result(event: dict[str, Any]) -> Iterator[AgentEvent]:
-    listed = at(event, "errors")
-    errors = "; ".join(text({"": each}, "") for each in (listed if isinstance(listed, list) else ()))
-    words = text(event, "result") or errors or text(event, "error", "message")
-    is_refused = text(event, "stop_reason") == "refusal"  # which it does not always call an error
-    failed = is_refused or at(event, "is_error") is not False or text(event, "subtype") != "success"
+    listed = get_value(event, "errors")
+    errors = "; ".join(get_text({"": each}, "") for each in (listed if isinstance(listed, list) else ()))
+    words = get_text(event, "result") or errors or get_text(event, "error", "message")
+    is_refused = get_text(event, "stop_reason") == "refusal"  # which it does not always call an error
+    failed = is_refused or get_value(event, "is_error") is not False or get_text(event, "subtype") != "success"
     yield from _totals(event)
-    for denial in objects(event, "permission_denials"):
-        yield tool(text(denial, "tool_name"), at(denial, "tool_input"), denied=True)
-    yield _trouble(event, words) if failed else Message(text=text(event, "result"), final=True)
+    for denial in get_objects(event, "permission_denials"):
+        yield read_tool(get_text(denial, "tool_name"), get_value(denial, "tool_input"), denied=True)
+    yield _trouble(event, words) if failed else Message(text=get_text(event, "result"), final=True)
     yield Finished(ok=not failed, words=words if failed else "")
 
 
 def _trouble(event: dict[str, Any], words: str) -> Trouble:
-    kind = _SUBTYPES.get(text(event, "subtype"))
-    if text(event, "stop_reason") == "refusal":
+    kind = _SUBTYPES.get(get_text(event, "subtype"))
+    if get_text(event, "stop_reason") == "refusal":
         kind = kind or EndingKind.REFUSAL
-    if text(event, "terminal_reason") == "prompt_too_long":
+    if get_text(event, "terminal_reason") == "prompt_too_long":
         kind = kind or EndingKind.CONTEXT
-    return Trouble(kind=kind, words=words) if kind else trouble(words, status=count(event, "api_error_status"))
+    return Trouble(kind=kind, words=words) if kind else trouble(words, status=get_count(event, "api_error_status"))
 
 
 #: The fields of usage: fresh, written to the cache, read from it, answered.
@@ -200,20 +201,20 @@ _FIELDS_BY_MODEL = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTo
 
 def _usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> Usage:
     """Claude counts cached tokens separately. A program with a total, as Qwen Code, does not."""
-    fresh, written, cached, answered = (count(used, field) for field in fields)
-    sent = fresh if count(used, "total_tokens") else fresh + written + cached
+    fresh, written, cached, answered = (get_count(used, field) for field in fields)
+    sent = fresh if get_count(used, "total_tokens") else fresh + written + cached
     return Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)
 
 
 def _totals(event: dict[str, Any]) -> Iterator[AgentEvent]:
     """The usage by model is complete; `usage` misses side requests, and everything after a budget's end."""
-    models = at(event, "modelUsage")
+    models = get_value(event, "modelUsage")
     by_model = [(_usage(used, _FIELDS_BY_MODEL), used) for used in models.values()] if isinstance(models, dict) else []
-    total = Usage(usd=money(event, "total_cost_usd"))
-    for used, _ in by_model or [(_usage(at(event, "usage")), None)]:
+    total = Usage(usd=get_number(event, "total_cost_usd"))
+    for used, _ in by_model or [(_usage(get_value(event, "usage")), None)]:
         total = total.plus(used)
     if by_model or total != Usage():
         yield Spent(usage=total, total=True, least=True)
     if by_model:
         main = max(by_model, key=lambda pair: pair[0].input_tokens)[1]
-        yield Context(window=count(main, "contextWindow"))
+        yield Context(window=get_count(main, "contextWindow"))

@@ -9,8 +9,9 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.agents.adapter import Agent, at, estimate, objects, text, under_home, usage
+from runplan.agents.adapter import Agent, under_home
 from runplan.agents.endings import trouble
+from runplan.agents.fields import estimate_context, get_objects, get_text, get_value, read_usage
 from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class Codex(Agent):
     stop_signal = signal.SIGINT
     passed = ("CODEX_HOME",)
 
-    def arguments(self, task: Task) -> tuple[str, ...]:
-        return (*super().arguments(task), "-")
+    def build_arguments(self, task: Task) -> tuple[str, ...]:
+        return (*super().build_arguments(task), "-")
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         # As root its own sandbox cannot be made inside another one, where it is not needed.
@@ -54,25 +55,25 @@ class Codex(Agent):
 
     def _provider(self, task: Task) -> tuple[str, ...]:
         """It takes a key from the environment only through a provider that names the variable."""
-        key = self.key(task.table, task.caller)
+        key = self.find_key(task.table, task.caller)
         url = json.dumps(task.caller.get("OPENAI_BASE_URL") or _OPENAI)
         provider = f'{{name="OpenAI", base_url={url}, wire_api="responses", env_key="{key}"}}'
         return ("-c", 'model_provider="runplan"', "-c", f"model_providers.runplan={provider}") if key else ()
 
-    def names(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:
+    def list_variables(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:
         key = str(_provider(_config(caller)).get("env_key") or "")
-        return (*super().names(table, caller), *((key,) if key else ()))
+        return (*super().list_variables(table, caller), *((key,) if key else ()))
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """A login or a provider; a model alone is neither."""
         return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
 
-    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
+    def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         config = _config(caller)
         address = _provider(config).get("base_url") or config.get("openai_base_url")
         return str(address or ""), str(config.get("model") or "")
 
-    def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
+    def explain_lack(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         config = _config(caller)
         key, name = str(_provider(config).get("env_key") or ""), config.get("model_provider")
         missing = (
@@ -81,19 +82,19 @@ class Codex(Agent):
         return missing if key and not caller.get(key) else ""
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
-        match text(event, "type"):
+        match get_text(event, "type"):
             case "thread.started" | "turn.started" | "item.started" | "item.updated":
                 return ()
             case "item.completed":
-                return _item(at(event, "item"))
+                return _item(get_value(event, "item"))
             case "turn.completed":
-                used = usage(at(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens")
+                used = read_usage(get_value(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens")
                 return (Spent(usage=used, total=True), Finished(ok=True))
             case "turn.failed":
-                words = text(event, "error", "message")
+                words = get_text(event, "error", "message")
                 return (trouble(words), Finished(ok=False, words=words))
             case "error":
-                words = text(event, "message")
+                words = get_text(event, "message")
                 return (Retrying(words=words) if words.startswith("Reconnecting...") else trouble(words),)
             case _:
                 return (Unread(),)
@@ -103,26 +104,28 @@ AGENT = Codex()
 
 
 def _item(item: Any) -> Iterable[AgentEvent]:
-    match text(item, "type"):
+    match get_text(item, "type"):
         case "agent_message":
-            words = text(item, "text")
-            return (Message(text="", final=True), Message(text=words), estimate(words))
+            words = get_text(item, "text")
+            return (Message(text="", final=True), Message(text=words), estimate_context(words))
         case "command_execution":
-            line = text(item, "command")
+            line = get_text(item, "command")
             used = ToolUsed(tool="command", detail=_script(line[:4_096]))
-            return (used, estimate(line, text(item, "aggregated_output"), resent=True))
+            return (used, estimate_context(line, get_text(item, "aggregated_output"), resent=True))
         case "file_change":
-            denied = text(item, "status") == "declined"
-            changes = [(text(each, "path")[:4_096], text(each, "kind")) for each in objects(item, "changes")]
+            denied = get_text(item, "status") == "declined"
+            changes = [
+                (get_text(each, "path")[:4_096], get_text(each, "kind")) for each in get_objects(item, "changes")
+            ]
             tools = (ToolUsed(tool="file_change", path=path, denied=denied) for path, _ in changes)
             # Of a patch the event has no text; a new file is as long as its patch.
             written = (Context(tokens=0, estimated=True, file=path) for path, kind in changes if kind == "add")
-            return (*tools, *written, estimate("", resent=True))
+            return (*tools, *written, estimate_context("", resent=True))
         case "reasoning":
-            return (estimate(text(item, "text")),)
-        case "mcp_tool_call" | "web_search" | "todo_list" as tool:
-            used = ToolUsed(tool=tool, detail=(text(item, "query") or text(item, "tool"))[:4_096])
-            return (used, estimate("", resent=True))
+            return (estimate_context(get_text(item, "text")),)
+        case "mcp_tool_call" | "web_search" | "todo_list" as name:
+            used = ToolUsed(tool=name, detail=(get_text(item, "query") or get_text(item, "tool"))[:4_096])
+            return (used, estimate_context("", resent=True))
         case "error":  # a warning, such as an unknown model name
             return ()
         case _:
@@ -148,11 +151,11 @@ def _config(caller: Mapping[str, str]) -> dict[str, Any]:
         config = tomllib.loads((_folder(caller) / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    profile = at(config, "profiles", str(config.get("profile", "")))
+    profile = get_value(config, "profiles", str(config.get("profile", "")))
     return {**config, **profile} if isinstance(profile, dict) else config
 
 
 def _provider(config: dict[str, Any]) -> dict[str, Any]:
     """The user's provider that the configuration chooses."""
-    found = at(config, "model_providers", str(config.get("model_provider", "")))
+    found = get_value(config, "model_providers", str(config.get("model_provider", "")))
     return found if isinstance(found, dict) else {}

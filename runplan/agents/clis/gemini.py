@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import Agent, at, count, estimate, read_json, text, tool, under_home, usage
+from runplan.agents.adapter import Agent, under_home
 from runplan.agents.budgets import tokens_in
 from runplan.agents.endings import trouble
+from runplan.agents.fields import estimate_context, get_count, get_text, get_value, read_json, read_tool, read_usage
 from runplan.run.dispatch import OWN, Context, EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
 
 if TYPE_CHECKING:
@@ -51,34 +52,34 @@ class Gemini(Agent):
     reports_usd = False
     fixed: ClassVar = {"GEMINI_CLI_NO_RELAUNCH": "true"}
 
-    def environment(self, task: Task) -> dict[str, str]:
-        is_own = not self.key(task.table, task.caller)
+    def build_environment(self, task: Task) -> dict[str, str]:
+        is_own = not self.find_key(task.table, task.caller)
         return dict(self.fixed) if is_own else {**self.fixed, "GEMINI_CLI_HOME": str(task.own)}
 
-    def files(self, task: Task) -> dict[str, str]:
-        return {f"{OWN}/.gemini/settings.json": json.dumps(_SETTINGS)} if self.key(task.table, task.caller) else {}
+    def make_files(self, task: Task) -> dict[str, str]:
+        return {f"{OWN}/.gemini/settings.json": json.dumps(_SETTINGS)} if self.find_key(task.table, task.caller) else {}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         home = Path(caller.get("GEMINI_CLI_HOME") or under_home(caller))
-        return bool(text(read_json(home / ".gemini/settings.json"), "security", "auth", "selectedType"))
+        return bool(get_text(read_json(home / ".gemini/settings.json"), "security", "auth", "selectedType"))
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
-        match text(event, "type"):
+        match get_text(event, "type"):
             case "init":
-                return (Started(model=text(event, "model")),)
+                return (Started(model=get_text(event, "model")),)
             case "message":
-                if text(event, "role") != "assistant":  # the prompt
+                if get_text(event, "role") != "assistant":  # the prompt
                     return ()
-                before = () if at(event, "delta") is True else (Message(text="", final=True),)
-                return (*before, Message(text=text(event, "content")), estimate(text(event, "content")))
+                before = () if get_value(event, "delta") is True else (Message(text="", final=True),)
+                return (*before, Message(text=get_text(event, "content")), estimate_context(get_text(event, "content")))
             case "tool_use":
-                used, given = text(event, "tool_name"), at(event, "parameters")
+                used, given = get_text(event, "tool_name"), get_value(event, "parameters")
                 # Text after the use of a tool is a new message.
-                return (tool(used, given), Message(text="", final=True), *_exchanged(used, given))
+                return (read_tool(used, given), Message(text="", final=True), *_exchanged(used, given))
             case "tool_result":
-                denied = text(event, "error", "type") in _DENIED
-                refused = (ToolUsed(tool=text(event, "tool_id")[:200], denied=True),) if denied else ()
-                return (estimate("", text(event, "output"), resent=True), *refused)
+                denied = get_text(event, "error", "type") in _DENIED
+                refused = (ToolUsed(tool=get_text(event, "tool_id")[:200], denied=True),) if denied else ()
+                return (estimate_context("", get_text(event, "output"), resent=True), *refused)
             case "result":
                 return _result(event)
             case "error":  # a warning, or an error that the result repeats
@@ -92,16 +93,16 @@ AGENT = Gemini()
 
 def _exchanged(used: str, given: Any) -> Iterator[AgentEvent]:
     """The context used by the text that a tool writes and by the file that it reads, whose text no event has."""
-    yield estimate(json.dumps(given))
+    yield estimate_context(json.dumps(given))
     if used == "read_file":
-        lines = min(count(given, "end_line") - count(given, "start_line"), _MOST_LINES)
-        path = tool(used, given).path if lines <= 0 else ""
+        lines = min(get_count(given, "end_line") - get_count(given, "start_line"), _MOST_LINES)
+        path = read_tool(used, given).path if lines <= 0 else ""
         yield Context(tokens=tokens_in(_LINE * max(0, lines)), estimated=True, file=path)
 
 
 def _result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
-    spent = Spent(usage=usage(at(event, "stats"), "input_tokens", "output_tokens", "cached"), total=True)
-    if text(event, "status") == "success":
+    spent = Spent(usage=read_usage(get_value(event, "stats"), "input_tokens", "output_tokens", "cached"), total=True)
+    if get_text(event, "status") == "success":
         return (spent, Finished(ok=True))
-    words = text(event, "error", "message")
+    words = get_text(event, "error", "message")
     return (spent, trouble(words), Finished(ok=False, words=words))

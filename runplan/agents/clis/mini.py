@@ -6,20 +6,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from runplan.agents.adapter import (
-    ProviderAgent,
-    at,
-    count,
-    estimate,
-    first_set,
-    money,
-    objects,
-    provider_keys,
-    record,
-    text,
-    under_home,
-)
+from runplan.agents.adapter import ProviderAgent, first_set, provider_keys, under_home
 from runplan.agents.endings import trouble
+from runplan.agents.fields import (
+    estimate_context,
+    get_count,
+    get_number,
+    get_objects,
+    get_text,
+    get_value,
+    parse_object,
+)
 from runplan.run.dispatch import Context, Finished, Message, Spent, Started, Usage
 from runplan.store.files import read_text
 
@@ -52,39 +49,39 @@ class Mini(ProviderAgent):
     }
     passed = ("MSWEA_GLOBAL_CONFIG_DIR",)
 
-    def arguments(self, task: Task) -> tuple[str, ...]:
+    def build_arguments(self, task: Task) -> tuple[str, ...]:
         prompt = os.fsdecode(task.prompt.read_bytes().replace(b"\0", b""))
         if len(os.fsencode(prompt)) > LONGEST_ARGUMENT:
             prompt = (
                 f"Your task is in the file {task.prompt}. Read all of it, in pieces if need be, and do what it says."
             )
-        return (*super().arguments(task), "-o", str(task.own / TRAJECTORY), "-t", prompt)
+        return (*super().build_arguments(task), "-o", str(task.own / TRAJECTORY), "-t", prompt)
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
 
-    def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+    def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """A key in the environment wins over one in its settings."""
-        return first_set(caller, *self.keys_for(table.model or self.chosen(table, caller)[1]))
+        return first_set(caller, *self.keys_for(table.model or self.find_choice(table, caller)[1]))
 
-    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
+    def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
         """Likewise the address and the model."""
         seen = {**_settings(caller), **{name: value for name, value in caller.items() if value}}
         model = seen.get("MSWEA_MODEL_NAME", "")
         return seen.get(first_set(seen, *self.addresses_for(table.model or model)), ""), model
 
-    def lacks(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+    def explain_lack(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         chosen = table.model or caller.get("MSWEA_MODEL_NAME") or self.is_configured(caller)
         if chosen or any(arg.startswith(_CHOOSES) for arg in table.args):
             return ""
         remedy = f'set model = "..." under [agents.{table.name}] in runplan.toml'
         return f"has no model, and does not work without one; {remedy}"
 
-    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """Its output is for people: the prompt, commands and their output. It shows how long the conversation is."""
-        return (estimate(line.decode(errors="replace"), resent=line.startswith(self.prompt_ends)),)
+        return (estimate_context(line.decode(errors="replace"), resent=line.startswith(self.prompt_ends)),)
 
-    def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
+    def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """The trajectory is written at every step."""
         return read_trajectory((read_text(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY) or "").encode())
 
@@ -101,27 +98,27 @@ def _settings(caller: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_trajectory(content: bytes) -> tuple[AgentEvent, ...]:
-    trajectory = record(content)
+    trajectory = parse_object(content)
     return () if trajectory is None else tuple(_events(trajectory))
 
 
 def _events(trajectory: dict[str, object]) -> Iterator[AgentEvent]:
-    info = at(trajectory, "info")
-    used, sent, model, error = Usage(usd=money(info, "model_stats", "instance_cost")), 0, "", ""
-    for message in objects(trajectory, "messages"):
-        if answer := at(message, "extra", "response"):
-            sent = count(answer, "usage", "prompt_tokens")
-            cached = count(answer, "usage", "prompt_tokens_details", "cached_tokens")
-            answered = count(answer, "usage", "completion_tokens")
+    info = get_value(trajectory, "info")
+    used, sent, model, error = Usage(usd=get_number(info, "model_stats", "instance_cost")), 0, "", ""
+    for message in get_objects(trajectory, "messages"):
+        if answer := get_value(message, "extra", "response"):
+            sent = get_count(answer, "usage", "prompt_tokens")
+            cached = get_count(answer, "usage", "prompt_tokens_details", "cached_tokens")
+            answered = get_count(answer, "usage", "completion_tokens")
             used = used.plus(Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached))
-            model = text(answer, "model") or model
-        error = text(message, "extra", "exception_str") or error
+            model = get_text(answer, "model") or model
+        error = get_text(message, "extra", "exception_str") or error
     yield Started(model=model)
     yield Spent(usage=used, total=True)
     yield Context(tokens=sent)
-    status = text(info, "exit_status")
+    status = get_text(info, "exit_status")
     if status == "Submitted":
-        yield Message(text=text(info, "submission"), final=True)
+        yield Message(text=get_text(info, "submission"), final=True)
         yield Finished(ok=True)
     elif status:  # without one it was stopped between two steps
         words = f"{status}: {error}" if error else status

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import ProviderAgent, at, count, first_set, money, provider_keys, text, tool, under_home
+from runplan.agents.adapter import ProviderAgent, first_set, provider_keys, under_home
 from runplan.agents.endings import reset_header, trouble
+from runplan.agents.fields import get_count, get_number, get_text, get_value, read_tool
 from runplan.run.dispatch import Context, EndingKind, Finished, Message, Spent, Trouble, Unread, Usage
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class OpenCode(ProviderAgent):
         is_own = "/" not in model or model.startswith("opencode/")
         return (*(self.keys[:1] if is_own else ()), *provider_keys(model))
 
-    def environment(self, task: Task) -> dict[str, str]:
+    def build_environment(self, task: Task) -> dict[str, str]:
         # With a shared database, programs that start at the same time fail: "database is locked".
         own = {"OPENCODE_CONFIG": str(task.directory / "opencode.json"), "OPENCODE_DB": str(task.own / "opencode.db")}
         return {**self.fixed, **own}
 
-    def files(self, task: Task) -> dict[str, str]:
+    def make_files(self, task: Task) -> dict[str, str]:
         settings: dict[str, object] = {"share": "disabled", "autoupdate": False}
         if not task.writes:
             settings["permission"] = {"bash": "deny", "edit": "deny"}
@@ -57,17 +58,17 @@ class OpenCode(ProviderAgent):
         return any(file.is_file() for file in (data / "auth.json", *(config / name for name in names)))
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
-        match text(event, "type"):
+        match get_text(event, "type"):
             case "step_start":
                 return (Message(text="", final=True),)
             case "text":
-                return (Message(text=text(event, "part", "text") + "\n"),)
+                return (Message(text=get_text(event, "part", "text") + "\n"),)
             case "tool_use":
-                state = at(event, "part", "state")
-                denied = text(state, "status") == "error" and _DENIED in text(state, "error")[:400]
-                return (tool(text(event, "part", "tool"), at(state, "input"), denied=denied),)
+                state = get_value(event, "part", "state")
+                denied = get_text(state, "status") == "error" and _DENIED in get_text(state, "error")[:400]
+                return (read_tool(get_text(event, "part", "tool"), get_value(state, "input"), denied=denied),)
             case "step_finish":
-                return _step(at(event, "part"))
+                return _step(get_value(event, "part"))
             case "error":
                 error = _trouble(event)
                 return (error, Finished(ok=False, words=error.words))
@@ -81,13 +82,15 @@ AGENT = OpenCode()
 
 
 def _step(part: Any) -> Iterable[AgentEvent]:
-    tokens = at(part, "tokens")
-    cached = count(tokens, "cache", "read")
-    sent = count(tokens, "input") + cached + count(tokens, "cache", "write")
-    answered = count(tokens, "output") + count(tokens, "reasoning")
-    yield Spent(usage=Usage(input_tokens=sent, output_tokens=answered, usd=money(part, "cost"), cached_tokens=cached))
+    tokens = get_value(part, "tokens")
+    cached = get_count(tokens, "cache", "read")
+    sent = get_count(tokens, "input") + cached + get_count(tokens, "cache", "write")
+    answered = get_count(tokens, "output") + get_count(tokens, "reasoning")
+    yield Spent(
+        usage=Usage(input_tokens=sent, output_tokens=answered, usd=get_number(part, "cost"), cached_tokens=cached)
+    )
     yield Context(tokens=sent)
-    reason = text(part, "reason")
+    reason = get_text(part, "reason")
     if reason == "stop":
         yield Finished(ok=True)
     elif reason != "tool-calls":  # "unknown" means that there was no real answer
@@ -95,10 +98,10 @@ def _step(part: Any) -> Iterable[AgentEvent]:
 
 
 def _trouble(event: dict[str, Any]) -> Trouble:
-    name, data = text(event, "error", "name"), at(event, "error", "data")
-    words = text(data, "message") or name
+    name, data = get_text(event, "error", "name"), get_value(event, "error", "data")
+    words = get_text(data, "message") or name
     if name == "ContentFilterError":
         return Trouble(kind=EndingKind.REFUSAL, words=words)
-    headers, now = at(data, "responseHeaders"), count(event, "timestamp") / 1000
+    headers, now = get_value(data, "responseHeaders"), get_count(event, "timestamp") / 1000
     resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
-    return trouble(words, status=count(data, "statusCode"), resets=resets)
+    return trouble(words, status=get_count(data, "statusCode"), resets=resets)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from runplan.agents.adapter import Agent, at, count, first_set, objects, read_json, record, text, under_home
+from runplan.agents.adapter import Agent, first_set, under_home
 from runplan.agents.clis import claude
 from runplan.agents.endings import trouble
+from runplan.agents.fields import get_count, get_objects, get_text, get_value, parse_object, read_json
 from runplan.run.dispatch import EndingKind, Finished, Message, Retrying
 from runplan.store.files import read_text
 
@@ -44,45 +45,45 @@ class Qwen(Agent):
     reports_usd = False
     fixed: ClassVar = {"QWEN_CODE_NO_RELAUNCH": "true"}
 
-    def arguments(self, task: Task) -> tuple[str, ...]:
+    def build_arguments(self, task: Task) -> tuple[str, ...]:
         # Without a key it uses the login it knows.
-        auth = ("--auth-type", "openai") if self.key(task.table, task.caller) else ()
-        return (*auth, *super().arguments(task))
+        auth = ("--auth-type", "openai") if self.find_key(task.table, task.caller) else ()
+        return (*auth, *super().build_arguments(task))
 
-    def environment(self, task: Task) -> dict[str, str]:
+    def build_environment(self, task: Task) -> dict[str, str]:
         settings = str(task.directory / _SETTINGS_FILE)
         return {**self.fixed, "QWEN_CODE_SYSTEM_SETTINGS_PATH": settings, "QWEN_RUNTIME_DIR": str(task.own)}
 
-    def files(self, task: Task) -> dict[str, str]:  # noqa: ARG002
+    def make_files(self, task: Task) -> dict[str, str]:  # noqa: ARG002
         return {_SETTINGS_FILE: json.dumps(_SETTINGS)}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        return bool(text(_settings(caller), "security", "auth", "selectedType"))
+        return bool(get_text(_settings(caller), "security", "auth", "selectedType"))
 
-    def key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
+    def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The key in the environment wins, unless its settings choose another login or a provider for the model."""
-        login = text(_settings(caller), "security", "auth", "selectedType") or _OPENAI
+        login = get_text(_settings(caller), "security", "auth", "selectedType") or _OPENAI
         is_own = login != _OPENAI or _provider(table, caller)
         return "" if is_own else first_set(caller, *self.keys)
 
-    def chosen(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
+    def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
         """Likewise the address; of the model its settings win."""
         settings = _settings(caller)
-        own = text(_provider(table, caller), "baseUrl")
-        if not own and text(settings, "security", "auth", "selectedType") == _OPENAI:
-            own = caller.get("OPENAI_BASE_URL") or text(settings, "security", "auth", "baseUrl")
-        return own, text(settings, "model", "name")
+        own = get_text(_provider(table, caller), "baseUrl")
+        if not own and get_text(settings, "security", "auth", "selectedType") == _OPENAI:
+            own = caller.get("OPENAI_BASE_URL") or get_text(settings, "security", "auth", "baseUrl")
+        return own, get_text(settings, "model", "name")
 
-    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """As Claude's, but an answer that is an error counts as one."""
-        events = claude.AGENT.read(line)
+        events = claude.AGENT.read_line(line)
         error = next((each.text for each in events if isinstance(each, Message) and each.final), "")
         if not error.startswith(_ERROR):
             return events
         kept = (each for each in events if not isinstance(each, (Finished, Message)))
         return (*kept, trouble(error), Finished(ok=False, words=error))
 
-    def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
+    def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """It retries silently: only the records of its sessions have the provider's last answer."""
         sessions = (directory / "projects").glob("*/chats/*.jsonl")
         texts = (read_text(session, largest=LARGEST_SESSION) or "" for session in sorted(sessions))
@@ -99,16 +100,16 @@ def _settings(caller: Mapping[str, str]) -> dict[str, Any]:
 def _provider(table: AgentTable, caller: Mapping[str, str]) -> dict[str, Any]:
     """The provider that the user's settings name for the model; an empty object for none."""
     settings = _settings(caller)
-    model = table.model or text(settings, "model", "name")
-    known = objects(settings, "modelProviders", _OPENAI)
-    return next((each for each in known if model and text(each, "id") == model), {})
+    model = table.model or get_text(settings, "model", "name")
+    known = get_objects(settings, "modelProviders", _OPENAI)
+    return next((each for each in known if model and get_text(each, "id") == model), {})
 
 
 def read_session(session: bytes) -> tuple[AgentEvent, ...]:
     """The wait it was in when the record ends."""
     for line in reversed(session.splitlines()):
-        event = at(record(line), "systemPayload", "uiEvent")
-        words = text(event, "error_message")
-        if text(event, "event.name") in _REQUESTS and words != _ABORTED:
-            return (Retrying(words=f"error {count(event, 'status_code')} {words}"),) if words else ()
+        event = get_value(parse_object(line), "systemPayload", "uiEvent")
+        words = get_text(event, "error_message")
+        if get_text(event, "event.name") in _REQUESTS and words != _ABORTED:
+            return (Retrying(words=f"error {get_count(event, 'status_code')} {words}"),) if words else ()
     return ()

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, ValidationError, convert
 
-from runplan.agents.adapter import Agent, count, money
+from runplan.agents.adapter import Agent
+from runplan.agents.fields import get_count, get_number
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Context, EndingKind, Message, Role, Spent, ToolUsed, Trouble, Usage
 from runplan.store.files import publish, read_text
@@ -44,7 +45,7 @@ _TOOL, _TELL = b"runplan:tool ", b"runplan:tell "
 
 
 class Script(Agent):
-    def argv(self, task: Task) -> tuple[str, ...]:
+    def build_argv(self, task: Task) -> tuple[str, ...]:
         """A shell with the steps of this dispatch, which are written to its directory."""
         script = task.directory / "steps.sh"
         lines = [f"main={quote(str(task.root))}", 'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
@@ -52,7 +53,7 @@ class Script(Agent):
         publish(script, "\n".join([*lines, ""]).encode(errors="surrogateescape"), sync=False)
         return ("/bin/sh", str(script))
 
-    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+    def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """The events of the steps; every other line is a part of the message."""
         if line.startswith(_TOOL):
             tool, _, about = line.removeprefix(_TOOL).decode(errors="replace").partition(" ")
@@ -196,8 +197,8 @@ def _reported(event: dict[str, Any]) -> Iterator[AgentEvent]:
     """The events of a `tell` step: a trouble, the context, or usage."""
     if "trouble" in event:
         kind, words = EndingKind(event["trouble"]), str(event.get("words", ""))
-        yield Trouble(kind=kind, words=words, resets=float(count(event, "resets")) or None)
+        yield Trouble(kind=kind, words=words, resets=float(get_count(event, "resets")) or None)
     if "context" in event:
-        yield Context(tokens=count(event, "context"), window=count(event, "window"))
+        yield Context(tokens=get_count(event, "context"), window=get_count(event, "window"))
     if "tokens" in event or "usd" in event:
-        yield Spent(usage=Usage(input_tokens=count(event, "tokens"), usd=money(event, "usd")))
+        yield Spent(usage=Usage(input_tokens=get_count(event, "tokens"), usd=get_number(event, "usd")))

@@ -158,7 +158,7 @@ def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     agent = agent_of(table.kind)
     version = invocation.version_of(table, context.env)
     return f"{name} ({f'{program} {version}'.rstrip()})" + (
-        f"; {redacted(agent.account(table, context.env))}" if agent.program else ""
+        f"; {redacted(agent.describe_account(table, context.env))}" if agent.program else ""
     )
 
 

@@ -208,7 +208,7 @@ class Transcript:
         if self._is_prompt:
             return
         try:
-            events = self._agent.read(line) if self._agent is not None else ()
+            events = self._agent.read_line(line) if self._agent is not None else ()
         except MISREAD:  # of an unknown form
             events = (Unread(),)
         for event in events:
