@@ -40,7 +40,7 @@ def tokens_in(characters: int) -> int:
     return characters // _CHARACTERS
 
 
-def metered(tally: Tally, *, prompt: int, usd_in: float, usd_out: float) -> Usage:
+def meter_usage(tally: Tally, *, prompt: int, usd_in: float, usd_out: float) -> Usage:
     """The usage with its dollars; `prompt` is its length in characters, prices are per million tokens, 0 if unknown.
 
     An estimate: each request sends the prompt and the conversation so far, of which the provider has cached the rest.
@@ -50,7 +50,7 @@ def metered(tally: Tally, *, prompt: int, usd_in: float, usd_out: float) -> Usag
         fresh = tokens_in(prompt) + tally.context
         sent = max(fresh, tokens_in(prompt) * (tally.requests + 1) + tally.resent)
         used = Usage(input_tokens=sent, cached_tokens=sent - fresh)
-    return used if used.usd else priced(used, usd_in, usd_out)
+    return used if used.usd else price_usage(used, usd_in, usd_out)
 
 
 def is_estimate(tally: Tally) -> bool:
@@ -58,7 +58,7 @@ def is_estimate(tally: Tally) -> bool:
     return tally.estimated and tally.usage == Usage()
 
 
-def priced(used: Usage, usd_in: float, usd_out: float) -> Usage:
+def price_usage(used: Usage, usd_in: float, usd_out: float) -> Usage:
     """The usage with dollars by these prices for a million tokens."""
     fresh = max(0.0, used.input_tokens - used.cached_tokens * (1 - _CACHED))
     return replace(used, usd=(fresh * usd_in + used.output_tokens * usd_out) / _MILLION)
@@ -69,15 +69,15 @@ def window_of(model: str, reported: int = 0) -> int:
     return reported or next((window for pattern, window in _WINDOWS if pattern.search(model)), DEFAULT_WINDOW)
 
 
-def percent(tally: Tally, launch: Launch) -> int:
+def context_percent(tally: Tally, launch: Launch) -> int:
     """How full the context is. An estimate leaves out the prompt, so that is added."""
     tokens = tally.context + (tokens_in(launch.prompt) if tally.estimated else 0)
     return tokens * 100 // (launch.window or window_of(tally.model or launch.model, tally.window))
 
 
-def reached(threshold: int, tally: Tally, launch: Launch) -> bool:
+def has_reached(threshold: int, tally: Tally, launch: Launch) -> bool:
     """Whether the context is filled to this percentage; a threshold of 0 is never reached."""
-    return 0 < threshold <= percent(tally, launch) - (UNSURE if tally.estimated else 0)
+    return 0 < threshold <= context_percent(tally, launch) - (UNSURE if tally.estimated else 0)
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ _MEASURES: tuple[tuple[str, str, Callable[[float, float], str]], ...] = (
 )
 
 
-def left(
+def remaining_budget(
     budgets: Mapping[str, Cost], spent: Mapping[str, Cost], given: Mapping[str, Cost] | None = None
 ) -> Left | UsedUp | GivenOut:
     """What is left for the next dispatch; `given` is what running agents may still use, by scope."""
@@ -132,14 +132,14 @@ def left(
             waits = GivenOut(f"the rest of the {scope}'s budget, which running agents may use: {why}")
         for measure, name, _ in _MEASURES:
             if limit := getattr(budget, measure):
-                rest = (limit - getattr(used, measure), _setting(scope, name))
+                rest = (limit - getattr(used, measure), _setting_name(scope, name))
                 rests[measure] = min(rest, rests.get(measure, rest))
     tokens, usd, seconds = (rests.get(measure, (0, "")) for measure, _, _ in _MEASURES)
     bounds = (tokens[1], usd[1], seconds[1])
     return waits or Left(tokens=int(tokens[0]), usd=float(usd[0]), seconds=float(seconds[0]), bounds=bounds)
 
 
-def _setting(scope: str, name: str) -> str:
+def _setting_name(scope: str, name: str) -> str:
     return f"limits.{name}" if scope == "dispatch" else f"limits.{scope}_{name}"
 
 
@@ -147,5 +147,5 @@ def _used_up(scope: str, budget: Cost, used: Cost) -> str:
     for measure, name, shown in _MEASURES:
         limit, amount = getattr(budget, measure), getattr(used, measure)
         if limit and amount >= limit:
-            return f"{shown(amount, limit)} ({_setting(scope, name)})"
+            return f"{shown(amount, limit)} ({_setting_name(scope, name)})"
     return ""

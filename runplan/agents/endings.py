@@ -59,7 +59,7 @@ _BY_STATUS = {
 }
 
 
-def trouble(words: str, *, status: int = 0, resets: float | None = None) -> Trouble:
+def classify_trouble(words: str, *, status: int = 0, resets: float | None = None) -> Trouble:
     """The trouble that the words describe; `status` is the provider's answer if the program reports it."""
     text = words[-_LONGEST:]
     found = _STATUS.search(text)
@@ -105,7 +105,7 @@ _RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MU
 _SIGNAL_CODES = (130, 137, 143)  #: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal
 
 
-def judge(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo | None = None) -> AgentEnding:
+def judge_ending(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo | None = None) -> AgentEnding:
     """How the agent's work ended; `zone` is that of the clock times it names, UTC when unknown."""
     tally = outcome.tally
     if outcome.ending in _STOPPED:
@@ -113,22 +113,24 @@ def judge(outcome: Outcome, agent: Agent, *, writes: bool, zone: tzinfo | None =
     if outcome.ending in _CLOCKS:
         return _out_of_time(outcome, agent, zone)
     if outcome.ending is Ending.MISSING:
-        return AgentEnding(kind=EndingKind.SETUP, words=_line(outcome.message))
+        return AgentEnding(kind=EndingKind.SETUP, words=_shorten_line(outcome.message))
     if tally.finished is not None and tally.finished.ok:
-        return _finished(outcome, agent, writes=writes)
+        return _judge_finished(outcome, agent, writes=writes)
     if tally.troubles:
-        return _troubled(outcome, zone)
+        return _judge_troubles(outcome, zone)
     if tally.finished is not None:
-        return AgentEnding(kind=EndingKind.CRASHED, words=_line(tally.finished.words) or _exit(outcome))
-    return _unfinished(outcome, agent, zone)
+        return AgentEnding(
+            kind=EndingKind.CRASHED, words=_shorten_line(tally.finished.words) or _describe_exit(outcome)
+        )
+    return _judge_unfinished(outcome, agent, zone)
 
 
-def quoted(ending: AgentEnding, outcome: Outcome, agent: Agent) -> str:
+def quote_error(ending: AgentEnding, outcome: Outcome, agent: Agent) -> str:
     """The error that the report quotes: of an agent its program's, never its chat; of a command either stream."""
-    bare = ("", _exit(outcome))
+    bare = ("", _describe_exit(outcome))
     if ending.kind is EndingKind.CRASHED and ending.words not in bare:
         return ending.words
-    error = _line(outcome.error) or ("" if agent.program else _line(outcome.message))
+    error = _shorten_line(outcome.error) or ("" if agent.program else _shorten_line(outcome.message))
     return error or ("" if ending.words in bare else ending.words)
 
 
@@ -136,85 +138,85 @@ def _out_of_time(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEn
     """Stopped by a wall or silence limit; the provider is to blame when the agent waited for it."""
     waiting, candidates = outcome.tally.waiting, []
     if waiting:
-        candidates = [trouble(waiting), *outcome.tally.troubles[-1:]]
+        candidates = [classify_trouble(waiting), *outcome.tally.troubles[-1:]]
     elif agent.program:  # some programs report a wait only on standard error
-        candidates = [trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]]
+        candidates = [classify_trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]]
     excuse = next((each for each in candidates if each.kind in _EXCUSES), None)
-    return _ending(excuse, outcome, zone) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
+    return _end_by(excuse, outcome, zone) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
 
 
-def _finished(outcome: Outcome, agent: Agent, *, writes: bool) -> AgentEnding:
+def _judge_finished(outcome: Outcome, agent: Agent, *, writes: bool) -> AgentEnding:
     if outcome.ending is Ending.SIGNALLED:
-        return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
+        return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
     if outcome.code:
-        return AgentEnding(kind=EndingKind.CRASHED, words=f"{_exit(outcome)}, although it reported success")
+        return AgentEnding(kind=EndingKind.CRASHED, words=f"{_describe_exit(outcome)}, although it reported success")
     if writes and outcome.tally.denied and outcome.tally.uses <= outcome.tally.denials:
         tools = ", ".join(dict.fromkeys(tool.tool for tool in outcome.tally.denied))
-        return AgentEnding(kind=EndingKind.DENIED, words=_line(f"not allowed to use {tools}"))
-    return _answered(outcome, agent)
+        return AgentEnding(kind=EndingKind.DENIED, words=_shorten_line(f"not allowed to use {tools}"))
+    return _judge_answer(outcome, agent)
 
 
-def _answered(outcome: Outcome, agent: Agent) -> AgentEnding:
+def _judge_answer(outcome: Outcome, agent: Agent) -> AgentEnding:
     if agent.program and not outcome.message.strip():
         return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without a message")
     return AgentEnding(kind=EndingKind.SUCCESS)
 
 
-def _troubled(outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
+def _judge_troubles(outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
     """The last trouble of a known kind; but a limit holds until its reset."""
     troubles = outcome.tally.troubles
     known = [each for each in troubles if each.kind is not EndingKind.CRASHED]
     if not known:
-        return AgentEnding(kind=EndingKind.CRASHED, words=_line(troubles[-1].words))
+        return AgentEnding(kind=EndingKind.CRASHED, words=_shorten_line(troubles[-1].words))
     if known[-1].kind in _AFTER_LIMIT:  # the final error of a limit is often only a refused request
         limits = [each for each in reversed(known) if each.kind is EndingKind.LIMIT]
         limits.sort(key=lambda each: each.resets is None)  # a time in a field before one in words
-        endings = (_ending(each, outcome, zone) for each in limits)
+        endings = (_end_by(each, outcome, zone) for each in limits)
         if lasting := next((each for each in endings if each.resets is not None), None):
-            return replace(lasting, words=_line(max(limits, key=known.index).words))
-    return replace(_ending(known[-1], outcome, zone), resets=None)
+            return replace(lasting, words=_shorten_line(max(limits, key=known.index).words))
+    return replace(_end_by(known[-1], outcome, zone), resets=None)
 
 
-def _unfinished(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
+def _judge_unfinished(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
     if outcome.ending is Ending.SIGNALLED:
-        return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
+        return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
     if outcome.code:
-        return _failed(outcome, agent, zone)
+        return _judge_failure(outcome, agent, zone)
     if not agent.closes:
-        return _answered(outcome, agent)
+        return _judge_answer(outcome, agent)
     if not outcome.message.strip() and not outcome.tally.context and not outcome.tally.usage.input_tokens:
         return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without output")
     return AgentEnding(kind=EndingKind.CRASHED, words="it ended without its end event")
 
 
-def _failed(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
+def _judge_failure(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
     """It ended with an error code. Of a command's own words only a usage limit is believed."""
-    words = _line(outcome.error) or _exit(outcome)
+    words = _shorten_line(outcome.error) or _describe_exit(outcome)
     if kind := agent.codes.get(outcome.code or 0):
         return AgentEnding(kind=kind, words=words, resets=reset_time(outcome.error, now=outcome.ended_at, zone=zone))
     if outcome.code in _SIGNAL_CODES:
-        return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
+        return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
     for text in (outcome.error,) if agent.program else (outcome.error, outcome.message):
         last = re.split(r"\n\s*\n", text.strip())[-1][-_LONGEST_WORDS:]  # paragraphs before it are warnings
         found = kind_of(last)
         if found is EndingKind.LIMIT or (agent.program and found is not EndingKind.CRASHED):
-            return _ending(Trouble(kind=found, words=text), outcome, zone)
+            return _end_by(Trouble(kind=found, words=text), outcome, zone)
     return AgentEnding(kind=EndingKind.CRASHED, words=words)
 
 
-def _ending(cause: Trouble, outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
+def _end_by(cause: Trouble, outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
     """The ending by this trouble, with the time that it or its words name."""
     now, resets = outcome.ended_at, cause.resets
     if resets is None or (now and not now < resets <= now + FARTHEST_S):
         resets = reset_time(cause.words, now=outcome.ended_at, zone=zone)
-    return AgentEnding(kind=cause.kind, words=_line(cause.words), resets=resets)
+    return AgentEnding(kind=cause.kind, words=_shorten_line(cause.words), resets=resets)
 
 
-def _exit(outcome: Outcome) -> str:
+def _describe_exit(outcome: Outcome) -> str:
     return f"ended by signal {outcome.signal}" if outcome.code is None else f"exit code {outcome.code}"
 
 
-def _line(words: str) -> str:
+def _shorten_line(words: str) -> str:
     return " ".join(words[-_LONGEST_WORDS:].split())
 
 
@@ -258,7 +260,7 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
 def reset_header(headers: Mapping[str, object], *, now: float) -> float | None:
     """The same from the headers of a response; a wait of zero counts as none."""
     known = {name.lower(): str(value) for name, value in headers.items()}
-    waits = (_number(known.get("retry-after-ms", "")) / 1000, _number(known.get("retry-after", "")))
+    waits = (_parse_number(known.get("retry-after-ms", "")) / 1000, _parse_number(known.get("retry-after", "")))
     return next((now + wait for wait in waits if 0 < wait <= FARTHEST_S), None)
 
 
@@ -298,5 +300,5 @@ def _from_span(text: str, now: float) -> float | None:
     return now + wait if wait else None
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     return float(text) if re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?", text) else 0.0

@@ -90,10 +90,10 @@ def own_environment(caller: Mapping[str, str]) -> dict[str, str]:
 
 def agent_environment(caller: Mapping[str, str], *, keep: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
     """The environment of an agent: allowed variables of the caller, `settings`, and its identity for git."""
-    return {**allowed(caller, keep=keep), **settings, **AGENT_GIT}
+    return {**allowed_variables(caller, keep=keep), **settings, **AGENT_GIT}
 
 
-def allowed(caller: Mapping[str, str], *, keep: Sequence[str]) -> dict[str, str]:
+def allowed_variables(caller: Mapping[str, str], *, keep: Sequence[str]) -> dict[str, str]:
     """The caller's variables that agents, tests and setup get; `keep` names further ones."""
     names = ALLOWED.union(name for name in keep if not name.startswith(_RESERVED)) - NEVER
     return {name: value for name, value in caller.items() if name in names or name.startswith(ALLOWED_PREFIXES)}
@@ -120,12 +120,12 @@ def for_a_run(
     """The variables sent with `start`. The daemon keeps them in memory for the run."""
     tables = ((*agent_of(table.kind).list_variables(table, caller), *table.env) for table in agents.used)
     names = ALLOWED.union(checks, FORGE if forge else (), *tables)
-    return _sent(caller, names, (*ALLOWED_PREFIXES, "RUNPLAN_"))
+    return _select_sent(caller, names, (*ALLOWED_PREFIXES, "RUNPLAN_"))
 
 
 def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
     """The environment of a new daemon: no keys, and no settings, which would apply to every run."""
-    return _sent(caller, ALLOWED, (*ALLOWED_PREFIXES, "PYTHON"))
+    return _select_sent(caller, ALLOWED, (*ALLOWED_PREFIXES, "PYTHON"))
 
 
 def needed_by_a_run(
@@ -137,7 +137,7 @@ def needed_by_a_run(
     return tuple(sorted(name for name in wanted if sent.get(name)))
 
 
-def missing(names: Sequence[str], *, at_hand: Mapping[str, str]) -> tuple[str, ...]:
+def missing_variables(names: Sequence[str], *, at_hand: Mapping[str, str]) -> tuple[str, ...]:
     """The needed variables that are lost, as after a restart."""
     return tuple(name for name in names if not at_hand.get(name))
 
@@ -149,7 +149,7 @@ def describe_missing(names: Sequence[str], *, plan: str) -> str:
     return f"the daemon restarted and lost {variables(names)}; resume it from a shell that has {it}: {resume}"
 
 
-def _sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str, ...]) -> dict[str, str]:
+def _select_sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str, ...]) -> dict[str, str]:
     wanted = PUSHING.union(TOOLS, names)
     kept = (name for name in caller if name in wanted or name.startswith(prefixes))
     return {name: caller[name] for name in kept if name not in OURS}

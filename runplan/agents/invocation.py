@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from runplan.agents.adapter import Task, first_set
 from runplan.agents.clis import agent_of
-from runplan.agents.environment import agent_environment, allowed, task_environment
-from runplan.checks.secrets import redacted, secret_values
+from runplan.agents.environment import agent_environment, allowed_variables, task_environment
+from runplan.checks.secrets import redact_text, secret_values
 from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
 from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, WRITERS, Role
@@ -112,7 +112,7 @@ class Agents(Struct, frozen=True, dict=True):
     @cached_property
     def script_env(self) -> dict[str, str]:
         """The variables of the caller that tests, setup and scripts on an agent's files get."""
-        return allowed(self.caller, keep=self.checks)
+        return allowed_variables(self.caller, keep=self.checks)
 
     @cached_property
     def digest(self) -> str:
@@ -133,7 +133,7 @@ class Agents(Struct, frozen=True, dict=True):
         return version_of(self.settings.agent(name), self.caller)
 
     def redacted(self, text: str) -> str:
-        return redacted(text, secret_values(self.caller))
+        return redact_text(text, secret_values(self.caller))
 
 
 def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
@@ -146,7 +146,7 @@ def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
     return f"{unset}, and there is no login"
 
 
-def unwatched(table: AgentTable) -> bool:
+def has_unknown_cost(table: AgentTable) -> bool:
     """Whether its cost in dollars is unknown: it reports none and has no price."""
     return not (agent_of(table.kind).reports_usd or table.usd_per_mtok_in or table.usd_per_mtok_out)
 
@@ -157,18 +157,20 @@ def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
     path = shutil.which(agent.program, path=env.get("PATH", os.defpath)) if not table.argv else None
     if not agent.prints_version or path is None:
         return ""
-    return _version(path, tuple(env.items()), Path(path).stat().st_mtime_ns)
+    return _ask_version(path, tuple(env.items()), Path(path).stat().st_mtime_ns)
 
 
 @cache
-def _version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
+def _ask_version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
     """The version that a program prints, asked once per binary."""
-    code, output = _ran((path, "--version"), env=dict(env), within_s=VERSION_S)
+    code, output = _run_program((path, "--version"), env=dict(env), within_s=VERSION_S)
     found = _VERSION.search(output[:1_000]) if code == 0 else None
     return found[0] if found else ""
 
 
-def _ran(argv: Sequence[str], *, env: Mapping[str, str], within_s: float, errors: bool = False) -> tuple[int, str]:
+def _run_program(
+    argv: Sequence[str], *, env: Mapping[str, str], within_s: float, errors: bool = False
+) -> tuple[int, str]:
     """The exit code of a program, and its output or its errors; -1 when it does not run."""
     try:
         ran = subprocess.run(
@@ -184,7 +186,7 @@ def has_module(python: str, module: str, caller: Mapping[str, str]) -> bool:
     look = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module.partition('.')[0]!r}) is None)"
     env = agent_environment(caller, keep=(), settings={})
     path = shutil.which(python, path=env.get("PATH", os.defpath))
-    return path is not None and _ran((path, "-I", "-c", look), env=env, within_s=VERSION_S)[0] == 0
+    return path is not None and _run_program((path, "-I", "-c", look), env=env, within_s=VERSION_S)[0] == 0
 
 
 def own_file(table: AgentTable) -> str:
@@ -221,7 +223,7 @@ def sandbox_modes(agents: AgentsSettings) -> dict[str, str]:
 def require_agent(
     table: AgentTable, role: str, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False
 ) -> None:
-    if in_dollars and unwatched(table):
+    if in_dollars and has_unknown_cost(table):
         raise RefusedEarly(
             f"agents.{role}: {table.name} reports no dollars, and [limits] are in dollars; set usd_per_mtok_in and "
             f"usd_per_mtok_out under [agents.{table.name}], or limit tokens instead of dollars"
@@ -232,7 +234,7 @@ def require_agent(
     if table.kind == "script":
         from runplan.agents.clis import script
 
-        script.load(root / table.script)
+        script.load_script(root / table.script)
         return
     program = program_of(table)
     if shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file():
@@ -258,7 +260,7 @@ PROBE_S = 10.0
 _BASE = ("--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent", "--cap-drop", "CAP_SYS_ADMIN")
 
 
-def sandboxed(
+def sandbox_command(
     argv: Sequence[str],
     *,
     bwrap: str,
@@ -276,11 +278,11 @@ def sandboxed(
     mounted = (word for path in sorted(pinned) for word in ("--dev-bind", path, path))
     closed = (word for path in sorted(read_only) for word in ("--ro-bind-try", path, path))
     opened = (word for path in sorted(writable) for word in ("--bind", path, path))
-    emptied = (word for path in hidden for word in _empty(path))
+    emptied = (word for path in hidden for word in _hide_path(path))
     return (bwrap, *_BASE, *more, *mounted, *closed, *opened, *emptied, "--chdir", cwd, "--", *argv)
 
 
-def _empty(path: str) -> tuple[str, ...]:
+def _hide_path(path: str) -> tuple[str, ...]:
     """The options that hide a directory or a file; bubblewrap would create a path that is not there."""
     if Path(path).is_dir():
         return "--tmpfs", path
@@ -303,18 +305,20 @@ class Sandbox(Struct, frozen=True):
             return tuple(argv)  # the shim reports a missing program by name; bwrap would only exit with 1
         bwrap = shutil.which("bwrap", path=path) or "bwrap"
         options = () if network else ("--unshare-net",)
-        project = _real(self._project())
+        project = _resolve_paths(self._project())
         own = (user_file(self.env).parent, state_directory(self.env))
         for place in own:  # what is not there could be made by the agent, with settings for later runs
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return sandboxed(
+        return sandbox_command(
             argv,
             bwrap=bwrap,
             cwd=os.path.realpath(cwd),
-            pinned=tuple({str(parent) for path in (*project, *_real(own)) for parent in Path(path).parents[:-1]}),
-            read_only=(*project, *_real(own)),
-            writable=_real(writable),
-            hidden=_real(credential_files(self.env)),
+            pinned=tuple(
+                {str(parent) for path in (*project, *_resolve_paths(own)) for parent in Path(path).parents[:-1]}
+            ),
+            read_only=(*project, *_resolve_paths(own)),
+            writable=_resolve_paths(writable),
+            hidden=_resolve_paths(credential_files(self.env)),
             more=options,
         )
 
@@ -334,7 +338,7 @@ class Obstacle(Struct, frozen=True):
     remedy: str
 
 
-def obstacle(env: Mapping[str, str]) -> Obstacle | None:
+def find_obstacle(env: Mapping[str, str]) -> Obstacle | None:
     """None where bubblewrap works. Each bwrap is tried once per process."""
     if sys.platform != "linux":
         return Obstacle("bubblewrap is for Linux only", "run runplan on Linux")
@@ -342,21 +346,21 @@ def obstacle(env: Mapping[str, str]) -> Obstacle | None:
     if bwrap is None:
         return Obstacle("bwrap is not on PATH", "apt install bubblewrap")
     allow = "sudo sysctl -w user.max_user_namespaces=10000 (Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)"
-    failed = _probe(bwrap)
+    failed = _probe_bwrap(bwrap)
     return Obstacle(failed, f"allow user namespaces, e.g. {allow}") if failed else None
 
 
 @cache
-def _probe(bwrap: str) -> str:
+def _probe_bwrap(bwrap: str) -> str:
     """The error of a bwrap that cannot make a sandbox, else ""."""
-    argv = sandboxed(("/bin/sh", "-c", ":"), bwrap=bwrap, cwd="/", read_only=("/usr",))
-    code, message = _ran(argv, env={}, within_s=PROBE_S, errors=True)
+    argv = sandbox_command(("/bin/sh", "-c", ":"), bwrap=bwrap, cwd="/", read_only=("/usr",))
+    code, message = _run_program(argv, env={}, within_s=PROBE_S, errors=True)
     return "" if code == 0 else " ".join(message.split())[:300] or f"{bwrap} ends with code {code}"
 
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
     """Whether a dispatch with this setting runs in the sandbox."""
-    return mode == "bwrap" or (mode == "auto" and obstacle(env) is None)
+    return mode == "bwrap" or (mode == "auto" and find_obstacle(env) is None)
 
 
 def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacle | None:
@@ -365,11 +369,11 @@ def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacl
     `modes` has the value of each setting by its key.
     """
     wanted = {mode: key for key, mode in modes.items() if mode != "none"}
-    found = obstacle(env) if wanted else None
+    found = find_obstacle(env) if wanted else None
     if found and (key := wanted.get("bwrap")):
         raise RefusedEarly(f'{key} = "bwrap" does not work here: {found.problem}; {found.remedy}')
     return found
 
 
-def _real(paths: Iterable[Path]) -> tuple[str, ...]:
+def _resolve_paths(paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))

@@ -81,8 +81,8 @@ class Brief(Struct, frozen=True, kw_only=True):
             "plan": self.plan,
             "phase": self.chosen.phase,
             "title": one_line(self.chosen.title),
-            "phase_text": quoted(self.chosen.text, "phase"),
-            "plan_text": quoted(self.chosen.text, "plan"),
+            "phase_text": quote_text(self.chosen.text, "phase"),
+            "plan_text": quote_text(self.chosen.text, "plan"),
             "items": "\n".join(f"- {item}: {one_line(text)}" for item, text in self.chosen.items),
             "touches": f"Only files that match these patterns may change: {patterns}."
             if patterns
@@ -90,12 +90,12 @@ class Brief(Struct, frozen=True, kw_only=True):
             "worktree": self.worktree,
             "branch": self.branch,
             "test_command": self.test_command or "none",
-            "baseline": "\n".join(_before(command, found) for command, found in self.baseline),
+            "baseline": "\n".join(_describe_baseline(command, found) for command, found in self.baseline),
             "numbers": _NUMBERS.format(phase=self.chosen.phase) if has_numbered_criterion(self.chosen.text) else "",
         }
 
 
-def _before(command: str, found: Results) -> str:
+def _describe_baseline(command: str, found: Results) -> str:
     """The result of a check before the work, with the tests that failed even then."""
     names = sorted(found.failures)
     more = f" and {len(names) - MOST_NOTED} more" if len(names) > MOST_NOTED else ""
@@ -104,7 +104,7 @@ def _before(command: str, found: Results) -> str:
 
 
 def implement_prompt(template: str, brief: Brief) -> str:
-    return render(template, brief.values())
+    return fill_template(template, brief.values())
 
 
 def fix_prompt(
@@ -126,9 +126,9 @@ def fix_prompt(
         "why": one_line(why) or "The checks did not pass.",
         "failed": items or "No single item was named.",
         "evidence": "\n\n".join(_run_first(command, output) for command, output in commands) or "No command failed.",
-        **_diff(brief, diff),
+        **_diff_values(brief, diff),
     }
-    return render(template, brief.values() | values)
+    return fill_template(template, brief.values() | values)
 
 
 def _run_first(command: str, output: str) -> str:
@@ -154,41 +154,41 @@ def verify_prompt(
     listed = [f"- {shown(path)}" for path in changed] if len(diff) > SMALL_DIFF else [f"{len(changed)} files."]
     values = {
         "changed": "\n".join(listed) if changed else "No file differs.",
-        **_diff(brief, diff),
+        **_diff_values(brief, diff),
         "gates": "\n".join(
             (
-                *(_gate(command, gate) for command, gate in gates),
+                *(_describe_gate(command, gate) for command, gate in gates),
                 *(f"- {one_line(describe_proof(proof))}" for proof in proofs),
             )
         )
         or "None: the project has no test command.",
     }
-    return render(template, brief.values() | values)
+    return fill_template(template, brief.values() | values)
 
 
-def _diff(brief: Brief, diff: str) -> dict[str, str]:
+def _diff_values(brief: Brief, diff: str) -> dict[str, str]:
     """The diff as a file of the worktree: in their read-only modes some agents have no shell."""
     long = f"It has {len(diff.splitlines())} lines. Read all of it, in pieces if need be."
     file = f"{brief.worktree}/{DIFF_FILE}"
-    return {"diff_file": file, "diff": quoted(diff, "diff") if len(diff) <= SMALL_DIFF else long}
+    return {"diff_file": file, "diff": quote_text(diff, "diff") if len(diff) <= SMALL_DIFF else long}
 
 
 def context_note(files: Sequence[str]) -> str:
     """The part of a prompt that names files of the plan's spec; "" for none."""
     head = "These files describe the work further. Read what you need of them; do not change them."
-    return _section("Context", head, [f"- `{file}`" for file in files])
+    return _write_section("Context", head, [f"- `{file}`" for file in files])
 
 
 def unresolved_note(missing: Sequence[tuple[str, str]]) -> str:
     """The part of a prompt for a verifier that is asked once more; "" for none."""
     head = "A verifier passed these items with evidence that runplan does not find. Judge every item again."
-    return _section("What did not resolve", head, [f"- {item}: {one_line(words)}" for item, words in missing])
+    return _write_section("What did not resolve", head, [f"- {item}: {one_line(words)}" for item, words in missing])
 
 
-def rejections(words: Sequence[str]) -> str:
+def rejections_note(words: Sequence[str]) -> str:
     """The part of a prompt that quotes why people rejected earlier attempts; "" for none."""
     head = "An earlier attempt at this phase was proven, but a person rejected it. Your work must address the reasons."
-    return _section("What was rejected", head, [quoted(one, "rejection") for one in words])
+    return _write_section("What was rejected", head, [quote_text(one, "rejection") for one in words])
 
 
 def kept_note(kept: KeptWork) -> str:
@@ -197,20 +197,20 @@ def kept_note(kept: KeptWork) -> str:
         f"An earlier attempt failed. Its work is on your branch, up to {kept.head[:12]}. Look at it, then continue it."
     )
     lines = [f"- {item}: {one_line(evidence)}" for item, evidence in kept.failed]
-    outputs = [quoted(output, f"output of {name}") for name, output in kept.red]
-    return _section("Work so far", head, [f"It failed because: {one_line(kept.complaint)}", *lines, *outputs])
+    outputs = [quote_text(output, f"output of {name}") for name, output in kept.red]
+    return _write_section("Work so far", head, [f"It failed because: {one_line(kept.complaint)}", *lines, *outputs])
 
 
-def _section(title: str, head: str, lines: Sequence[str]) -> str:
+def _write_section(title: str, head: str, lines: Sequence[str]) -> str:
     return "\n".join(("", f"## {title}", "", head, "", *lines, "")) if lines else ""
 
 
-def render(template: str, values: dict[str, str]) -> str:
+def fill_template(template: str, values: dict[str, str]) -> str:
     """The template with every placeholder replaced once, as valid UTF-8; values are not expanded again."""
     return as_utf8(_PLACEHOLDER.sub(lambda place: values.get(place.group(1), place.group()), template))
 
 
-def quoted(text: str, label: str) -> str:
+def quote_text(text: str, label: str) -> str:
     """The text between two marker lines that do not occur in it; fences in a plan would break a fence."""
     mark, number = label, 1
     while f"=== end of {mark} ===" in text:
@@ -224,7 +224,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _gate(command: str, gate: GateJudged) -> str:
+def _describe_gate(command: str, gate: GateJudged) -> str:
     ending = "did not finish" if gate.code is None else f"exit code {gate.code}"
     named = (f"; {count} {kind}: {', '.join(names)}" for kind, count, names in gate.differences)
     return one_line(f"- {command} on tree {gate.tree}: {ending}; {gate.line}{''.join(named)}")
@@ -253,7 +253,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     commit: str  #: the tip of its branch
 
 
-def note(standing: Standing) -> str:
+def handover_note(standing: Standing) -> str:
     """At most LINES lines: the next step, the state of the work, the agent's own words; and the end of its notes."""
     left = [(item, text) for item, text in standing.items if item not in standing.done]
     lines = [
@@ -268,11 +268,11 @@ def note(standing: Standing) -> str:
         "## Current state",
         "",
         f"Its work is on your branch, up to {standing.commit[:12]}. Look at it before you continue.",
-        *_some([f"- {shown(path)}" for path in standing.files], "files"),
+        *_list_some([f"- {shown(path)}" for path in standing.files], "files"),
         "",
         "## Not yet proven",
         "",
-        *_some([f"- {item}" for item, _ in left], "items"),
+        *_list_some([f"- {item}" for item, _ in left], "items"),
         "",
         "## References",
         "",
@@ -287,10 +287,12 @@ def note(standing: Standing) -> str:
     return (
         "\n".join(lines)
         + "\n"
-        + _section("Its notes", "They are also in your own notes file.", [quoted(notes, "notes")] if notes else [])
+        + _write_section(
+            "Its notes", "They are also in your own notes file.", [quote_text(notes, "notes")] if notes else []
+        )
     )
 
 
-def _some(lines: Sequence[str], what: str) -> list[str]:
+def _list_some(lines: Sequence[str], what: str) -> list[str]:
     more = [f"- and {len(lines) - _MOST} more {what}"] if len(lines) > _MOST else []
     return [*lines[:_MOST], *more] or [f"No {what}."]

@@ -79,7 +79,7 @@ def read_tokens(message: str) -> Tokens:
     return Tokens(tuple(dict.fromkeys(drifts)), tuple(malformed))
 
 
-def percent(stated: str, actual: int) -> int | None:
+def drift_percent(stated: str, actual: int) -> int | None:
     """How far the actual number is from the stated one, rounded up; None if that is no number."""
     kind, numbers = _read_stated(stated)
     if kind == "exactly":
@@ -92,7 +92,7 @@ def percent(stated: str, actual: int) -> int | None:
     return -(-100 * abs(actual - middle) // middle)
 
 
-def judge(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str, int]] = ()) -> DriftDecision:
+def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str, int]] = ()) -> DriftDecision:
     """Judge the drifts of both agents; where both measured a number, the verifier's counts.
 
     Up to 10 % is corrected, up to 20 % also noted, more fails the phase. So does a second correction of a criterion;
@@ -105,7 +105,7 @@ def judge(implementer: Tokens, verifier: Tokens, corrected: Collection[tuple[str
     lines: list[str] = []
     far = 0
     for (phase, bullet, _), drift in places.items():
-        off = percent(drift.stated, drift.actual)
+        off = drift_percent(drift.stated, drift.actual)
         where = f"phase {drift.phase}, criterion {bullet}, {drift.field}"
         if off is None:
             lines.append(f"{where}: {drift.stated!r} is no number that can be compared")
@@ -143,7 +143,7 @@ def _is_id(text: str) -> bool:
 # --- corrections --------------------------------------------------------------------------------------------
 
 
-def replacement(stated: str, actual: int) -> str:
+def corrected_text(stated: str, actual: int) -> str:
     """The text for the stated number: a band becomes 5 % around the actual number, a bound keeps its words."""
     kind, _ = _read_stated(stated)
     if kind == "band":
@@ -153,7 +153,7 @@ def replacement(stated: str, actual: int) -> str:
     return str(actual)
 
 
-def correct(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
+def correct_section(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
     """The section of the phase with the actual number and a comment that says so; and why it is unchanged.
 
     `section` is `Phase.text`; the caller finds the phase by its exact id. `date` is YYYY-MM-DD.
@@ -168,7 +168,7 @@ def correct(section: str, drift: Drift, *, date: str) -> tuple[str, str]:
     found = re.search(rf"(?<![\w.,-]){re.escape(literal)}(?![\w-]|[.,]\d)", line)
     if found is None:
         return section, f"{where} does not contain {literal!r}"
-    new = f"{line[: found.start()]}{replacement(drift.stated, drift.actual)}{line[found.end() :]}"
+    new = f"{line[: found.start()]}{corrected_text(drift.stated, drift.actual)}{line[found.end() :]}"
     comment = f"<!-- Auto-corrected {date}: was {literal}, arithmetic says {drift.actual} -->"
     rest = lines.between(at, len(lines.texts)).removeprefix(line)
     return f"{lines.between(0, at)}{new} {comment}{rest}", ""
@@ -181,22 +181,22 @@ def has_numbered_criterion(section: str) -> bool:
 
 def _numbered_criteria(lines: Lines) -> list[int]:
     """The lines of the acceptance criteria with a digit in their first line."""
-    return [entry.at for entry in _criteria(lines) if any(sign.isdigit() for sign in entry.text)]
+    return [entry.at for entry in _list_criteria(lines) if any(sign.isdigit() for sign in entry.text)]
 
 
-def _criteria(lines: Lines) -> list[Entry]:
-    part = _under(lines, "acceptance criteria")
+def _list_criteria(lines: Lines) -> list[Entry]:
+    part = _lines_under(lines, "acceptance criteria")
     return marks_within(lines.entries, part.start, part.stop)
 
 
-def _under(lines: Lines, title: str) -> range:
+def _lines_under(lines: Lines, title: str) -> range:
     """The lines under the heading that begins with the title, in any case."""
     part = next((heading for heading in lines.headings if heading.text.lower().startswith(title)), None)
     return range(part.at + 1, part.end) if part is not None else range(0)
 
 
 def _text_under(lines: Lines, title: str) -> str:
-    return "\n".join(lines.texts[at] for at in _under(lines, title) if not lines.inert[at])
+    return "\n".join(lines.texts[at] for at in _lines_under(lines, title) if not lines.inert[at])
 
 
 # --- before an agent starts ---------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ _STALE = re.compile(
 )
 
 
-def contradictions(section: str) -> list[tuple[int, str]]:
+def find_contradictions(section: str) -> list[tuple[int, str]]:
     """The sums of the phase that differ from their stated result, or from the criterion with the same noun.
 
     Each is a percentage and words for people. More than 20 refuses the phase before any work; else it is logged.
@@ -224,7 +224,7 @@ def contradictions(section: str) -> list[tuple[int, str]]:
     compared = [(text, value, stated) for text, value, stated, _ in sums if stated]
     for first, last, stated in _SPAN.findall(design):
         compared.append((f"lines {first}-{last}", int(last) - int(first) + 1, stated))
-    criteria = [entry.text for entry in _criteria(lines)]
+    criteria = [entry.text for entry in _list_criteria(lines)]
     for noun in dict.fromkeys(noun for *_, noun in sums if noun):
         derived = [(text, value) for text, value, _, counted in sums if counted == noun]
         form = r"(?:<=|≤|>=|≥|~|\b(?:at most|at least|approximately|exactly|expected) )?"
@@ -233,7 +233,7 @@ def contradictions(section: str) -> list[tuple[int, str]]:
         if len(derived) == len(stated_for) == 1:  # else they may count different things
             compared.append((*derived[0], stated_for[0]))
     shares = (
-        (percent(stated, value), f"{text} is {value}, and the phase states {stated}")
+        (drift_percent(stated, value), f"{text} is {value}, and the phase states {stated}")
         for text, value, stated in compared
     )
     return [(off, words) for off, words in shares if off]

@@ -79,7 +79,7 @@ class Resolved(Struct, frozen=True, kw_only=True):
     unresolved: tuple[str, ...]  #: the references that do not resolve, each with the reason
 
 
-def resolve(evidence: Sequence[Reference], facts: Facts) -> Resolved:
+def resolve_evidence(evidence: Sequence[Reference], facts: Facts) -> Resolved:
     lookups = [(reference, look_up(reference, facts)) for reference in evidence]
     said = [f"{reference.ref} ({lookup.words})" if lookup.words else reference.ref for reference, lookup in lookups]
     return Resolved(
@@ -108,9 +108,9 @@ def _look_up_file(ref: str, facts: Facts, *, is_gone: bool = False) -> Lookup:
     if is_gone:
         is_true = facts.is_in_base(path) and facts.count_lines(path) is None
         return Lookup(is_true, "gone" if is_true else "is not a file that the work removed")
-    if _longest(path, facts) is not None:
+    if _count_lines(path, facts) is not None:
         return Lookup(True)
-    if (place := _PLACE.fullmatch(path)) is None or (lines := _longest(place[1], facts)) is None:
+    if (place := _PLACE.fullmatch(path)) is None or (lines := _count_lines(place[1], facts)) is None:
         return Lookup(False, _NO_FILE)
     return Lookup(True) if 0 < int(place[2]) <= lines else Lookup(False, f"has {lines} lines")
 
@@ -119,7 +119,7 @@ def _in_tree(path: str, facts: Facts) -> str:
     return path.strip().removeprefix(f"{facts.root}/").removeprefix("./")
 
 
-def _longest(path: str, facts: Facts) -> int | None:
+def _count_lines(path: str, facts: Facts) -> int | None:
     """The lines of a file; of a changed file also by the end of its path."""
     changed = facts.by_name.get(posixpath.basename(path), ())
     meant = (path, *(other for other in changed if other.endswith(f"/{path}")))
@@ -179,7 +179,7 @@ def _look_up_command(command: str, facts: Facts) -> Lookup:
 def _look_up_text(text: str, facts: Facts) -> Lookup:
     wrong: dict[str, None] = {}
     doubtful = None
-    for token, is_code in _tokens(text):
+    for token, is_code in _split_tokens(text):
         lookup = _look_up_token(token, facts, is_code=is_code)
         if lookup is not None and lookup.is_proof:
             doubtful = lookup
@@ -190,7 +190,7 @@ def _look_up_text(text: str, facts: Facts) -> Lookup:
     return doubtful or Lookup(False, "; ".join([*wrong][:3]) or "names no file of the tree and no test that ran")
 
 
-def _tokens(text: str) -> Iterator[tuple[str, bool]]:
+def _split_tokens(text: str) -> Iterator[tuple[str, bool]]:
     """The words, quotes and parts of words of a text, and whether each stands in backticks."""
     yield text.strip(), False
     for quote in _QUOTED.finditer(text):

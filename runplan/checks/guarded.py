@@ -58,14 +58,14 @@ class _Named(Struct):
     scripts: set[str]
 
     def add(self, command: str, read: Read) -> None:
-        words = _words(command)
+        words = _split_words(command)
         self.words.update(words)
         modules = (
-            f"{word.replace('.', '/')}{end}" for word in _after(("-m",), words) for end in (".py", "/__main__.py")
+            f"{word.replace('.', '/')}{end}" for word in _words_after(("-m",), words) for end in (".py", "/__main__.py")
         )
         recipes = {name for program in words for name in _RECIPES.get(program, ())}
         recipes |= {"package.json"} if not self.words.isdisjoint(_PACKAGERS) else set()
-        for path in _paths(("", *_after(_FOLDER_FOLLOWS, words)), (*words, *modules, *recipes)):
+        for path in _join_paths(("", *_words_after(_FOLDER_FOLLOWS, words)), (*words, *modules, *recipes)):
             is_recipe = posixpath.basename(path) in recipes
             text = read(path) if is_recipe or _SCRIPT.search(path) else None
             if text is None:
@@ -80,14 +80,14 @@ class _Named(Struct):
 
         The tests that a script mentions are no scripts of the checks.
         """
-        words = set(_words(text))
+        words = set(_split_words(text))
         self.words.update(words)
         meant = (
             word
             for word in filter(_SCRIPT.search, words)
             if (is_recipe if is_on_test_side(word) else covers(_TEST_SCRIPTS, word))
         )
-        for script in _paths(("", posixpath.dirname(path)), meant):
+        for script in _join_paths(("", posixpath.dirname(path)), meant):
             if (content := read(script)) is not None and _is_script(script, content):
                 self.scripts.add(script)
 
@@ -101,11 +101,11 @@ def find_changes(
         named.add(command, before)
     if not named.words:
         return []
-    differences = ((path, _difference(path, named, before, after)) for path in changed)
+    differences = ((path, _describe_difference(path, named, before, after)) for path in changed)
     return [(path, difference) for path, difference in differences if difference]
 
 
-def _difference(path: str, named: _Named, before: Read, after: Read) -> str:
+def _describe_difference(path: str, named: _Named, before: Read, after: Read) -> str:
     folder, name = posixpath.split(path)
     was, now = before(path), after(path)
     if was == now:  # its mode
@@ -123,7 +123,7 @@ def _difference(path: str, named: _Named, before: Read, after: Read) -> str:
         return f"test runners read it, and it {how}"
     if not is_project_settings(path):
         return ""
-    old, new = (_sections(name, text or "", named.words) for text in (was, now))
+    old, new = (_read_sections(name, text or "", named.words) for text in (was, now))
     differing = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key) and not _is_free(key, old)]
     return f"its sections {', '.join(differing)} decide how checks run, and changed" if differing else ""
 
@@ -136,7 +136,7 @@ def is_project_settings(path: str) -> bool:
 def sets_runner(path: str, was: str, now: str) -> bool:
     """Whether two versions of such a file differ in what test runners read."""
     name = posixpath.basename(path)
-    return _sections(name, was, set()) != _sections(name, now, set())
+    return _read_sections(name, was, set()) != _read_sections(name, now, set())
 
 
 def _is_free(key: str, old: Mapping[str, object]) -> bool:
@@ -146,7 +146,7 @@ def _is_free(key: str, old: Mapping[str, object]) -> bool:
     return kind == "scripts" and key not in old and not any(f"scripts.{name}" in old for name in hooked)
 
 
-def _sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
+def _read_sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
     """The parts of a settings file that decide how checks run, as values; all of its text when it cannot be parsed."""
     sections = _SECTIONS.union(("tox", "testenv") if "tox" in words else ())
     if len(text) > LARGEST_PARSED:
@@ -169,15 +169,15 @@ def _sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
         return {"all": text}
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return _WORD.findall(_PARAMETER.sub(" ", text))
 
 
-def _after(words: Iterable[str], all_words: Iterable[str]) -> list[str]:
+def _words_after(words: Iterable[str], all_words: Iterable[str]) -> list[str]:
     return [word for previous, word in pairwise(all_words) if previous in words]
 
 
-def _paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]:
+def _join_paths(folders: Iterable[str], names: Iterable[str]) -> dict[str, None]:
     """The paths of these names in the folders, inside of the tree."""
     names = tuple(names)
     joined = (posixpath.normpath(f"./{folder}/{name}") for folder in dict.fromkeys(folders) for name in names)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from runplan.checks.runners import RUNNERS, plain
-from runplan.checks.runners.output import Report, TestState, last, worst
+from runplan.checks.runners.output import Report, TestState, find_last, worst_states
 from runplan.globs import covers
 
 if TYPE_CHECKING:
@@ -95,11 +95,11 @@ def read_results(
     """
     printed = output.splitlines()
     lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in printed[-_LINES_READ:]]
-    name, report, unfinished = _report(lines, summary_pattern, junit)
+    name, report, unfinished = _read_report(lines, summary_pattern, junit)
     if exit_code is None or exit_code < 0:
         unfinished = "the command did not end by itself"
     report = _with_names(report, names) if name == "pytest" and names else report
-    states = worst(report.tests)
+    states = worst_states(report.tests)
     passes = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.PASSED)
     failures = frozenset(name[:_LONGEST_NAME] for name, state in states.items() if state is TestState.FAILED)
     is_named = (report.is_named and len(printed) <= _LINES_READ) or len(passes) == report.passed
@@ -131,14 +131,14 @@ def _count_unfailed(report: Report) -> int:
     return (report.passed or 0) + (report.skipped or 0)
 
 
-def _report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
+def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
     """The runner's name, its report, and why the run is not complete."""
     if junit is not None:
         found = plain.read_junit(junit)
         return ("junit", found, "") if isinstance(found, Report) else ("", _NO_REPORT, found)
     name, report = _closing_report(lines)
     if pattern:
-        own = plain.configured(lines, pattern)
+        own = plain.read_configured(lines, pattern)
         if own is None:
             return name, report, f"the output does not contain tests.summary {pattern!r}"
         return (name, report, "") if own.passed is None else ("summary", own, "")
@@ -151,7 +151,7 @@ def _closing_report(lines: list[str]) -> tuple[str, Report]:
     offset = max(0, len(lines) - _LINES_CLOSING)
     name, best = "", _NO_REPORT
     for runner in RUNNERS:
-        closing = last(lines[offset:], runner.closing)
+        closing = find_last(lines[offset:], runner.closing)
         report = runner.read(lines, offset + closing[0], closing[1]) if closing else None
         if report is not None and report.end > best.end:
             name, best = runner.name, report
@@ -201,7 +201,7 @@ def baseline_fault(baseline: Results) -> str:
     return ""
 
 
-def compare(
+def compare_results(
     baseline: Results | None,
     now: Results,
     *,
@@ -223,8 +223,8 @@ def compare(
     # A suite that stops at its first failure has failed: that test is certain.
     if unfinished and (not regressed or now.exit_code is None):
         return Comparison(kind=GateKind.UNFINISHED, why=unfinished)
-    missing, lost = _missing(was, now, allows, changed)
-    kind, why = _judge(was, now, regressed, is_faulty=bool(fault))
+    missing, lost = _find_missing(was, now, allows, changed)
+    kind, why = _judge_failures(was, now, regressed, is_faulty=bool(fault))
     if kind is not GateKind.REGRESSED and (missing or lost):
         kind = GateKind.MISSING
         tests = "1 test does" if len(missing) == 1 else f"{len(missing)} tests do"
@@ -240,7 +240,7 @@ def compare(
     )
 
 
-def _judge(was: Results, now: Results, regressed: tuple[str, ...], *, is_faulty: bool) -> tuple[GateKind, str]:
+def _judge_failures(was: Results, now: Results, regressed: tuple[str, ...], *, is_faulty: bool) -> tuple[GateKind, str]:
     if not now.red:
         return GateKind.GREEN, ""
     if regressed:
@@ -254,17 +254,19 @@ def _judge(was: Results, now: Results, regressed: tuple[str, ...], *, is_faulty:
     return GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}"
 
 
-def _missing(was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]) -> tuple[tuple[str, ...], int]:
+def _find_missing(
+    was: Results, now: Results, allows: Sequence[str], changed: Sequence[str]
+) -> tuple[tuple[str, ...], int]:
     """The names of the missing tests; where names are not known, how many fewer passed."""
     if not was.passes or not (now.passes or now.passed == 0):
-        return (), 0 if changed else _fewer(was, now)
+        return (), 0 if changed else _count_fewer(was, now)
     # A test that was moved, or whose parameters are named otherwise, runs under another name.
-    moved = Counter(_short(name) for name in now.ran - was.ran)
+    moved = Counter(_short_name(name) for name in now.ran - was.ran)
     missing: list[str] = []
     for name in sorted(was.ran - now.ran):
         file = file_of(name)
-        if moved[_short(name)] > 0:
-            moved[_short(name)] -= 1
+        if moved[_short_name(name)] > 0:
+            moved[_short_name(name)] -= 1
         elif any(failure.startswith(f"{name}.") for failure in now.failures):  # a package of Go
             continue
         elif not (file in changed or covers(allows, file) if file else changed):
@@ -278,12 +280,12 @@ def file_of(name: str) -> str:
     return file if rest and re.search(r"\.\w{1,5}$", file) else ""
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     """The last part of a test's name, without parameters."""
     return re.split(r"::| [›>] ", name.partition("[")[0])[-1]
 
 
-def _fewer(was: Results, now: Results) -> int:
+def _count_fewer(was: Results, now: Results) -> int:
     return 0 if was.passed is None or now.passed is None else max(was.passed - now.passed, 0)
 
 
@@ -291,7 +293,7 @@ def _summary_lost(was: Results, now: Results) -> str:
     """A run without the summary of the baseline's runner was cut short, or its summary is an inner suite's."""
     if was.runner and not now.runner:
         return f"no closing summary of {was.runner}, which there was before the work"
-    if was.runner not in ("", now.runner) and _fewer(was, now):
+    if was.runner not in ("", now.runner) and _count_fewer(was, now):
         return f"the last summary is of {now.runner} and counts fewer tests than {was.runner} did"
     return ""
 

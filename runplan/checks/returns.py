@@ -66,17 +66,17 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
     earlier could replace a half-written verdict.
     """
     if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
-        return _read(file_text, "the return file")
+        return _parse_text(file_text, "the return file")
     block = last_json_block(message)
     if block is None:
         return Unusable(why="no return: neither a return file nor a fenced json block in the message")
-    return _read(block, "the last json block of the message")
+    return _parse_text(block, "the last json block of the message")
 
 
-def blockers(message: str) -> tuple[str, ...]:
+def find_blockers(message: str) -> tuple[str, ...]:
     """The texts of the lines that begin with BLOCKER:"""
     lines = (line.strip() for line in message.splitlines() if line.startswith(_BLOCKER))
-    return tuple(_clean(line.removeprefix(_BLOCKER)) or "no reason given" for line in lines)
+    return tuple(_clean_text(line.removeprefix(_BLOCKER)) or "no reason given" for line in lines)
 
 
 def last_json_block(message: str) -> str | None:
@@ -92,19 +92,19 @@ def last_json_block(message: str) -> str | None:
     return None
 
 
-def _read(text: str, where: str) -> ReadReturn:
+def _parse_text(text: str, where: str) -> ReadReturn:
     try:
-        found = convert(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_unique), _Return)
+        found = convert(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_refuse_duplicates), _Return)
     except RecursionError:
         return Unusable(why=f"{where} is nested too deeply")
     except ValidationError as error:
-        return Unusable(why=f"{where}: {_clean(str(error))}")
+        return Unusable(why=f"{where}: {_clean_text(str(error))}")
     except (ValueError, OverflowError) as error:
         return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
     usage = found.usage or _Usage()
     return Return(
         status=found.status,
-        summary=_clean(found.summary),
+        summary=_clean_text(found.summary),
         items=tuple(map(_item_result, found.items or ())),
         usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
     )
@@ -113,26 +113,26 @@ def _read(text: str, where: str) -> ReadReturn:
 def _item_result(item: _Item) -> ItemResult:
     given = item.evidence if isinstance(item.evidence, tuple) else (item.evidence or "",)
     return ItemResult(
-        item=_clean(item.item),
+        item=_clean_text(item.item),
         answer=item.result,
-        evidence=tuple(_reference(each) for each in given[:MOST_EVIDENCE] if each),
-        demanded_by=_clean(item.demanded_by),
+        evidence=tuple(_read_reference(each) for each in given[:MOST_EVIDENCE] if each),
+        demanded_by=_clean_text(item.demanded_by),
     )
 
 
-def _reference(given: str | _Reference) -> Reference:
+def _read_reference(given: str | _Reference) -> Reference:
     if isinstance(given, str):
-        return Reference(ref=_clean(given)[:LONGEST_EVIDENCE])
+        return Reference(ref=_clean_text(given)[:LONGEST_EVIDENCE])
     kind = (given.kind or "").casefold()
     line = f":{given.line}" if given.line else ""
     return Reference(
         kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
-        ref=_clean(f"{given.ref or ''}{line}")[:LONGEST_EVIDENCE],
+        ref=_clean_text(f"{given.ref or ''}{line}")[:LONGEST_EVIDENCE],
         gone=bool(given.gone),
     )
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, value in pairs:
         if name in found:
@@ -141,6 +141,6 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _clean(text: str | None) -> str:
+def _clean_text(text: str | None) -> str:
     """The text without half surrogate pairs, which JSON can contain and no file and no terminal takes."""
     return (text or "").strip().encode("utf-8", "replace").decode("utf-8")

@@ -81,40 +81,40 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     These are the value of a variable with a telling name, and the password of an address in any variable.
     """
     values = [value for name, value in environment.items() if _VARIABLE.search(name) and len(value) >= SHORTEST_VALUE]
-    values += (word for value in environment.values() if "://" in value for word in _passwords(value))
+    values += (word for value in environment.values() if "://" in value for word in _find_passwords(value))
     found = dict.fromkeys(values)
     for value in values:
         written = [value, *(json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))]
         found |= dict.fromkeys((*written, *(each.replace("/", r"\/") for each in written)))
-        data = _encoded(value)
+        data = _to_bytes(value)
         quoted = [quote(data), quote(data, safe=""), quote_plus(data, safe="/"), quote_plus(data)]
         found |= dict.fromkeys(quoted)
         found |= dict.fromkeys(re.sub("%..", lambda code: code[0].lower(), each) for each in quoted)
     return tuple(found)
 
 
-def _passwords(address: str) -> Iterator[str]:
+def _find_passwords(address: str) -> Iterator[str]:
     """The passwords in an address. A short one, which other text may contain, comes with its user."""
     for user, password in _USER.findall(address):
-        plain = unquote_to_bytes(_encoded(password)).decode(errors="surrogateescape")
+        plain = unquote_to_bytes(_to_bytes(password)).decode(errors="surrogateescape")
         for word in dict.fromkeys((password, plain)):
             yield word if len(word) >= SHORTEST_VALUE else f"//{user}:{word}@"
 
 
-def redacted(text: str, values: Collection[str] = ()) -> str:
+def redact_text(text: str, values: Collection[str] = ()) -> str:
     """The text without its secrets; takes time in proportion to its length."""
-    spans = _spans(text, _forms(tuple(values))) if text else []
-    return _replaced(text, spans, REDACTED) if spans else text
+    spans = _find_spans(text, _known_forms(tuple(values))) if text else []
+    return _replace_spans(text, spans, REDACTED) if spans else text
 
 
 def redacted_bytes(data: bytes, values: Collection[str] = ()) -> bytes:
     spans = byte_spans(data, values)
-    return _replaced(data, spans, REDACTED.encode()) if spans else data
+    return _replace_spans(data, spans, REDACTED.encode()) if spans else data
 
 
 def byte_spans(data: bytes, values: Collection[str] = ()) -> list[tuple[int, int]]:
     """The places of the secrets: beginnings and ends, in order, none touching another."""
-    return _spans(data, _byte_forms(tuple(values)))
+    return _find_spans(data, _byte_forms(tuple(values)))
 
 
 def redacted_end(data: bytes, values: Collection[str] = (), *, size: int) -> bytes:
@@ -124,26 +124,26 @@ def redacted_end(data: bytes, values: Collection[str] = (), *, size: int) -> byt
     return redacted_bytes(data[next(across, start) :], values)
 
 
-def overlap(values: Collection[str]) -> int:
+def longest_overlap(values: Collection[str]) -> int:
     """The largest number of bytes by which a secret may begin before a place that it contains."""
     return max(LONGEST, *(4 * len(value) for value in values), 0)
 
 
 @functools.lru_cache(maxsize=8)
-def _forms(values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _known_forms(values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return (*((value, re.escape(value)) for value in values), *_KNOWN, _SIGNED)
 
 
 @functools.lru_cache(maxsize=8)
 def _byte_forms(values: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple((_encoded(begin), _encoded(pattern)) for begin, pattern in _forms(values))
+    return tuple((_to_bytes(begin), _to_bytes(pattern)) for begin, pattern in _known_forms(values))
 
 
-def _encoded(text: str) -> bytes:
+def _to_bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _spans(data: AnyStr, forms: Iterable[tuple[AnyStr, AnyStr]]) -> list[tuple[int, int]]:
+def _find_spans(data: AnyStr, forms: Iterable[tuple[AnyStr, AnyStr]]) -> list[tuple[int, int]]:
     # A pattern is compiled when its beginning is found: to compile all takes five milliseconds in every dispatch.
     found = [
         match.span() for begin, pattern in forms if begin in data for match in re.finditer(pattern, data, re.ASCII)
@@ -157,7 +157,7 @@ def _spans(data: AnyStr, forms: Iterable[tuple[AnyStr, AnyStr]]) -> list[tuple[i
     return joined
 
 
-def _replaced(data: AnyStr, spans: list[tuple[int, int]], word: AnyStr) -> AnyStr:
+def _replace_spans(data: AnyStr, spans: list[tuple[int, int]], word: AnyStr) -> AnyStr:
     pieces: list[AnyStr] = []
     at = 0
     for start, end in spans:
@@ -178,7 +178,7 @@ class Redactor:
 
     def __init__(self, values: Collection[str] = ()) -> None:
         self._values = tuple(values)
-        self._of_lines = tuple(_encoded(value) for value in values if "\n" in value)
+        self._of_lines = tuple(_to_bytes(value) for value in values if "\n" in value)
         self._held = b""
 
     def feed(self, chunk: bytes) -> bytes:
@@ -211,10 +211,10 @@ class Redactor:
         at = known.rfind(_STREAM_KEY, max(0, size - LONGEST))
         if at >= 0 and not _STREAM_KEY_END.search(known, at):
             sure = min(sure, at)
-        return min([sure, *(size - _begun(known, value) for value in self._of_lines)])
+        return min([sure, *(size - _count_begun(known, value) for value in self._of_lines)])
 
 
-def _begun(known: bytes, value: bytes) -> int:
+def _count_begun(known: bytes, value: bytes) -> int:
     """The number of bytes at the end that may be the beginning of the value."""
     last = known[1 - len(value) :]
     at = last.find(value[:1])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.checks.guarded import find_changes, is_ci
-from runplan.checks.secrets import named_like_secret, redacted, secrets_in
+from runplan.checks.secrets import named_like_secret, redact_text, secrets_in
 from runplan.globs import covers, literal, matches
 from runplan.run.reasons import Reason
 
@@ -60,7 +60,7 @@ class Tampering(Struct, frozen=True):
         return Reason.OUT_OF_SCOPE if self.kind is TamperKind.OUT_OF_SCOPE else Reason.TAMPERED
 
     def __str__(self) -> str:
-        return f"{redacted(self.path)}: {self.detail}"
+        return f"{redact_text(self.path)}: {self.detail}"
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Permit(Struct, frozen=True, kw_only=True):
 
     def names(self, path: str) -> bool:
         """Whether the phase names this path, in its text or in Touches:."""
-        return path in (literal(pattern) for pattern in self.touches) or path in _tokens(self.text)
+        return path in (literal(pattern) for pattern in self.touches) or path in _path_words(self.text)
 
     def covers(self, path: str) -> bool:
         """Whether the path is within the phase's Touches:, or named."""
@@ -102,7 +102,7 @@ class Permit(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=4)
-def _tokens(text: str) -> frozenset[str]:
+def _path_words(text: str) -> frozenset[str]:
     """The words of the text that may be paths, without the punctuation around them and a number of a line."""
     words = (quoted or word for quoted, word in _TOKEN.findall(text))
     return frozenset(
@@ -116,25 +116,27 @@ def is_lifecycle(path: str) -> bool:
     return covers(LIFECYCLE, path)
 
 
-def examine(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str] = ()) -> tuple[Tampering, ...]:
+def examine_changes(
+    changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str] = ()
+) -> tuple[Tampering, ...]:
     """The findings in the changed files, and secrets in messages of commits."""
     findings: list[Tampering] = []
     for change in changes:
         path = change.path
-        findings += _scope(path, permit, is_gone=change.deleted)
+        findings += _check_scope(path, permit, is_gone=change.deleted)
         if change.added and not permit.names(path):
-            findings += _unwanted(change)
+            findings += _check_added(change)
         if is_ci(path) and not permit.permits_ci(path):
             detail = "a file of the CI or a hook was changed, and the phase does not name it"
             findings.append(Tampering(TamperKind.CHANGED_CI, path, detail))
         if covers(PROMPTS, path) and not permit.allowed(path):
             findings.append(Tampering(TamperKind.CHANGED_PROMPT, path, "a prompt of runplan's agents was changed"))
-    return tuple(dict.fromkeys((*findings, *_leaks(changes, messages, permit))))
+    return tuple(dict.fromkeys((*findings, *_find_leaks(changes, messages, permit))))
 
 
 def examine_commits(changes: Sequence[FileChange], permit: Permit, *, messages: Iterable[str]) -> tuple[Tampering, ...]:
     """The findings in changes of single commits that no commit may contain."""
-    findings = examine(changes, permit, messages=messages)
+    findings = examine_changes(changes, permit, messages=messages)
     return tuple(finding for finding in findings if finding.kind in _IN_NO_COMMIT)
 
 
@@ -151,7 +153,7 @@ def examine_checks(
     )
 
 
-def remedy(findings: Sequence[Tampering]) -> str:
+def describe_remedy(findings: Sequence[Tampering]) -> str:
     """The line of the plan that would permit all of it; "" when no line would."""
     paths = dict.fromkeys(finding.path for finding in findings)
     if not paths or any(finding.kind in _NEVER_ALLOWED for finding in findings):
@@ -159,14 +161,14 @@ def remedy(findings: Sequence[Tampering]) -> str:
     return f"; if the plan means it, add to the phase: Allows: {', '.join(paths)}"
 
 
-def _unwanted(file: FileChange) -> Iterator[Tampering]:
+def _check_added(file: FileChange) -> Iterator[Tampering]:
     if file.size > LARGEST_ADDED:
         yield Tampering(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, a new file of over 5 MB")
     if named_like_secret(file.path):
         yield Tampering(TamperKind.SECRET, file.path, "looks like a secret")
 
 
-def _scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tampering]:
+def _check_scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tampering]:
     if path in permit.bookkeeping:
         yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
     elif not permit.covers(path):
@@ -176,7 +178,7 @@ def _scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterator[Tamp
             yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
 
 
-def _leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> Iterator[Tampering]:
+def _find_leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> Iterator[Tampering]:
     """The files, file names and commit messages with a secret that none of the files had before.
 
     A file that the phase names may contain secrets.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.checks.evidence import resolve
+from runplan.checks.evidence import resolve_evidence
 from runplan.checks.returns import NAME, Unusable
 from runplan.plan.body import WHOLE_PHASE
 from runplan.run.dispatch import ItemAnswer, ReturnStatus
@@ -50,7 +50,7 @@ class NoVerdict(Struct, frozen=True, kw_only=True):
     why: str
 
 
-def judge(
+def judge_reply(
     ret: ReadReturn, items: Sequence[str], facts: Facts, *, questions: Sequence[str] = (), gates_red: bool = False
 ) -> Verdict | NoVerdict:
     """The judgement of the reply for these ids; `questions` are the ids of broken promises of tests.
@@ -64,8 +64,10 @@ def judge(
     judged = []
     for item in dict.fromkeys((*own, *questions, *failed)):
         stated = [result for result in ret.items if result.item == item]
-        against = _against(item, stated)
-        judged.append(against or (_demanded(stated[-1], own) if item in questions else _proven(item, stated, facts)))
+        against = _find_objection(item, stated)
+        judged.append(
+            against or (_judge_demand(stated[-1], own) if item in questions else _judge_evidence(item, stated, facts))
+        )
     why = _why_not(ret, judged)
     if not why and gates_red:
         return NoVerdict(why="the verifier passes every item while a gate is red")
@@ -74,7 +76,7 @@ def judge(
     return Verdict(tuple(judged), why, unresolved if is_rest else ())
 
 
-def _against(item: str, stated: Sequence[ItemResult]) -> Judgement | None:
+def _find_objection(item: str, stated: Sequence[ItemResult]) -> Judgement | None:
     """An item without an answer fails, and of several answers the worst counts; None when all are passes."""
     worst = next((result for result in stated if not result.passed), None)
     if stated and worst is None:
@@ -86,15 +88,15 @@ def _against(item: str, stated: Sequence[ItemResult]) -> Judgement | None:
     return Judgement(item=item[:NAME], passed=False, evidence=words)
 
 
-def _proven(item: str, stated: Sequence[ItemResult], facts: Facts) -> Judgement:
-    resolved = resolve([reference for result in stated for reference in result.evidence], facts)
+def _judge_evidence(item: str, stated: Sequence[ItemResult], facts: Facts) -> Judgement:
+    resolved = resolve_evidence([reference for result in stated for reference in result.evidence], facts)
     if resolved.is_proven:
         return Judgement(item=item, passed=True, evidence=resolved.words)
     missing = "; ".join(resolved.unresolved) or "no file or test is named"
     return Judgement(item=item, passed=False, evidence=f"passed, but no reference resolves: {missing}", missing=missing)
 
 
-def _demanded(result: ItemResult, items: Sequence[str]) -> Judgement:
+def _judge_demand(result: ItemResult, items: Sequence[str]) -> Judgement:
     if result.demanded_by in items:
         words = "; ".join((f"demanded by {result.demanded_by}", *(reference.ref for reference in result.evidence)))
         return Judgement(item=result.item, passed=True, evidence=words)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from runplan.checks.secrets import redacted
+from runplan.checks.secrets import redact_text
 from runplan.git.command import LongCalls
 from runplan.report import notices
 
@@ -57,7 +57,7 @@ def open_log(path: Path, *, files: int = FILES, file_bytes: int = FILE_BYTES) ->
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
                 _in_order,
                 structlog.processors.JSONRenderer(separators=(",", ":"), default=str),
-                lambda _logger, _name, line: redacted(str(line)),
+                lambda _logger, _name, line: redact_text(str(line)),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         )
@@ -167,5 +167,5 @@ def _run_program(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes,
             process.wait()
         if process.returncode:
             output.seek(0)
-            text = redacted(output.read()[-LONGEST_OUTPUT:].decode("utf-8", "replace")).strip()
+            text = redact_text(output.read()[-LONGEST_OUTPUT:].decode("utf-8", "replace")).strip()
             raise Refused(f"exit code {process.returncode}" + (f": {text}" if text else ""))

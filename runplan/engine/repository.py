@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.agents.environment import missing
+from runplan.agents.environment import missing_variables
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.clock import SystemClock
 from runplan.engine.preflight import require_prompts, settle_lost_landings
@@ -67,7 +67,7 @@ class Environments:
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The variables that the run needs and that a restart has lost."""
-        return missing(started.needs, at_hand=self.of(started.plan))
+        return missing_variables(started.needs, at_hand=self.of(started.plan))
 
 
 def make_run_context(

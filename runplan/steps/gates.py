@@ -199,7 +199,7 @@ def _judged(
     baseline = None
     if known is not None and known.results and not partly:  # the store has it with the names of all tests
         baseline = results.from_text(context.store.get_baseline(known.key) or known.results)
-    judged = results.compare(
+    judged = results.compare_results(
         baseline,
         now,
         allow_red_baseline=tests.allow_red_baseline,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from runplan.agents import prompts
-from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, left, metered, priced
+from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, meter_usage, price_usage, remaining_budget
 from runplan.agents.clis import agent_of
-from runplan.agents.endings import FARTHEST_S, judge, quoted
+from runplan.agents.endings import FARTHEST_S, judge_ending, quote_error
 from runplan.checks import results, returns
-from runplan.checks.secrets import redacted
+from runplan.checks.secrets import redact_text
 from runplan.errors import HandOverRefused, ObjectsRefused, RunplanError, Unreachable
 from runplan.git.repository import describe_differences
 from runplan.git.zones import Extra
@@ -212,7 +212,7 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
         text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
         return text + files + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
-    note = as_utf8(files + prompts.rejections(_rejections(phase.chosen.phase, context)) + handover)
+    note = as_utf8(files + prompts.rejections_note(_rejections(phase.chosen.phase, context)) + handover)
     kept = phase.leased.kept
     if started.role == "implement":
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
@@ -317,7 +317,7 @@ def _left(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | Giv
         since = iso(midnight - EARLIER)
         of_day = store.list_facts(e.DispatchStarted, since=since), store.list_facts(e.DispatchEnded, since=since)
         spent["day"], given["day"] = _usage(context, *of_day, since=iso(midnight))
-    return left(budgets, spent, given)
+    return remaining_budget(budgets, spent, given)
 
 
 def _usage(
@@ -368,11 +368,11 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         return
     agent = agent_of(context.settings.agents.agent(started.agent).kind)
     zone = context.clock.now().astimezone().tzinfo
-    ending = judge(outcome, agent, writes=started.role in WRITERS, zone=zone)
+    ending = judge_ending(outcome, agent, writes=started.role in WRITERS, zone=zone)
     detail = ended.detail
     if ending.kind in ("crashed", "killed", "silent", "timed-out"):
         has_reason = ended.said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # in the agent's own return
-        detail = detail if has_reason else quoted(ending, outcome, agent)
+        detail = detail if has_reason else quote_error(ending, outcome, agent)
     elif ending.kind != "success":
         detail = ending.words or detail
     yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
@@ -412,19 +412,19 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
         if table is not None:
             prompt = _sent_at_first(agent_of(table.kind), context.dispatches.read(started.id, "prompt.md") or "")
             prices = {"usd_in": table.usd_per_mtok_in, "usd_out": table.usd_per_mtok_out}
-            usage = metered(outcome.tally, prompt=prompt, **prices)
+            usage = meter_usage(outcome.tally, prompt=prompt, **prices)
     _, returned = reply_of(started.id, context)
     if usage == d.Usage() and isinstance(returned, d.Return):
         usage = returned.usage
     if table is not None and not usage.usd and outcome.ending is not Ending.EXITED:  # before it reported dollars
-        usage = priced(usage, *agent_of(table.kind).highest_usd)
+        usage = price_usage(usage, *agent_of(table.kind).highest_usd)
     succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
     said, detail = "", "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
     if started.role in WRITERS:
         if isinstance(returned, d.Return):
             said = returned.status
             detail = returned.summary if said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else detail
-        if blockers := returns.blockers(outcome.message):
+        if blockers := returns.find_blockers(outcome.message):
             said, detail = ReturnStatus.BLOCKED, "; ".join(blockers)
     return e.DispatchEnded(
         id=started.id,
@@ -456,7 +456,7 @@ def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -
             context.zone.hand_over(branch=phase.leased.branch, base=phase.base, copies=context.personal)
         except ObjectsRefused as error:
             reason = Reason.AGENT_FAILED if isinstance(error, HandOverRefused) else Reason.TAMPERED
-            yield e.WorkRefused(reason=reason, detail=redacted(str(error)))
+            yield e.WorkRefused(reason=reason, detail=redact_text(str(error)))
 
 
 def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.DispatchEnded:

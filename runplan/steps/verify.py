@@ -74,7 +74,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
     asked = [item for item, _ in questions]
     is_red = any(gate.answer == "failed" for gate in phase.judged.values())
-    judged = verdict.judge(answer, ids, facts_of(phase, context), questions=asked, gates_red=is_red)
+    judged = verdict.judge_reply(answer, ids, facts_of(phase, context), questions=asked, gates_red=is_red)
     if isinstance(judged, verdict.NoVerdict):
         yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
@@ -194,7 +194,7 @@ def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> tuple[Bri
 
 def examined(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
     """Why the text of the phase has to be revised before any work, and remarks for its report."""
-    found = drift.contradictions(phase.text)
+    found = drift.find_contradictions(phase.text)
     if wrong := next((words for off, words in found if off > MOST_OFF), ""):
         return f"{plan.path}:{phase.heading_line}: {wrong}", ()
     if (words := drift.stale_phrase(phase.text)) and not _is_revised(plan, phase, context):
@@ -223,7 +223,7 @@ def measured(phase: PhaseRun, context: RunContext, message: str) -> DriftFound |
     landed = {one.event.phase for one in facts(Landed, plan=plan) if one.run == context.run}
     made = [one.event for one in facts(DriftFound, plan=plan) if one.run == context.run and one.event.of in landed]
     corrected = {(of, bullet) for event in made for of, bullet, _, _ in event.corrections}  # in this run
-    decision = drift.judge(written, verified, corrected)
+    decision = drift.judge_drifts(written, verified, corrected)
     return DriftFound(
         abort=decision.abort,
         of=phase.chosen.phase,
@@ -241,12 +241,12 @@ def corrected(text: bytes, phase: PhaseRun, context: RunContext) -> tuple[bytes,
         if row is None or (context.lane and of != phase.chosen.phase):  # another lane may be working on that phase
             lines.append(f"phase {of}, criterion {bullet}: states {stated}, measured are {actual}; not corrected")
             continue
-        section, why = drift.correct(row.text, one, date=context.iso()[:10])
+        section, why = drift.correct_section(row.text, one, date=context.iso()[:10])
         if why:
             lines.append(f"{why}; the plan was not corrected")
             continue
         whole = text.decode("utf-8", "surrogateescape").replace(row.text, section, 1)
         text = whole.encode("utf-8", "surrogateescape")
-        new = drift.replacement(stated, actual)
+        new = drift.corrected_text(stated, actual)
         lines.append(f"phase {of}, criterion {bullet}: corrected from {stated} to {new}, as {actual} were measured")
     return text, lines

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.agents.prompts import Standing, note
+from runplan.agents.prompts import Standing, handover_note
 from runplan.checks import tamper
-from runplan.checks.secrets import redacted
+from runplan.checks.secrets import redact_text
 from runplan.checks.tamper import FileChange
 from runplan.errors import ObjectsRefused, RefusedEarly
 from runplan.git.handover import AgentZone
@@ -191,7 +191,7 @@ def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str,
     kept = f"nothing landed, and the work is kept on {name}"
     if foreign is None:
         return f"the branch {name} no longer contains its base {base[:12]}: it was reset, rebased or amended; {kept}"
-    shown = ", ".join(f"{oid[:12]} {redacted(subject[:LONGEST_SUBJECT])}" for oid, subject in foreign)
+    shown = ", ".join(f"{oid[:12]} {redact_text(subject[:LONGEST_SUBJECT])}" for oid, subject in foreign)
     return f"the branch {name} contains commits that this attempt did not make: {shown}; {kept}" if foreign else ""
 
 
@@ -265,7 +265,7 @@ def _broken(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
     reason = Reason.OUT_OF_SCOPE if reasons == {Reason.OUT_OF_SCOPE} else Reason.TAMPERED
     more = [f"and {len(findings) - NAMED} more"] if len(findings) > NAMED else []
     lines = (*map(str, findings[:NAMED]), *more)
-    return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.remedy(findings))
+    return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.describe_remedy(findings))
 
 
 def _conflict_markers(phase: PhaseRun, context: RunContext, head: str) -> WorkRefused | None:
@@ -308,7 +308,7 @@ def _tampered(
     commands = (check.command for check in context.settings.checks.values())
     paths = (change.path for change in changes)
     guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
-    return (*tamper.examine(files, permit), *guarded)
+    return (*tamper.examine_changes(files, permit), *guarded)
 
 
 def _in_commits(
@@ -380,7 +380,7 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
         notes=context.agents.redacted(context.dispatches.read(phase.ended.id, NOTES) or ""),
         commit=head,
     )
-    text = plain(note(standing))
+    text = plain(handover_note(standing))
     context.dispatches.write(phase.ended.id, "handoff.md", text)
     yield e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
 

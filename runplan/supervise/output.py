@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from runplan.agents.budgets import tokens_in
 from runplan.agents.clis import agent_of
-from runplan.checks.secrets import LONGEST, Redactor, overlap, redacted, redacted_end
+from runplan.checks.secrets import LONGEST, Redactor, longest_overlap, redact_text, redacted_end
 from runplan.run.dispatch import (
     MESSAGE_TAIL,
     RETURN,
@@ -80,7 +80,7 @@ class CappedLog:
         self._head_left = cap - self._tail_size
         self._secrets = secrets
         self._redactor = Redactor(secrets)
-        self._overlap = overlap(secrets)
+        self._overlap = longest_overlap(secrets)
         self._tail = bytearray()
         self._dropped = 0
 
@@ -155,9 +155,9 @@ class EventCollector:
         for event in events:
             match event:
                 case Trouble(words=words) | Finished(words=words) | Retrying(words=words):
-                    event = replace(event, words=redacted(words, self._secrets))
+                    event = replace(event, words=redact_text(words, self._secrets))
                 case ToolUsed(tool=tool, path=path):  # the detail is only shown from the log, which is redacted
-                    tool, path = redacted(tool, self._secrets), redacted(path, self._secrets)
+                    tool, path = redact_text(tool, self._secrets), redact_text(path, self._secrets)
                     event = replace(event, tool=tool, path=path, detail="")
                 case Context(tokens=int(tokens), file=file) if file:
                     event = replace(event, tokens=tokens + tokens_in(_size(Path(self._cwd, file))))
@@ -167,7 +167,7 @@ class EventCollector:
     def message(self) -> str:
         """The end of the message without secrets, nor half of one where it was cut."""
         text = self._folding.message
-        return redacted(text if len(text) < MESSAGE_TAIL else text[LONGEST:], self._secrets)
+        return redact_text(text if len(text) < MESSAGE_TAIL else text[LONGEST:], self._secrets)
 
     @property
     def tally(self) -> Tally:

@@ -31,7 +31,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import processes
-from runplan.agents.budgets import is_estimate, metered, reached
+from runplan.agents.budgets import has_reached, is_estimate, meter_usage
 from runplan.agents.clis import agent_of
 from runplan.checks.secrets import secret_values
 from runplan.errors import is_shortage, refused_by_system
@@ -250,7 +250,7 @@ class _Supervision:
 
     def _usage(self) -> Usage:
         launch = self._launch
-        return metered(self._events.tally, prompt=launch.prompt, usd_in=launch.usd_in, usd_out=launch.usd_out)
+        return meter_usage(self._events.tally, prompt=launch.prompt, usd_in=launch.usd_in, usd_out=launch.usd_out)
 
     # --- output -------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class _Supervision:
         if 0 < launch.tokens <= used.input_tokens + used.output_tokens or 0 < launch.usd <= used.usd:
             return Ending.BUDGET
         # An agent that may have finished is not replaced: aider applies an answer after it has reported the usage.
-        return Ending.CONTEXT if not finished and reached(launch.hand_over_at, tally, launch) else None
+        return Ending.CONTEXT if not finished and has_reached(launch.hand_over_at, tally, launch) else None
 
     def _check_silence(self, now: float) -> None:
         """Compare the activity in the middle and at the end of the silence: work is a sign of life."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.invocation import obstacle
+from runplan.agents.invocation import find_obstacle
 from tests.support.cli import Project, a_plan
 from tests.support.hostile import AGENTS
 from tests.support.repos import init_repo
@@ -38,7 +38,10 @@ else
 fi
 """
 FILES = (".git-credentials", ".netrc", ".config/gh/hosts.yml", ".config/git/credentials", ".ssh/id_ed25519")
-MODES = ["none", pytest.param("bwrap", marks=pytest.mark.skipif(bool(obstacle(os.environ)), reason="no bubblewrap"))]
+MODES = [
+    "none",
+    pytest.param("bwrap", marks=pytest.mark.skipif(bool(find_obstacle(os.environ)), reason="no bubblewrap")),
+]
 
 
 @pytest.mark.parametrize("sandbox", MODES)

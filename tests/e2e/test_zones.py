@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.invocation import obstacle
+from runplan.agents.invocation import find_obstacle
 from tests.e2e.attacks import ATTACKS, TOKEN, WORK
 from tests.support.cli import Project, copied, end_processes_of
 from tests.support.hostile import a_hostile_project, differences, landed_since, play, standing
@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "name" not in metafunc.fixturenames:
         return
     names = [name for name in ATTACKS if metafunc.config.getoption("--zoo") or name in SAMPLE]
-    no_bwrap = pytest.mark.skipif(bool(obstacle(os.environ)), reason="no bubblewrap")
+    no_bwrap = pytest.mark.skipif(bool(find_obstacle(os.environ)), reason="no bubblewrap")
     plays = [pytest.param(name, "none") for name in names if not ATTACKS[name].needs_sandbox]
     plays += [pytest.param(name, "bwrap", marks=no_bwrap) for name in names]
     metafunc.parametrize(("name", "sandbox"), plays)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.agents.invocation import Sandbox, sandboxed
+from runplan.agents.invocation import Sandbox, sandbox_command
 from runplan.git.repository import Checkouts
 from runplan.run.dispatch import Ending
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
@@ -31,7 +31,7 @@ def on(tmp_path: Path) -> Iterator[Stage]:
 def sandboxed_sh(on: Stage, script: str, **changes: object) -> str:
     bwrap = shutil.which("bwrap")
     assert bwrap
-    return on.start(*sandboxed(("sh", "-c", script), bwrap=bwrap, cwd=str(on.path)), **changes)
+    return on.start(*sandbox_command(("sh", "-c", script), bwrap=bwrap, cwd=str(on.path)), **changes)
 
 
 def test_last_words_within_the_grace_come_through(on: Stage) -> None:

@@ -108,5 +108,5 @@ def writable(there: Inside, directory: Path) -> None:
 
 
 def obstacle() -> str:
-    found = invocation.obstacle({"PATH": os.environ["PATH"]})
+    found = invocation.find_obstacle({"PATH": os.environ["PATH"]})
     return f"the sandbox does not work here: {found.problem}; {found.remedy}" if found else ""

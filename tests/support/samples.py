@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runplan.agents.clis import agent_of
-from runplan.agents.endings import AgentEnding, judge
+from runplan.agents.endings import AgentEnding, judge_ending
 from runplan.run.dispatch import AgentEvent, Ending, Outcome
 from runplan.supervise.output import EventCollector
 
@@ -94,4 +94,4 @@ def outcome_of(
 
 
 def ending(cli: str, found: Outcome, *, writes: bool = True) -> AgentEnding:
-    return judge(found, agent_of(cli), writes=writes)
+    return judge_ending(found, agent_of(cli), writes=writes)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runplan.agents.clis.mini import read_trajectory
-from runplan.agents.endings import AgentEnding, trouble
+from runplan.agents.endings import AgentEnding, classify_trouble
 from runplan.run.dispatch import Ending, EndingKind, Finished, Outcome, Tally, Trouble, Usage
 from tests.support.samples import THEN, ending, outcome_of
 
@@ -382,6 +382,6 @@ def test_every_kind_of_trouble_has_an_ending(kind: EndingKind) -> None:
 
 
 def test_the_last_known_trouble_decides_the_ending() -> None:
-    reported = (trouble("Invalid API key"), trouble("529 overloaded"), trouble("oops"))
+    reported = (classify_trouble("Invalid API key"), classify_trouble("529 overloaded"), classify_trouble("oops"))
     said = Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=Tally(troubles=reported))
     assert ending("command", said).kind == "overloaded"

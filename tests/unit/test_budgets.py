@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, is_estimate, left, metered
+from runplan.agents.budgets import Cost, GivenOut, Left, UsedUp, is_estimate, meter_usage, remaining_budget
 from runplan.agents.clis import agent_of
-from runplan.agents.invocation import unwatched
+from runplan.agents.invocation import has_unknown_cost
 from runplan.run.dispatch import Tally, Usage
 from runplan.settings.schema import AgentTable
 from runplan.supervise.output import EventCollector
@@ -21,17 +21,17 @@ COMMAND = {"type": "item.completed", "item": {"type": "command_execution", "comm
 
 def test_reported_dollars_override_the_price() -> None:
     reported = Usage(input_tokens=1_000_000, usd=0.5)
-    assert metered(Tally(usage=reported), prompt=0, **PRICE) == reported
+    assert meter_usage(Tally(usage=reported), prompt=0, **PRICE) == reported
 
 
 def test_tokens_without_dollars_are_priced() -> None:
     reported = Usage(input_tokens=1_000_000, output_tokens=100_000)
-    assert metered(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(3.0)
+    assert meter_usage(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(3.0)
 
 
 def test_cached_tokens_cost_a_tenth() -> None:
     reported = Usage(input_tokens=1_000_000, cached_tokens=900_000)
-    assert metered(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(0.38)
+    assert meter_usage(Tally(usage=reported), prompt=0, **PRICE).usd == pytest.approx(0.38)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_cached_tokens_cost_a_tenth() -> None:
 )
 def test_an_agent_without_a_report_has_used_at_least_its_output(last: list[dict[str, Any]]) -> None:
     tally = outcome_of("codex", [json.dumps(event).encode() for event in [COMMAND, *last]]).tally
-    used = metered(tally, prompt=4_000, **PRICE)
+    used = meter_usage(tally, prompt=4_000, **PRICE)
     assert is_estimate(tally)
     # The prompt, then the prompt, which is cached now, and the conversation.
     assert (used.input_tokens, used.cached_tokens) == (12_000, 1_000)
@@ -52,7 +52,7 @@ def test_an_agent_without_a_report_has_used_at_least_its_output(last: list[dict[
 def test_an_estimate_is_near_to_what_the_program_reports_at_its_end(name: str) -> None:
     whole = outcome(f"{name}/success.jsonl").tally
     cut = outcome_of(name, lines(f"{name}/success.jsonl")[:-1]).tally
-    guess = metered(cut, prompt=agent_of(name).overhead + len("Please do phase 1."), usd_in=0, usd_out=0)
+    guess = meter_usage(cut, prompt=agent_of(name).overhead + len("Please do phase 1."), usd_in=0, usd_out=0)
     assert guess.input_tokens == pytest.approx(whole.usage.input_tokens, rel=0.1)
     assert not is_estimate(whole)
 
@@ -61,7 +61,7 @@ def test_the_lines_that_mini_prints_show_how_much_it_has_sent() -> None:
     """It prints the prompt, and before each answer of its model a line with the number of the step."""
     step = b"mini-swe-agent (step %d, $0.00):"
     tally = outcome_of("mini", [b"p" * 40_000, step % 1, b"o" * 4_000, step % 2]).tally
-    assert metered(tally, prompt=0, usd_in=0, usd_out=0).input_tokens == pytest.approx(10_000 + 11_000, rel=0.01)
+    assert meter_usage(tally, prompt=0, usd_in=0, usd_out=0).input_tokens == pytest.approx(10_000 + 11_000, rel=0.01)
 
 
 def test_files_that_gemini_reads_and_writes_fill_its_context(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_files_that_gemini_reads_and_writes_fill_its_context(tmp_path: Path) -> 
 def test_reported_usage_overrides_an_estimate() -> None:
     done = {"type": "turn.completed", "usage": {"input_tokens": 7, "output_tokens": 1}}
     tally = outcome_of("codex", [json.dumps(event).encode() for event in (COMMAND, done)]).tally
-    assert metered(tally, prompt=4_000, usd_in=0.0, usd_out=0.0) == Usage(input_tokens=7, output_tokens=1)
+    assert meter_usage(tally, prompt=4_000, usd_in=0.0, usd_out=0.0) == Usage(input_tokens=7, output_tokens=1)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_reported_usage_overrides_an_estimate() -> None:
     ],
 )
 def test_agents_without_price_and_reported_dollars_are_unwatched(table: AgentTable, is_unwatched: bool) -> None:
-    assert unwatched(table) is is_unwatched
+    assert has_unknown_cost(table) is is_unwatched
 
 
 # --- what is left ---------------------------------------------------------------------------------------
@@ -106,24 +106,28 @@ SCOPES = ("dispatch", "phase", "plan", "day")
 
 
 def test_without_a_budget_nothing_is_limited() -> None:
-    assert left({scope: Cost() for scope in SCOPES}, {"day": Cost(tokens=10**9, usd=1e6)}) == Left()
+    assert remaining_budget({scope: Cost() for scope in SCOPES}, {"day": Cost(tokens=10**9, usd=1e6)}) == Left()
 
 
 def test_the_smallest_remaining_budget_decides() -> None:
     budgets = {"dispatch": Cost(tokens=500), "phase": Cost(tokens=1000, usd=5.0), "day": Cost(usd=8.0)}
     spent = {"phase": Cost(tokens=700, usd=1.0), "day": Cost(usd=7.5)}
-    assert left(budgets, spent) == Left(tokens=300, usd=0.5, bounds=("limits.phase_tokens", "limits.day_usd", ""))
+    assert remaining_budget(budgets, spent) == Left(
+        tokens=300, usd=0.5, bounds=("limits.phase_tokens", "limits.day_usd", "")
+    )
 
 
 def test_the_budget_of_running_agents_is_reserved() -> None:
     """The sum of what is spent and given out never goes over; what is only given out is waited for."""
     budgets = {"day": Cost(tokens=1000)}
     spent = {"day": Cost(tokens=300)}
-    assert left(budgets, spent, {"day": Cost(tokens=600)}) == Left(tokens=100, bounds=("limits.day_tokens", "", ""))
-    assert left(budgets, spent, {"day": Cost(tokens=700)}) == GivenOut(
+    assert remaining_budget(budgets, spent, {"day": Cost(tokens=600)}) == Left(
+        tokens=100, bounds=("limits.day_tokens", "", "")
+    )
+    assert remaining_budget(budgets, spent, {"day": Cost(tokens=700)}) == GivenOut(
         "the rest of the day's budget, which running agents may use: 1000 of 1000 tokens (limits.day_tokens)",
     )
-    assert isinstance(left(budgets, {"day": Cost(tokens=1000)}, {"day": Cost(tokens=1)}), UsedUp)
+    assert isinstance(remaining_budget(budgets, {"day": Cost(tokens=1000)}, {"day": Cost(tokens=1)}), UsedUp)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ def test_the_budget_of_running_agents_is_reserved() -> None:
     ],
 )
 def test_a_budget_that_is_used_up_is_named_with_its_scope(budget: Cost, used: Cost, why: str) -> None:
-    assert left({"phase": Cost(), "plan": budget}, {"plan": used}) == UsedUp(why)
+    assert remaining_budget({"phase": Cost(), "plan": budget}, {"plan": used}) == UsedUp(why)
 
 
 COSTS = st.builds(Cost, tokens=st.integers(0, 1000), usd=st.floats(0, 10), seconds=st.floats(0, 1000))
@@ -145,8 +149,8 @@ BUDGETS = st.builds(Cost, tokens=st.integers(0, 1000), usd=st.floats(0, 10), sec
 
 @given(st.dictionaries(st.sampled_from(SCOPES), BUDGETS), st.dictionaries(st.sampled_from(SCOPES), COSTS), COSTS)
 def test_spending_never_leaves_more(budgets: dict[str, Cost], spent: dict[str, Cost], more: Cost) -> None:
-    before = left(budgets, spent)
-    after = left(budgets, {scope: spent.get(scope, Cost()).plus(more) for scope in SCOPES})
+    before = remaining_budget(budgets, spent)
+    after = remaining_budget(budgets, {scope: spent.get(scope, Cost()).plus(more) for scope in SCOPES})
     if isinstance(before, UsedUp):
         assert isinstance(after, UsedUp)
     elif isinstance(before, Left) and isinstance(after, Left):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from runplan.agents.budgets import percent, reached, window_of
+from runplan.agents.budgets import context_percent, has_reached, window_of
 from runplan.agents.clis import agent_of
-from runplan.agents.prompts import LINES, NOTES_SHOWN, Standing, note
+from runplan.agents.prompts import LINES, NOTES_SHOWN, Standing, handover_note
 from runplan.run.dispatch import Context, Folding, Launch, Spent, Tally, Usage
 
 
@@ -34,7 +34,7 @@ def launch(**more: object) -> Launch:
     ],
 )
 def test_the_gauge_knows_the_window_of_the_model(model: str, tokens: int, expected: int) -> None:
-    assert percent(Tally(model=model, context=tokens), launch()) == expected
+    assert context_percent(Tally(model=model, context=tokens), launch()) == expected
 
 
 def test_the_reported_window_overrides_the_known_one() -> None:
@@ -42,12 +42,15 @@ def test_the_reported_window_overrides_the_known_one() -> None:
 
 
 def test_a_configured_window_overrides_the_reported_one() -> None:
-    assert percent(Tally(model="claude-sonnet-4-5", context=110_000, window=200_000), launch(window=1_000_000)) == 11
+    assert (
+        context_percent(Tally(model="claude-sonnet-4-5", context=110_000, window=200_000), launch(window=1_000_000))
+        == 11
+    )
 
 
 def test_a_program_without_a_reported_model_has_the_window_of_the_requested_one() -> None:
-    assert percent(Tally(context=136_000), launch(model="gpt-5")) == 50
-    assert percent(Tally(context=100_000, model="claude-sonnet-4-5"), launch(model="gpt-5")) == 50
+    assert context_percent(Tally(context=136_000), launch(model="gpt-5")) == 50
+    assert context_percent(Tally(context=100_000, model="claude-sonnet-4-5"), launch(model="gpt-5")) == 50
 
 
 def test_an_estimate_is_at_most_the_reported_usage() -> None:
@@ -78,7 +81,7 @@ def test_a_record_without_tokens_does_not_reset_the_gauge() -> None:
     folding = Folding()
     folding.take(Context(tokens=120_000))
     folding.take(Context())
-    assert percent(folding.tally, launch()) == 60
+    assert context_percent(folding.tally, launch()) == 60
 
 
 CRITICAL = 60
@@ -101,16 +104,16 @@ CRITICAL = 60
     ],
 )
 def test_the_gauge_hands_over_at_60_percent_and_adds_15_for_estimates(tally: Tally, answer: bool) -> None:
-    assert reached(CRITICAL, tally, launch()) == answer
+    assert has_reached(CRITICAL, tally, launch()) == answer
 
 
 def test_a_threshold_of_zero_is_never_reached() -> None:
-    assert not reached(0, Tally(context=900_000), launch())
+    assert not has_reached(0, Tally(context=900_000), launch())
 
 
 def test_an_estimate_counts_the_prompt() -> None:
-    assert percent(Tally(context=0, estimated=True), launch(prompt=400_000)) == 50
-    assert percent(Tally(context=0), launch(prompt=400_000)) == 0
+    assert context_percent(Tally(context=0, estimated=True), launch(prompt=400_000)) == 50
+    assert context_percent(Tally(context=0), launch(prompt=400_000)) == 0
 
 
 def standing(**more: object) -> Standing:
@@ -130,7 +133,7 @@ def standing(**more: object) -> Standing:
 
 
 def test_the_note_begins_with_the_next_step_and_names_what_is_left() -> None:
-    text = note(standing())
+    text = handover_note(standing())
     assert text.index("## Immediate next action\n\nW2: Write b\n") < text.index("## Current state")
     assert "- a.py" in text
     assert "> now b" in text
@@ -138,12 +141,12 @@ def test_the_note_begins_with_the_next_step_and_names_what_is_left() -> None:
 
 
 def test_the_note_is_utf8_for_any_file_name() -> None:
-    assert "\n- a\\xff\n- c\\nd\n" in note(standing(files=("a\udcff", "c\nd")))
+    assert "\n- a\\xff\n- c\\nd\n" in handover_note(standing(files=("a\udcff", "c\nd")))
 
 
 def test_the_note_names_the_plan() -> None:
     """S7: the next agent knows the plan."""
-    assert "## References\n\nplans/X.md, phase 1\n" in note(standing())
+    assert "## References\n\nplans/X.md, phase 1\n" in handover_note(standing())
 
 
 def test_the_note_has_a_bounded_length() -> None:
@@ -152,11 +155,11 @@ def test_the_note_has_a_bounded_length() -> None:
         items=tuple((f"W{n}", "x" * 500) for n in range(200)),
         message="line\n" * 1000,
     )
-    assert len(note(long).splitlines()) == LINES
-    assert note(long).endswith("> line\n"), "its words have what is left"
-    assert note(standing(message="only\n")).endswith("## What it said\n\n> only\n")
-    assert len(note(standing(notes="x" * 100_000))) < NOTES_SHOWN + 1_000
+    assert len(handover_note(long).splitlines()) == LINES
+    assert handover_note(long).endswith("> line\n"), "its words have what is left"
+    assert handover_note(standing(message="only\n")).endswith("## What it said\n\n> only\n")
+    assert len(handover_note(standing(notes="x" * 100_000))) < NOTES_SHOWN + 1_000
 
 
 def test_when_every_item_is_called_done_the_next_step_is_to_prove_it() -> None:
-    assert "Prove that every item holds" in note(standing(done=("W1", "W2")))
+    assert "Prove that every item holds" in handover_note(standing(done=("W1", "W2")))

@@ -5,12 +5,12 @@ import pytest
 from runplan.checks.drift import (
     Drift,
     Tokens,
-    contradictions,
-    correct,
-    judge,
-    percent,
+    correct_section,
+    corrected_text,
+    drift_percent,
+    find_contradictions,
+    judge_drifts,
     read_tokens,
-    replacement,
     stale_phrase,
 )
 
@@ -75,7 +75,7 @@ def test_drift_is_a_share_of_the_stated_number_rounded_up(row: str) -> None:
     stated, _, rest = row.partition("×")
     actual, _, expected = rest.partition("→")
     (drift,) = read_tokens(f"{MARK} phase=1 bullet=1 field=f plan={stated} actual={actual}").drifts
-    assert percent(drift.stated, drift.actual) == int(expected)
+    assert drift_percent(drift.stated, drift.actual) == int(expected)
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_drift_is_a_share_of_the_stated_number_rounded_up(row: str) -> None:
     ],
 )
 def test_other_texts_are_no_numbers(stated: str) -> None:
-    assert percent(stated, 5) is None
+    assert drift_percent(stated, 5) is None
 
 
 def judged(*drifts: Drift, corrected: tuple[tuple[str, int], ...] = ()) -> str:
-    found = judge(Tokens(()), Tokens(drifts), corrected)
+    found = judge_drifts(Tokens(()), Tokens(drifts), corrected)
     if found.abort or not found.corrections:
         return "abort" if found.abort else "skip" if found.lines else "nothing"
     return "note" if found.lines else "correct"
@@ -118,13 +118,13 @@ def test_the_same_bullet_twice_in_a_run_aborts() -> None:
     assert judged(once, Drift("1", 1, "g", "100", 101)) == "abort"
     assert judged(once, corrected=(("1", 1),)) == "abort"
     assert judged(once, corrected=(("1", 2), ("1a", 1))) == "correct"
-    decision = judge(Tokens(()), Tokens((once,)), [("1", 1)])
+    decision = judge_drifts(Tokens(()), Tokens((once,)), [("1", 1)])
     assert decision.corrections == ()
     assert "corrected before in this run" in decision.abort
 
 
 def test_the_verifier_measures_again_and_its_number_counts() -> None:
-    decision = judge(Tokens((Drift("1", 1, "f", "100", 150),)), Tokens((Drift("1", 1, "f", "100", 115),)))
+    decision = judge_drifts(Tokens((Drift("1", 1, "f", "100", 150),)), Tokens((Drift("1", 1, "f", "100", 115),)))
     assert [one.actual for one in decision.corrections] == [115]
     assert decision.lines == ("phase 1, criterion 1, f: the plan states 100, measured are 115 (15 % apart)",)
 
@@ -132,8 +132,8 @@ def test_the_verifier_measures_again_and_its_number_counts() -> None:
 def test_two_numbers_over_ten_per_cent_recommend_a_revision() -> None:
     far = [Drift("1", bullet, "f", "100", 115) for bullet in (1, 2)]
     advice = "several numbers are off by more than 10 %; revise the plan"
-    assert judge(Tokens(tuple(far)), Tokens(())).lines[-1] == advice
-    assert advice not in judge(Tokens(tuple(far[:1])), Tokens(())).lines
+    assert judge_drifts(Tokens(tuple(far)), Tokens(())).lines[-1] == advice
+    assert advice not in judge_drifts(Tokens(tuple(far[:1])), Tokens(())).lines
 
 
 SECTION = """\
@@ -162,7 +162,7 @@ SECTION = """\
 
 
 def fixed(stated: str, bullet: int, phase: str = "3b") -> str:
-    section, why = correct(SECTION, Drift(phase, bullet, "f", stated, 277), date="2026-01-02")
+    section, why = correct_section(SECTION, Drift(phase, bullet, "f", stated, 277), date="2026-01-02")
     assert why == "" or section == SECTION
     return why or section
 
@@ -177,8 +177,8 @@ def test_a_correction_replaces_the_number_and_leaves_a_comment() -> None:
 
 def test_a_second_correction_leaves_a_second_comment() -> None:
     """H23"""
-    first, _ = correct(SECTION, Drift("3b", 3, "f", "100", 120), date="2026-01-02")
-    second, _ = correct(first, Drift("3b", 3, "f", "120", 150), date="2026-01-03")
+    first, _ = correct_section(SECTION, Drift("3b", 3, "f", "100", 120), date="2026-01-02")
+    second, _ = correct_section(first, Drift("3b", 3, "f", "120", 150), date="2026-01-03")
     assert "1. The count is 150. <!-- Auto-corrected 2026-01-02: was 100" in second
     assert second.count("<!-- Auto-corrected") == 2
 
@@ -200,7 +200,7 @@ def test_a_correction_without_its_place_changes_nothing(stated: str, bullet: int
     [("340-380", "263-291"), ("at most 50", "at most 277"), ("≥35", "≥277"), ("~357", "277"), ("357", "277")],
 )
 def test_the_new_text_keeps_the_form_of_the_old_one(stated: str, expected: str) -> None:
-    assert replacement(stated, 277) == expected
+    assert corrected_text(stated, 277) == expected
 
 
 PHASE = "## Phase 1 — A\n\n### Design & Constraints\n\n{design}\n\n### Acceptance Criteria\n\n- {criterion}\n"
@@ -222,7 +222,7 @@ PHASE = "## Phase 1 — A\n\n### Design & Constraints\n\n{design}\n\n### Accepta
 def test_sums_that_contradict_a_criterion_are_found_before_any_work(
     design: str, criterion: str, expected: tuple[tuple[str, int, str, int], ...]
 ) -> None:
-    found = contradictions(PHASE.format(design=design, criterion=criterion))
+    found = find_contradictions(PHASE.format(design=design, criterion=criterion))
     assert found == [
         (off, f"{text} is {value}, and the phase states {stated}") for text, value, stated, off in expected
     ]

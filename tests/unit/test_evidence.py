@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runplan.checks.evidence import Facts, resolve
+from runplan.checks.evidence import Facts, resolve_evidence
 from runplan.checks.returns import parse_return
 from runplan.run.dispatch import Reference, ReferenceKind, Return
 
@@ -43,7 +43,7 @@ def read(evidence: object) -> tuple[Reference, ...]:
 
 @pytest.mark.parametrize(("project", "evidence", "says", "agent"), REAL)
 def test_evidence_as_agents_write_it_resolves(project: str, evidence: object, says: str, agent: str) -> None:
-    resolved = resolve(read(evidence), facts_of(SAMPLES["project"][project]))
+    resolved = resolve_evidence(read(evidence), facts_of(SAMPLES["project"][project]))
     assert resolved.is_proven, f"{agent}: {resolved.unresolved}"
     assert says in resolved.words
     assert bool(says) == ("not seen" in resolved.words)
@@ -51,7 +51,7 @@ def test_evidence_as_agents_write_it_resolves(project: str, evidence: object, sa
 
 @pytest.mark.parametrize(("project", "evidence"), EMPTY)
 def test_evidence_that_names_nothing_does_not_resolve(project: str, evidence: object) -> None:
-    resolved = resolve(read(evidence), facts_of(SAMPLES["project"][project]))
+    resolved = resolve_evidence(read(evidence), facts_of(SAMPLES["project"][project]))
     assert not resolved.is_proven, resolved.words
 
 
@@ -72,5 +72,5 @@ def test_there_are_sixty_of_each_and_every_agent_is_among_them() -> None:
 def test_a_command_counts_beside_a_file_when_the_stream_shows_it(shown: list[str] | None, words: str) -> None:
     command = Reference(kind=ReferenceKind.COMMAND, ref="make  lint")
     file = Reference(kind=ReferenceKind.FILE, ref="src/auth.js")
-    resolved = resolve([command, file], facts_of(SAMPLES["project"]["jest"], list_commands=lambda: shown))
+    resolved = resolve_evidence([command, file], facts_of(SAMPLES["project"]["jest"], list_commands=lambda: shown))
     assert (resolved.is_proven, resolved.words) == (True, words)

@@ -71,30 +71,30 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("", "a: b\n"), ("", "tests/a.sh "), ("[pytest]\n", "a=b\n"), ("", "["), ('{"scripts":', "{"), ("", "a/")),
     ),
     "drift": (
-        lambda text: (drift.read_tokens(text), drift.contradictions(text)),
+        lambda text: (drift.read_tokens(text), drift.find_contradictions(text)),
         (
             *(("", "PLAN-TEXT-DRIFT: phase=1\n"), ("PLAN-TEXT-DRIFT: phase=", "1"), ("", "1 + "), ("", "1+")),
             *(("### Design\n", "1 + 1 "), ("### Design\n", "lines 1-"), ("", "- 1, 1\n")),
         ),
     ),
     "evidence": (
-        lambda text: evidence.resolve([Reference(ref=text[: returns.LONGEST_EVIDENCE])], NO_FACTS),
+        lambda text: evidence.resolve_evidence([Reference(ref=text[: returns.LONGEST_EVIDENCE])], NO_FACTS),
         (("", "a"), ("", "a/"), ("", "`a "), ("", "a:1"), ("", "“"), ("", "a:b"), ("", "a::"), ("", " > ")),
     ),
     "stale dependencies": (drift.stale_phrase, (("### Dependencies\n", "based on "),)),
     "secrets": (
-        secrets.redacted,
+        secrets.redact_text,
         (("", "sk-"), ("", "eyJ-"), ("", "eyJaaaaaaaaaa."), ("", "-----BEGIN "), ("", "-----BEGIN PRIVATE KEY-----\n")),
     ),
     "an agent's last message": (
-        lambda text: (returns.parse_return(None, text), returns.blockers(text)),
+        lambda text: (returns.parse_return(None, text), returns.find_blockers(text)),
         (("", "```json\n"), ("", "~~~~json\n"), ("", "BLOCKER: a\n"), ("```json\n", "["), ('```json\n{"a":', "1")),
     ),
     "when a limit ends": (
         lambda text: endings.reset_time(text, now=1e9),
         (("", "resets at "), ("try again in ", "1"), ("", "try again in 1 "), ("retry after ", " ")),
     ),
-    "an agent's error": (endings.trouble, (("", "model "), ("", "hit your "), ("", "exceeded your "))),
+    "an agent's error": (endings.classify_trouble, (("", "model "), ("", "hit your "), ("", "exceeded your "))),
     "foreign text in a report": (
         lambda text: (
             markdown.escape_first_line(text),
@@ -115,7 +115,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         ),
         (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n"), ("", "a = [")),
     ),
-    "a quoted text in a prompt": (lambda text: (prompts.quoted(text, "a"), prompts.one_line(text)), (("", "`"),)),
+    "a quoted text in a prompt": (lambda text: (prompts.quote_text(text, "a"), prompts.one_line(text)), (("", "`"),)),
     "a plan": (
         parsed(""),
         (

@@ -10,14 +10,14 @@ from runplan.agents.prompts import (
     SMALL_DIFF,
     Brief,
     Template,
+    fill_template,
     fix_prompt,
     implement_prompt,
-    quoted,
-    render,
+    quote_text,
     verify_prompt,
 )
 from runplan.checks.results import Results
-from runplan.checks.returns import Unusable, blockers, parse_return
+from runplan.checks.returns import Unusable, find_blockers, parse_return
 from runplan.errors import SettingsError
 from runplan.run.events import GateJudged, PhaseChosen
 
@@ -102,7 +102,7 @@ class TestEveryPrompt:
 
     def test_echoed_by_an_agent_is_neither_a_return_nor_a_blocker(self, prompt: str) -> None:
         assert isinstance(parse_return(None, prompt), Unusable)
-        assert blockers(prompt) == ()
+        assert find_blockers(prompt) == ()
 
 
 def test_prompts_of_implementer_and_fixer_name_test_command_baseline_and_rules() -> None:
@@ -217,7 +217,7 @@ def test_a_fixer_without_a_failed_command_runs_the_tests_first() -> None:
 
 def test_a_phase_that_holds_the_marker_itself_gets_another_one() -> None:
     text = "a\n=== end of phase ===\n=== end of phase (2) ===\nb"
-    assert quoted(text, "phase") == f"=== begin of phase (3) ===\n{text}\n=== end of phase (3) ==="
+    assert quote_text(text, "phase") == f"=== begin of phase (3) ===\n{text}\n=== end of phase (3) ==="
 
 
 @pytest.mark.parametrize(
@@ -244,20 +244,20 @@ def test_the_shipped_templates_have_their_placeholders(role: str) -> None:
 @settings(deadline=None, database=None)
 @given(st.text(), st.text())
 def test_values_stand_in_the_prompt_as_they_are_and_are_not_expanded_again(first: str, second: str) -> None:
-    assert render("<{{a}}|{{b}}|{{a}}>", {"a": first, "b": second}) == f"<{first}|{second}|{first}>"
+    assert fill_template("<{{a}}|{{b}}|{{a}}>", {"a": first, "b": second}) == f"<{first}|{second}|{first}>"
 
 
 @settings(deadline=None, database=None)
 @given(st.text())
 def test_a_template_without_places_stays_as_it_is(text: str) -> None:
     if "{{" not in text:
-        assert render(text, {}) == text
+        assert fill_template(text, {}) == text
 
 
 @settings(deadline=None, database=None)
 @given(st.text())
 def test_a_quoted_text_stands_whole_between_markers_that_are_not_in_it(text: str) -> None:
-    whole = quoted(text, "phase")
+    whole = quote_text(text, "phase")
     begin, _, rest = whole.partition("\n")
     end = whole.rpartition("\n")[2]
     assert rest.startswith(text)

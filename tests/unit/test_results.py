@@ -9,7 +9,7 @@ from runplan.checks.results import (
     GateKind,
     Results,
     baseline_fault,
-    compare,
+    compare_results,
     read_results,
     rerun_command,
 )
@@ -241,7 +241,7 @@ def test_lines_that_say_pass_are_never_counted() -> None:
     """N10"""
     results = read("PASS: a test\n" * 3313 + "3311/3313\n")
     assert (results.passed, results.failed) == (3311, 2)
-    assert compare(read("3313/3313\n"), results).kind is GateKind.REGRESSED
+    assert compare_results(read("3313/3313\n"), results).kind is GateKind.REGRESSED
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_lines_that_say_pass_are_never_counted() -> None:
 def test_output_without_its_closing_summary_is_unfinished(output: str, summary: str, why: str) -> None:
     results = read(output, summary=summary)
     assert why in results.unfinished
-    assert compare(None, results).kind is GateKind.UNFINISHED
+    assert compare_results(None, results).kind is GateKind.UNFINISHED
 
 
 @pytest.mark.parametrize("exit_code", [None, -9])
@@ -364,7 +364,7 @@ RED = results("a", exit_code=1)
     ],
 )
 def test_results_are_judged_against_the_baseline(baseline: Results | None, now: Results, expected: GateKind) -> None:
-    assert compare(baseline, now).kind is expected
+    assert compare_results(baseline, now).kind is expected
 
 
 @pytest.mark.parametrize(
@@ -379,13 +379,13 @@ def test_results_are_judged_against_the_baseline(baseline: Results | None, now: 
     ],
 )
 def test_a_red_baseline_may_be_allowed(baseline: Results, now: Results, expected: GateKind) -> None:
-    assert compare(baseline, now, allow_red_baseline=True).kind is expected
+    assert compare_results(baseline, now, allow_red_baseline=True).kind is expected
 
 
 def test_fewer_tests_are_left_to_the_proof_where_test_files_changed() -> None:
     fewer = results(passed=9)
-    assert compare(GREEN, fewer, changed=("tests/test_a.py",)) == Comparison(kind=GateKind.GREEN)
-    assert compare(GREEN, fewer).why == "1 fewer passed than before the work"
+    assert compare_results(GREEN, fewer, changed=("tests/test_a.py",)) == Comparison(kind=GateKind.GREEN)
+    assert compare_results(GREEN, fewer).why == "1 fewer passed than before the work"
 
 
 def listed(*passes: str, failures: tuple[str, ...] = ()) -> Results:
@@ -419,31 +419,34 @@ BEFORE = listed("tests/a.py::test_1", "tests/a.py::test_2", "tests/b.py::test_3[
     ],
 )  # fmt: skip
 def test_tests_that_ran_before_are_missing_by_name(now: Results, allows: str, missing: tuple[str, ...]) -> None:
-    found = compare(BEFORE, now, allows=(allows,) if allows else ())
+    found = compare_results(BEFORE, now, allows=(allows,) if allows else ())
     assert found.missing == missing
     assert (found.kind is GateKind.MISSING) is bool(missing)
 
 
 def test_a_missing_test_of_a_changed_file_is_left_to_the_proof() -> None:
-    found = compare(BEFORE, listed("n::n"), changed=("tests/a.py",))
+    found = compare_results(BEFORE, listed("n::n"), changed=("tests/a.py",))
     assert found.missing == ("tests/b.py::test_3[x]",)
 
 
 def test_a_failure_counts_although_the_suite_stopped_there() -> None:
     for name in ("go/crashed.1", "go/crashed-json.1", "go/exited.1", "cargo/failing.101", "cargo/coloured.101"):
         assert sample(name).failures, name
-        assert compare(sample(f"{name.partition('/')[0]}/passing.0"), sample(name)).kind is GateKind.REGRESSED
+        assert compare_results(sample(f"{name.partition('/')[0]}/passing.0"), sample(name)).kind is GateKind.REGRESSED
 
 
 def test_a_package_of_go_that_fails_is_not_missing() -> None:
     before, now = sample("go/passing.0"), sample("go/failing.2")
-    assert compare(before, now).missing == ()
-    assert compare(sample("go/passing.0"), sample("go/empty.0")).missing == ("example.com/m/other", "example.com/m/sum")
+    assert compare_results(before, now).missing == ()
+    assert compare_results(sample("go/passing.0"), sample("go/empty.0")).missing == (
+        "example.com/m/other",
+        "example.com/m/sum",
+    )
 
 
 def test_the_comparison_names_every_kind_of_difference() -> None:
     now = listed("tests/a.py::test_1", "tests/a.py::test_4", "tests/c.py::test_5", failures=("tests/a.py::test_2",))
-    found = compare(BEFORE, now)
+    found = compare_results(BEFORE, now)
     assert found.noted() == (
         ("regressed", 1, ("tests/a.py::test_2",)),
         ("missing", 1, ("tests/b.py::test_3[x]",)),
@@ -452,16 +455,16 @@ def test_the_comparison_names_every_kind_of_difference() -> None:
     )
     assert (found.kind, found.why) == (GateKind.REGRESSED, "1 test fails that did not fail before")
     many = listed(*(f"t::test_{n}" for n in range(100)))
-    assert [(kind, count, len(names)) for kind, count, names in compare(many, listed("x::y")).noted()] == [
+    assert [(kind, count, len(names)) for kind, count, names in compare_results(many, listed("x::y")).noted()] == [
         ("missing", 100, 20), ("new", 1, 1)
     ]  # fmt: skip
 
 
 def test_a_suite_that_stops_at_a_new_failure_has_regressed() -> None:
     before, now = sample("pytest/passing.0"), sample("pytest/stopped.1")
-    assert compare(before, now).regressed == (WRONG,)
+    assert compare_results(before, now).regressed == (WRONG,)
     known = Results(exit_code=1, runner="pytest", passed=4, failed=1, failures=now.failures)
-    assert compare(known, now).kind is GateKind.UNFINISHED
+    assert compare_results(known, now).kind is GateKind.UNFINISHED
 
 
 @pytest.mark.parametrize(
@@ -482,10 +485,10 @@ def test_only_the_failed_tests_run_again_where_that_is_possible(command: str, na
 
 
 def test_the_judgement_names_what_regressed_and_what_failed_before() -> None:
-    found = compare(RED, results("a", "c", "b", exit_code=1))
+    found = compare_results(RED, results("a", "c", "b", exit_code=1))
     assert (found.kind, found.why) == (GateKind.REGRESSED, "2 tests fail that did not fail before")
     assert (found.regressed, found.pre_existing) == (("b", "c"), ("a",))
-    assert compare(RED, RED) == Comparison(kind=GateKind.PRE_EXISTING, pre_existing=("a",))
+    assert compare_results(RED, RED) == Comparison(kind=GateKind.PRE_EXISTING, pre_existing=("a",))
 
 
 @pytest.mark.parametrize(

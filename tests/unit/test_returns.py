@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.checks.returns import Unusable, blockers, parse_return
+from runplan.checks.returns import Unusable, find_blockers, parse_return
 from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, ReferenceKind, Return, ReturnStatus, Usage
 
 WHOLE = {
@@ -155,7 +155,7 @@ def test_no_return_at_all_is_unusable() -> None:
     ],
 )
 def test_blockers_are_the_lines_that_begin_with_the_word(message: str, expected: tuple[str, ...]) -> None:
-    assert blockers(message) == expected
+    assert find_blockers(message) == expected
 
 
 json_values = st.recursive(
@@ -169,7 +169,7 @@ json_values = st.recursive(
 @given(st.none() | st.text(), st.text())
 def test_arbitrary_text_never_raises(file_text: str | None, message: str) -> None:
     assert isinstance(parse_return(file_text, message), Return | Unusable)
-    blockers(message)
+    find_blockers(message)
 
 
 @settings(deadline=None, database=None)

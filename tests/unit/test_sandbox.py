@@ -2,14 +2,14 @@
 
 import pytest
 
-from runplan.agents.invocation import sandboxed
+from runplan.agents.invocation import sandbox_command
 from runplan.errors import SettingsError
 from runplan.settings.load import Layer
 from tests.support.builders import settle
 
 
 def test_writable_mounts_come_after_read_only_ones() -> None:
-    call = sandboxed(
+    call = sandbox_command(
         ("agent", "-x"), bwrap="/usr/bin/bwrap", cwd="/w/a", read_only=("/w", "/repo/.git", "/repo"), writable=("/w/a",)
     )
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.checks.secrets import REDACTED, Redactor, redacted, redacted_bytes, secret_values, secrets_in
+from runplan.checks.secrets import REDACTED, Redactor, redact_text, redacted_bytes, secret_values, secrets_in
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA7bq9+/x0\n" * 25 + "short==\n-----END RSA PRIVATE KEY-----"
 TOKENS = {
@@ -38,7 +38,7 @@ VALUES = ("hunter2-hunter2", "a pass phrase", 'with "quotes"\nand lines')
 
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS.keys())
 def test_tokens_of_known_forms_are_taken_out(token: str) -> None:
-    cleaned = redacted(f"before: {token} after")
+    cleaned = redact_text(f"before: {token} after")
 
     assert REDACTED in cleaned
     assert cleaned.startswith("before: ")
@@ -79,13 +79,13 @@ def test_tokens_of_known_forms_are_taken_out(token: str) -> None:
     ],
 )
 def test_text_that_resembles_a_token_stays(text: str) -> None:
-    assert redacted(text) == text
+    assert redact_text(text) == text
     assert redacted_bytes(text.encode(errors="surrogateescape")) == text.encode(errors="surrogateescape")
 
 
 def test_a_signed_token_is_redacted_and_does_not_block_landing() -> None:
     """Tests and documents hold such tokens as examples."""
-    assert redacted(f"Authorization: Bearer {SIGNED}, so") == "Authorization: Bearer [redacted], so"
+    assert redact_text(f"Authorization: Bearer {SIGNED}, so") == "Authorization: Bearer [redacted], so"
     assert not secrets_in(SIGNED)
 
 
@@ -105,8 +105,8 @@ def test_values_are_found_in_url_and_json_encoding() -> None:
     values = secret_values({"MY_SECRET": value})
 
     for way in (quote(value), quote(value, safe=""), quote_plus(value), quote(value, safe="").lower()):
-        assert redacted(f"https://u:{way}@h/", values) == "https://u:[redacted]@h/"
-    assert redacted(json.dumps(value).replace("/", r"\/"), values) == '"[redacted]"'
+        assert redact_text(f"https://u:{way}@h/", values) == "https://u:[redacted]@h/"
+    assert redact_text(json.dumps(value).replace("/", r"\/"), values) == '"[redacted]"'
     assert secret_values({"MY_SECRET": "plain-Value_1"}) == ("plain-Value_1",)
 
 
@@ -119,7 +119,7 @@ def test_every_kind_of_token_has_a_name(name: str) -> None:
 
 
 def test_text_after_a_private_key_stays() -> None:
-    assert redacted(f"a\n{KEY}\nThen the agent went on.") == "a\n[redacted]\nThen the agent went on."
+    assert redact_text(f"a\n{KEY}\nThen the agent went on.") == "a\n[redacted]\nThen the agent went on."
 
 
 def test_the_values_of_variables_that_sound_secret_are_known_also_as_json_writes_them() -> None:
@@ -141,7 +141,7 @@ def test_the_values_of_variables_that_sound_secret_are_known_also_as_json_writes
 
 
 def test_values_are_taken_out_whole_when_one_is_part_of_another() -> None:
-    assert redacted("x=12345678 y=1234567890", ("12345678", "1234567890")) == "x=[redacted] y=[redacted]"
+    assert redact_text("x=12345678 y=1234567890", ("12345678", "1234567890")) == "x=[redacted] y=[redacted]"
 
 
 STREAM = "\n".join(
@@ -210,4 +210,4 @@ def test_streams_that_resemble_secrets_take_linear_time_and_bounded_memory(hard:
     ],
 )
 def test_the_password_in_a_url_is_a_secret_in_any_variable(address: str, text: str, cleaned: str) -> None:
-    assert redacted(text, secret_values({"HTTPS_PROXY": address})) == cleaned
+    assert redact_text(text, secret_values({"HTTPS_PROXY": address})) == cleaned

@@ -7,10 +7,10 @@ from runplan.checks.tamper import (
     FileChange,
     Permit,
     Tampering,
-    examine,
+    describe_remedy,
+    examine_changes,
     examine_checks,
     examine_commits,
-    remedy,
 )
 from runplan.run.reasons import Reason
 
@@ -34,20 +34,20 @@ def a_permit(text: str = "Add sums.", *touches: str, allows: tuple[str, ...] = (
 
 
 def kinds(*changes: FileChange, permit: Permit | None = None) -> list[str]:
-    return [finding.kind.value for finding in examine(changes, permit or a_permit())]
+    return [finding.kind.value for finding in examine_changes(changes, permit or a_permit())]
 
 
 @pytest.mark.parametrize("path", ["plans/x.md", "reports/plan-x.md", "runplan.toml"])
 def test_plan_report_and_settings_are_never_permitted(path: str) -> None:
     permit = a_permit(f"Change {path}.", "**", path)
-    (finding,) = examine([changed(path)], permit)
+    (finding,) = examine_changes([changed(path)], permit)
     assert (finding.kind, finding.reason) == ("bookkeeping", Reason.TAMPERED)
 
 
 @pytest.mark.parametrize("path", ["reports", "plans"])
 def test_no_file_may_block_the_paths_of_plan_and_report(path: str) -> None:
     permit = a_permit(f"Make {path}.", "**", path)
-    (committed,) = examine([added(path)], permit)
+    (committed,) = examine_changes([added(path)], permit)
     assert (committed.kind, committed.reason) == ("bookkeeping", Reason.TAMPERED)
     assert f"{path}: is in the way of {path}/" in str(committed)
 
@@ -87,7 +87,7 @@ def test_a_file_of_the_checks_is_named_with_the_remedy() -> None:
 
     (finding,) = found = examined(a_permit("Mend the `Makefile`."))
     assert str(finding) == "Makefile: a check runs make, which reads it, and it was changed"
-    assert remedy(found) == "; if the plan means it, add to the phase: Allows: Makefile"
+    assert describe_remedy(found) == "; if the plan means it, add to the phase: Allows: Makefile"
     assert examined(a_permit(allows=("Makefile",))) == ()
 
 
@@ -138,7 +138,9 @@ def test_touches_permits_the_ci_only_where_it_means_it(touches: tuple[str, ...],
 
 def test_files_outside_touches_are_out_of_scope() -> None:
     permit = a_permit("Work on sums, and on setup.py.", "src/**", "docs/*.md")
-    findings = examine([changed(p) for p in ("src/a/b.py", "docs/a.md", "docs/a/b.md", "x.py", "setup.py")], permit)
+    findings = examine_changes(
+        [changed(p) for p in ("src/a/b.py", "docs/a.md", "docs/a/b.md", "x.py", "setup.py")], permit
+    )
     assert [(f.path, f.reason) for f in findings] == [
         ("docs/a/b.md", Reason.OUT_OF_SCOPE),
         ("x.py", Reason.OUT_OF_SCOPE),
@@ -199,7 +201,7 @@ PLAIN = Permit(text="Write the thing.")
 
 
 def found(*files: FileChange, messages: tuple[str, ...] = (), permit: Permit = PLAIN) -> list[str]:
-    return [str(one) for one in examine(files, permit, messages=messages)]
+    return [str(one) for one in examine_changes(files, permit, messages=messages)]
 
 
 def wrote(after: str, before: str = "", path: str = "a.txt", *, added: bool = False) -> FileChange:

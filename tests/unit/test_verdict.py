@@ -4,7 +4,7 @@ import pytest
 
 from runplan.checks.evidence import Facts
 from runplan.checks.returns import Unusable
-from runplan.checks.verdict import Judgement, NoVerdict, Verdict, judge
+from runplan.checks.verdict import Judgement, NoVerdict, Verdict, judge_reply
 from runplan.run.dispatch import ItemAnswer, ItemResult, Reference, Return, ReturnStatus
 
 FACTS = Facts(count_lines={"x.py": 9, "y.py": 9}.get, is_in_base=lambda _: False)
@@ -20,7 +20,7 @@ def returned(*items: ItemResult, status: ReturnStatus = ReturnStatus.DONE, summa
 
 
 def judged(*items: ItemResult, wanted: str = "W1 C1", questions: str = "") -> Verdict:
-    verdict = judge(returned(*items), wanted.split(), FACTS, questions=questions.split())
+    verdict = judge_reply(returned(*items), wanted.split(), FACTS, questions=questions.split())
     assert isinstance(verdict, Verdict)
     return verdict
 
@@ -78,7 +78,7 @@ def test_a_failed_item_keeps_the_words_against_it(answer: str, evidence: str, wo
 
 @pytest.mark.parametrize("status", [ReturnStatus.PARTIAL, ReturnStatus.BLOCKED, ReturnStatus.FAILED])
 def test_any_status_but_done_fails_though_every_item_passes(status: ReturnStatus) -> None:
-    verdict = judge(returned(stated("W1"), status=status, summary="scope creep"), ["W1"], FACTS)
+    verdict = judge_reply(returned(stated("W1"), status=status, summary="scope creep"), ["W1"], FACTS)
     assert isinstance(verdict, Verdict)
     assert failed_items(verdict) == []
     assert "scope creep" in verdict.why
@@ -94,11 +94,11 @@ def test_the_name_of_an_unknown_id_is_bounded() -> None:
 
 @pytest.mark.parametrize(("answer", "kind"), [("pass", NoVerdict), ("fail", Verdict)])
 def test_a_pass_while_a_gate_is_red_is_no_verdict(answer: str, kind: type) -> None:
-    assert isinstance(judge(returned(stated("W1", answer=answer)), ["W1"], FACTS, gates_red=True), kind)
+    assert isinstance(judge_reply(returned(stated("W1", answer=answer)), ["W1"], FACTS, gates_red=True), kind)
 
 
 def test_without_a_return_there_is_no_verdict() -> None:
-    assert judge(Unusable(why="no return"), ["W1"], FACTS) == NoVerdict(why="no return")
+    assert judge_reply(Unusable(why="no return"), ["W1"], FACTS) == NoVerdict(why="no return")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_without_a_return_there_is_no_verdict() -> None:
 def test_unresolved_passes_are_asked_for_when_nothing_else_is_wrong(
     items: list[ItemResult], status: str, asked: list[str]
 ) -> None:
-    verdict = judge(returned(*items, status=ReturnStatus(status)), ["W1", "C1"], FACTS)
+    verdict = judge_reply(returned(*items, status=ReturnStatus(status)), ["W1", "C1"], FACTS)
     assert isinstance(verdict, Verdict)
     assert [item for item, _ in verdict.unresolved] == asked
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from msgspec.structs import replace
 
 from runplan.agents.adapter import ProviderAgent, provider_keys, under_home
-from runplan.agents.endings import trouble
+from runplan.agents.endings import classify_trouble
 from runplan.names import DIFF_FILE
 from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, Started, ToolUsed, Usage
 from runplan.store.files import read_text
@@ -67,37 +67,37 @@ class Aider(ProviderAgent):
         if line.startswith(_HEADS):
             return ()
         if line.startswith(b"Aider v"):
-            return (Started(version=_text(line[7:])),)
+            return (Started(version=_decode_line(line[7:])),)
         if line.startswith(b"Main model: "):
-            return (Started(model=_text(line[12:].partition(b" with ")[0])),)
+            return (Started(model=_decode_line(line[12:].partition(b" with ")[0])),)
         if line.startswith(b"Applied edit to "):
-            return (ToolUsed(tool="edit", path=_text(line[16:])[:4_096]),)
-        if (found := _TOKENS.fullmatch(line)) and _count(found[1]) <= _MOST_TOKENS:
-            return _answered(found)
+            return (ToolUsed(tool="edit", path=_decode_line(line[16:])[:4_096]),)
+        if (found := _TOKENS.fullmatch(line)) and _parse_count(found[1]) <= _MOST_TOKENS:
+            return _read_answer(found)
         if found := _COST_LINE.fullmatch(line):
             return (Spent(usage=Usage(usd=float(found[1]))),)
         if _ERROR.match(line):
-            error = replace(trouble(_text(line[:4_000])), doubtful=not _LIBRARY_ERROR.match(line))
-            return (Message(text=_text(line) + "\n"), error)
+            error = replace(classify_trouble(_decode_line(line[:4_000])), doubtful=not _LIBRARY_ERROR.match(line))
+            return (Message(text=_decode_line(line) + "\n"), error)
         if line.startswith(b"Retrying in "):
-            return (Retrying(words=_text(line[:400])),)
-        return (Message(text=_text(line) + "\n"),)
+            return (Retrying(words=_decode_line(line[:400])),)
+        return (Message(text=_decode_line(line) + "\n"),)
 
 
 AGENT = Aider()
 
 
-def _answered(found: re.Match[bytes]) -> tuple[AgentEvent, ...]:
+def _read_answer(found: re.Match[bytes]) -> tuple[AgentEvent, ...]:
     """The line below every complete answer. Nothing marks the last one."""
-    sent, received = _count(found[1]), _count(found[2])
+    sent, received = _parse_count(found[1]), _parse_count(found[2])
     used = Usage(input_tokens=sent, output_tokens=received, usd=float(found[3]) if found[3] else 0.0)
     return (Spent(usage=used), Context(tokens=sent), Finished(ok=True, so_far=True))
 
 
-def _count(number: bytes) -> int:
+def _parse_count(number: bytes) -> int:
     unit = {b"k": 1_000, b"M": 1_000_000}.get(number[-1:], 1)
     return int(float(number.rstrip(b"kM")) * unit)
 
 
-def _text(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
     return line.decode(errors="replace").rstrip("\r")

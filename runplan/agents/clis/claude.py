@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import Agent, first_set, under_home
-from runplan.agents.endings import trouble
+from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import get_count, get_number, get_objects, get_text, get_value, read_json, read_tool
 from runplan.run.dispatch import (
     Context,
@@ -69,7 +69,10 @@ class Claude(Agent):
     personal = ("CLAUDE.local.md",)
 
     def role_arguments(self, task: Task) -> tuple[str, ...]:
-        return (*_withheld(task.caller, self.find_choice(task.table, task.caller)[0]), *super().role_arguments(task))
+        return (
+            *_restrict_settings(task.caller, self.find_choice(task.table, task.caller)[0]),
+            *super().role_arguments(task),
+        )
 
     def build_environment(self, task: Task) -> dict[str, str]:
         # As root it refuses to skip permissions unless it runs in a sandbox.
@@ -78,12 +81,12 @@ class Claude(Agent):
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """Its settings can name an address, a model and a key helper; its login is a file or in the keychain."""
-        files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
+        files = (_config_folder(caller) / "settings.json", _config_folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(_state_file(caller))
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         """Variables in its settings override those of the caller."""
-        settings = read_json(_folder(caller) / "settings.json")
+        settings = read_json(_config_folder(caller) / "settings.json")
         own = get_value(settings, "env")
         seen = {**caller, **own} if isinstance(own, dict) else caller
         return get_text(seen, "ANTHROPIC_BASE_URL"), get_text(seen, "ANTHROPIC_MODEL") or get_text(settings, "model")
@@ -95,11 +98,11 @@ class Claude(Agent):
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match get_text(event, "type"):
             case "assistant":
-                return _assistant(event)
+                return _read_assistant(event)
             case "result":
-                return _result(event)
+                return _read_result(event)
             case "system":
-                return _system(event)
+                return _read_system(event)
             case "rate_limit_event":
                 info = get_value(event, "rate_limit_info")
                 words = f"usage limit ({get_text(info, 'rateLimitType') or 'unnamed'})"
@@ -115,21 +118,21 @@ class Claude(Agent):
 AGENT = Claude()
 
 
-def _folder(caller: Mapping[str, str]) -> Path:
+def _config_folder(caller: Mapping[str, str]) -> Path:
     return Path(caller.get("CLAUDE_CONFIG_DIR") or under_home(caller, ".claude"))
 
 
 def _state_file(caller: Mapping[str, str]) -> Path:
-    return (_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
+    return (_config_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
 
 
-def _withheld(caller: Mapping[str, str], address: str) -> tuple[str, ...]:
+def _restrict_settings(caller: Mapping[str, str], address: str) -> tuple[str, ...]:
     """The flags by which the repository's settings run no hook, helper or MCP server and do not change the address.
 
     The flag's settings override those of the repository, so the user's own helpers are named again. Hooks of all
     origins are merged and can only be disabled together.
     """
-    own = read_json(_folder(caller) / "settings.json")
+    own = read_json(_config_folder(caller) / "settings.json")
     settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
     settings |= {name: get_text(own, name) for name in _HELPERS}
     state = _state_file(caller)
@@ -137,7 +140,7 @@ def _withheld(caller: Mapping[str, str], address: str) -> tuple[str, ...]:
     return ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
 
 
-def _assistant(event: dict[str, Any]) -> Iterator[AgentEvent]:
+def _read_assistant(event: dict[str, Any]) -> Iterator[AgentEvent]:
     message = get_value(event, "message")
     if get_text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
         return
@@ -147,14 +150,14 @@ def _assistant(event: dict[str, Any]) -> Iterator[AgentEvent]:
             yield Message(text=get_text(part, "text") + "\n")
         elif get_text(part, "type") == "tool_use":
             yield read_tool(get_text(part, "name"), get_value(part, "input"))
-    used = _usage(get_value(message, "usage"))
+    used = _sum_usage(get_value(message, "usage"))
     if used.input_tokens:
         yield Spent(usage=used, of=get_text(message, "id"))
         if is_main:
             yield Context(tokens=used.input_tokens)
 
 
-def _system(event: dict[str, Any]) -> Iterable[AgentEvent]:
+def _read_system(event: dict[str, Any]) -> Iterable[AgentEvent]:
     match get_text(event, "subtype"):
         case "init":
             # Qwen Code has the same events and its own name for the version.
@@ -172,26 +175,30 @@ def _system(event: dict[str, Any]) -> Iterable[AgentEvent]:
             return () if subtype in _IGNORED else (Unread(),)
 
 
-def _result(event: dict[str, Any]) -> Iterator[AgentEvent]:
+def _read_result(event: dict[str, Any]) -> Iterator[AgentEvent]:
     listed = get_value(event, "errors")
     errors = "; ".join(get_text({"": each}, "") for each in (listed if isinstance(listed, list) else ()))
     words = get_text(event, "result") or errors or get_text(event, "error", "message")
     is_refused = get_text(event, "stop_reason") == "refusal"  # which it does not always call an error
     failed = is_refused or get_value(event, "is_error") is not False or get_text(event, "subtype") != "success"
-    yield from _totals(event)
+    yield from _read_totals(event)
     for denial in get_objects(event, "permission_denials"):
         yield read_tool(get_text(denial, "tool_name"), get_value(denial, "tool_input"), denied=True)
-    yield _trouble(event, words) if failed else Message(text=get_text(event, "result"), final=True)
+    yield _read_trouble(event, words) if failed else Message(text=get_text(event, "result"), final=True)
     yield Finished(ok=not failed, words=words if failed else "")
 
 
-def _trouble(event: dict[str, Any], words: str) -> Trouble:
+def _read_trouble(event: dict[str, Any], words: str) -> Trouble:
     kind = _SUBTYPES.get(get_text(event, "subtype"))
     if get_text(event, "stop_reason") == "refusal":
         kind = kind or EndingKind.REFUSAL
     if get_text(event, "terminal_reason") == "prompt_too_long":
         kind = kind or EndingKind.CONTEXT
-    return Trouble(kind=kind, words=words) if kind else trouble(words, status=get_count(event, "api_error_status"))
+    return (
+        Trouble(kind=kind, words=words)
+        if kind
+        else classify_trouble(words, status=get_count(event, "api_error_status"))
+    )
 
 
 #: The fields of usage: fresh, written to the cache, read from it, answered.
@@ -199,19 +206,21 @@ _FIELDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_toke
 _FIELDS_BY_MODEL = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
 
 
-def _usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> Usage:
+def _sum_usage(used: object, fields: tuple[str, str, str, str] = _FIELDS) -> Usage:
     """Claude counts cached tokens separately. A program with a total, as Qwen Code, does not."""
     fresh, written, cached, answered = (get_count(used, field) for field in fields)
     sent = fresh if get_count(used, "total_tokens") else fresh + written + cached
     return Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached)
 
 
-def _totals(event: dict[str, Any]) -> Iterator[AgentEvent]:
+def _read_totals(event: dict[str, Any]) -> Iterator[AgentEvent]:
     """The usage by model is complete; `usage` misses side requests, and everything after a budget's end."""
     models = get_value(event, "modelUsage")
-    by_model = [(_usage(used, _FIELDS_BY_MODEL), used) for used in models.values()] if isinstance(models, dict) else []
+    by_model = (
+        [(_sum_usage(used, _FIELDS_BY_MODEL), used) for used in models.values()] if isinstance(models, dict) else []
+    )
     total = Usage(usd=get_number(event, "total_cost_usd"))
-    for used, _ in by_model or [(_usage(get_value(event, "usage")), None)]:
+    for used, _ in by_model or [(_sum_usage(get_value(event, "usage")), None)]:
         total = total.plus(used)
     if by_model or total != Usage():
         yield Spent(usage=total, total=True, least=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.agents.adapter import Agent, under_home
-from runplan.agents.endings import trouble
+from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import estimate_context, get_objects, get_text, get_value, read_usage
 from runplan.run.dispatch import Context, Finished, Message, Retrying, Spent, ToolUsed, Unread
 
@@ -51,9 +51,9 @@ class Codex(Agent):
     def role_arguments(self, task: Task) -> tuple[str, ...]:
         # As root its own sandbox cannot be made inside another one, where it is not needed.
         role = self.writing if task.sandboxed else super().role_arguments(task)
-        return (*self._provider(task), *role)
+        return (*self._provider_flags(task), *role)
 
-    def _provider(self, task: Task) -> tuple[str, ...]:
+    def _provider_flags(self, task: Task) -> tuple[str, ...]:
         """It takes a key from the environment only through a provider that names the variable."""
         key = self.find_key(task.table, task.caller)
         url = json.dumps(task.caller.get("OPENAI_BASE_URL") or _OPENAI)
@@ -61,21 +61,23 @@ class Codex(Agent):
         return ("-c", 'model_provider="runplan"', "-c", f"model_providers.runplan={provider}") if key else ()
 
     def list_variables(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, ...]:
-        key = str(_provider(_config(caller)).get("env_key") or "")
+        key = str(_chosen_provider(_read_config(caller)).get("env_key") or "")
         return (*super().list_variables(table, caller), *((key,) if key else ()))
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """A login or a provider; a model alone is neither."""
-        return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
+        return (_config_folder(caller) / "auth.json").is_file() or any(
+            name in _read_config(caller) for name in _CHOICES
+        )
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
-        config = _config(caller)
-        address = _provider(config).get("base_url") or config.get("openai_base_url")
+        config = _read_config(caller)
+        address = _chosen_provider(config).get("base_url") or config.get("openai_base_url")
         return str(address or ""), str(config.get("model") or "")
 
     def explain_lack(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
-        config = _config(caller)
-        key, name = str(_provider(config).get("env_key") or ""), config.get("model_provider")
+        config = _read_config(caller)
+        key, name = str(_chosen_provider(config).get("env_key") or ""), config.get("model_provider")
         missing = (
             f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
         )
@@ -86,16 +88,16 @@ class Codex(Agent):
             case "thread.started" | "turn.started" | "item.started" | "item.updated":
                 return ()
             case "item.completed":
-                return _item(get_value(event, "item"))
+                return _read_item(get_value(event, "item"))
             case "turn.completed":
                 used = read_usage(get_value(event, "usage"), "input_tokens", "output_tokens", "cached_input_tokens")
                 return (Spent(usage=used, total=True), Finished(ok=True))
             case "turn.failed":
                 words = get_text(event, "error", "message")
-                return (trouble(words), Finished(ok=False, words=words))
+                return (classify_trouble(words), Finished(ok=False, words=words))
             case "error":
                 words = get_text(event, "message")
-                return (Retrying(words=words) if words.startswith("Reconnecting...") else trouble(words),)
+                return (Retrying(words=words) if words.startswith("Reconnecting...") else classify_trouble(words),)
             case _:
                 return (Unread(),)
 
@@ -103,14 +105,14 @@ class Codex(Agent):
 AGENT = Codex()
 
 
-def _item(item: Any) -> Iterable[AgentEvent]:
+def _read_item(item: Any) -> Iterable[AgentEvent]:
     match get_text(item, "type"):
         case "agent_message":
             words = get_text(item, "text")
             return (Message(text="", final=True), Message(text=words), estimate_context(words))
         case "command_execution":
             line = get_text(item, "command")
-            used = ToolUsed(tool="command", detail=_script(line[:4_096]))
+            used = ToolUsed(tool="command", detail=_unwrap_shell(line[:4_096]))
             return (used, estimate_context(line, get_text(item, "aggregated_output"), resent=True))
         case "file_change":
             denied = get_text(item, "status") == "declined"
@@ -132,7 +134,7 @@ def _item(item: Any) -> Iterable[AgentEvent]:
             return (Unread(),)
 
 
-def _script(line: str) -> str:
+def _unwrap_shell(line: str) -> str:
     """The script of a line such as `/bin/bash -lc 'make test'`; other lines stay as they are."""
     try:
         words = shlex.split(line)
@@ -141,21 +143,21 @@ def _script(line: str) -> str:
     return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else line
 
 
-def _folder(caller: Mapping[str, str]) -> Path:
+def _config_folder(caller: Mapping[str, str]) -> Path:
     return Path(caller.get("CODEX_HOME") or under_home(caller, ".codex"))
 
 
-def _config(caller: Mapping[str, str]) -> dict[str, Any]:
+def _read_config(caller: Mapping[str, str]) -> dict[str, Any]:
     """The user's configuration with the profile it chooses; an empty one when it cannot be read."""
     try:
-        config = tomllib.loads((_folder(caller) / "config.toml").read_text(encoding="utf-8"))
+        config = tomllib.loads((_config_folder(caller) / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     profile = get_value(config, "profiles", str(config.get("profile", "")))
     return {**config, **profile} if isinstance(profile, dict) else config
 
 
-def _provider(config: dict[str, Any]) -> dict[str, Any]:
+def _chosen_provider(config: dict[str, Any]) -> dict[str, Any]:
     """The user's provider that the configuration chooses."""
     found = get_value(config, "model_providers", str(config.get("model_provider", "")))
     return found if isinstance(found, dict) else {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import Agent, under_home
 from runplan.agents.budgets import tokens_in
-from runplan.agents.endings import trouble
+from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import estimate_context, get_count, get_text, get_value, read_json, read_tool, read_usage
 from runplan.run.dispatch import OWN, Context, EndingKind, Finished, Message, Spent, Started, ToolUsed, Unread
 
@@ -75,13 +75,13 @@ class Gemini(Agent):
             case "tool_use":
                 used, given = get_text(event, "tool_name"), get_value(event, "parameters")
                 # Text after the use of a tool is a new message.
-                return (read_tool(used, given), Message(text="", final=True), *_exchanged(used, given))
+                return (read_tool(used, given), Message(text="", final=True), *_estimate_exchange(used, given))
             case "tool_result":
                 denied = get_text(event, "error", "type") in _DENIED
                 refused = (ToolUsed(tool=get_text(event, "tool_id")[:200], denied=True),) if denied else ()
                 return (estimate_context("", get_text(event, "output"), resent=True), *refused)
             case "result":
-                return _result(event)
+                return _read_result(event)
             case "error":  # a warning, or an error that the result repeats
                 return ()
             case _:
@@ -91,7 +91,7 @@ class Gemini(Agent):
 AGENT = Gemini()
 
 
-def _exchanged(used: str, given: Any) -> Iterator[AgentEvent]:
+def _estimate_exchange(used: str, given: Any) -> Iterator[AgentEvent]:
     """The context used by the text that a tool writes and by the file that it reads, whose text no event has."""
     yield estimate_context(json.dumps(given))
     if used == "read_file":
@@ -100,9 +100,9 @@ def _exchanged(used: str, given: Any) -> Iterator[AgentEvent]:
         yield Context(tokens=tokens_in(_LINE * max(0, lines)), estimated=True, file=path)
 
 
-def _result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
+def _read_result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
     spent = Spent(usage=read_usage(get_value(event, "stats"), "input_tokens", "output_tokens", "cached"), total=True)
     if get_text(event, "status") == "success":
         return (spent, Finished(ok=True))
     words = get_text(event, "error", "message")
-    return (spent, trouble(words), Finished(ok=False, words=words))
+    return (spent, classify_trouble(words), Finished(ok=False, words=words))

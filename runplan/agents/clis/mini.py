@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from runplan.agents.adapter import ProviderAgent, first_set, provider_keys, under_home
-from runplan.agents.endings import trouble
+from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import (
     estimate_context,
     get_count,
@@ -58,7 +58,7 @@ class Mini(ProviderAgent):
         return (*super().build_arguments(task), "-o", str(task.own / TRAJECTORY), "-t", prompt)
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
+        return bool(_read_settings(caller).get("MSWEA_MODEL_NAME"))
 
     def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """A key in the environment wins over one in its settings."""
@@ -66,7 +66,7 @@ class Mini(ProviderAgent):
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
         """Likewise the address and the model."""
-        seen = {**_settings(caller), **{name: value for name, value in caller.items() if value}}
+        seen = {**_read_settings(caller), **{name: value for name, value in caller.items() if value}}
         model = seen.get("MSWEA_MODEL_NAME", "")
         return seen.get(first_set(seen, *self.addresses_for(table.model or model)), ""), model
 
@@ -89,7 +89,7 @@ class Mini(ProviderAgent):
 AGENT = Mini()
 
 
-def _settings(caller: Mapping[str, str]) -> dict[str, str]:
+def _read_settings(caller: Mapping[str, str]) -> dict[str, str]:
     """The user's settings: lines such as MSWEA_MODEL_NAME='openai/gpt-5'."""
     folder = Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or under_home(caller, ".config", "mini-swe-agent"))
     lines = (read_text(folder / ".env") or "").splitlines()
@@ -99,10 +99,10 @@ def _settings(caller: Mapping[str, str]) -> dict[str, str]:
 
 def read_trajectory(content: bytes) -> tuple[AgentEvent, ...]:
     trajectory = parse_object(content)
-    return () if trajectory is None else tuple(_events(trajectory))
+    return () if trajectory is None else tuple(_read_events(trajectory))
 
 
-def _events(trajectory: dict[str, object]) -> Iterator[AgentEvent]:
+def _read_events(trajectory: dict[str, object]) -> Iterator[AgentEvent]:
     info = get_value(trajectory, "info")
     used, sent, model, error = Usage(usd=get_number(info, "model_stats", "instance_cost")), 0, "", ""
     for message in get_objects(trajectory, "messages"):
@@ -122,5 +122,5 @@ def _events(trajectory: dict[str, object]) -> Iterator[AgentEvent]:
         yield Finished(ok=True)
     elif status:  # without one it was stopped between two steps
         words = f"{status}: {error}" if error else status
-        yield trouble(words)
+        yield classify_trouble(words)
         yield Finished(ok=False, words=words)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import ProviderAgent, first_set, provider_keys, under_home
-from runplan.agents.endings import reset_header, trouble
+from runplan.agents.endings import classify_trouble, reset_header
 from runplan.agents.fields import get_count, get_number, get_text, get_value, read_tool
 from runplan.run.dispatch import Context, EndingKind, Finished, Message, Spent, Trouble, Unread, Usage
 
@@ -68,9 +68,9 @@ class OpenCode(ProviderAgent):
                 denied = get_text(state, "status") == "error" and _DENIED in get_text(state, "error")[:400]
                 return (read_tool(get_text(event, "part", "tool"), get_value(state, "input"), denied=denied),)
             case "step_finish":
-                return _step(get_value(event, "part"))
+                return _read_step(get_value(event, "part"))
             case "error":
-                error = _trouble(event)
+                error = _read_trouble(event)
                 return (error, Finished(ok=False, words=error.words))
             case "reasoning":
                 return ()
@@ -81,7 +81,7 @@ class OpenCode(ProviderAgent):
 AGENT = OpenCode()
 
 
-def _step(part: Any) -> Iterable[AgentEvent]:
+def _read_step(part: Any) -> Iterable[AgentEvent]:
     tokens = get_value(part, "tokens")
     cached = get_count(tokens, "cache", "read")
     sent = get_count(tokens, "input") + cached + get_count(tokens, "cache", "write")
@@ -97,11 +97,11 @@ def _step(part: Any) -> Iterable[AgentEvent]:
         yield Finished(ok=False, words=f"its last step ended with the reason {reason[:80]!r}")
 
 
-def _trouble(event: dict[str, Any]) -> Trouble:
+def _read_trouble(event: dict[str, Any]) -> Trouble:
     name, data = get_text(event, "error", "name"), get_value(event, "error", "data")
     words = get_text(data, "message") or name
     if name == "ContentFilterError":
         return Trouble(kind=EndingKind.REFUSAL, words=words)
     headers, now = get_value(data, "responseHeaders"), get_count(event, "timestamp") / 1000
     resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
-    return trouble(words, status=get_count(data, "statusCode"), resets=resets)
+    return classify_trouble(words, status=get_count(data, "statusCode"), resets=resets)

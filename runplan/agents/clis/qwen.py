@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runplan.agents.adapter import Agent, first_set, under_home
 from runplan.agents.clis import claude
-from runplan.agents.endings import trouble
+from runplan.agents.endings import classify_trouble
 from runplan.agents.fields import get_count, get_objects, get_text, get_value, parse_object, read_json
 from runplan.run.dispatch import EndingKind, Finished, Message, Retrying
 from runplan.store.files import read_text
@@ -58,18 +58,18 @@ class Qwen(Agent):
         return {_SETTINGS_FILE: json.dumps(_SETTINGS)}
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
-        return bool(get_text(_settings(caller), "security", "auth", "selectedType"))
+        return bool(get_text(_read_settings(caller), "security", "auth", "selectedType"))
 
     def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The key in the environment wins, unless its settings choose another login or a provider for the model."""
-        login = get_text(_settings(caller), "security", "auth", "selectedType") or _OPENAI
-        is_own = login != _OPENAI or _provider(table, caller)
+        login = get_text(_read_settings(caller), "security", "auth", "selectedType") or _OPENAI
+        is_own = login != _OPENAI or _find_provider(table, caller)
         return "" if is_own else first_set(caller, *self.keys)
 
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
         """Likewise the address; of the model its settings win."""
-        settings = _settings(caller)
-        own = get_text(_provider(table, caller), "baseUrl")
+        settings = _read_settings(caller)
+        own = get_text(_find_provider(table, caller), "baseUrl")
         if not own and get_text(settings, "security", "auth", "selectedType") == _OPENAI:
             own = caller.get("OPENAI_BASE_URL") or get_text(settings, "security", "auth", "baseUrl")
         return own, get_text(settings, "model", "name")
@@ -81,7 +81,7 @@ class Qwen(Agent):
         if not error.startswith(_ERROR):
             return events
         kept = (each for each in events if not isinstance(each, (Finished, Message)))
-        return (*kept, trouble(error), Finished(ok=False, words=error))
+        return (*kept, classify_trouble(error), Finished(ok=False, words=error))
 
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """It retries silently: only the records of its sessions have the provider's last answer."""
@@ -93,13 +93,13 @@ class Qwen(Agent):
 AGENT = Qwen()
 
 
-def _settings(caller: Mapping[str, str]) -> dict[str, Any]:
+def _read_settings(caller: Mapping[str, str]) -> dict[str, Any]:
     return read_json(under_home(caller, ".qwen", "settings.json"))
 
 
-def _provider(table: AgentTable, caller: Mapping[str, str]) -> dict[str, Any]:
+def _find_provider(table: AgentTable, caller: Mapping[str, str]) -> dict[str, Any]:
     """The provider that the user's settings name for the model; an empty object for none."""
-    settings = _settings(caller)
+    settings = _read_settings(caller)
     model = table.model or get_text(settings, "model", "name")
     known = get_objects(settings, "modelProviders", _OPENAI)
     return next((each for each in known if model and get_text(each, "id") == model), {})

@@ -49,7 +49,7 @@ class Script(Agent):
         """A shell with the steps of this dispatch, which are written to its directory."""
         script = task.directory / "steps.sh"
         lines = [f"main={quote(str(task.root))}", 'tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
-        lines += [_shell(step, task) for step in steps_for(load(task.root / task.table.script), task)]
+        lines += [_to_shell(step, task) for step in steps_for(load_script(task.root / task.table.script), task)]
         publish(script, "\n".join([*lines, ""]).encode(errors="surrogateescape"), sync=False)
         return ("/bin/sh", str(script))
 
@@ -61,7 +61,7 @@ class Script(Agent):
             return (ToolUsed(tool=tool, path="" if is_command else about, detail=about if is_command else ""),)
         if line.startswith(_TELL):
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                return tuple(_reported(json.loads(line.removeprefix(_TELL))))
+                return tuple(_read_report(json.loads(line.removeprefix(_TELL))))
         return (Message(text=line.decode(errors="replace") + "\n"),)
 
 
@@ -71,7 +71,7 @@ AGENT = Script()
 # --- steps as shell commands --------------------------------------------------------------------------------
 
 
-def _shell(step: Step, task: Task) -> str:
+def _to_shell(step: Step, task: Task) -> str:
     """The step in a shell's words. It fails as a whole, and with `once` it is played by one agent only."""
     paths = {key: value.removeprefix("main:") for key, value in step.items() if key in PATHS and value[:5] == "main:"}
     step = step | {key: str(task.root / path) for key, path in paths.items()}
@@ -81,31 +81,31 @@ def _shell(step: Step, task: Task) -> str:
     return f"if (set -C; : >{quote(step['once'])}) 2>/dev/null; then {command}; fi" if "once" in step else command
 
 
-def _file(tool: str, path: str, command: str) -> str:
+def _file_command(tool: str, path: str, command: str) -> str:
     """A command on a file. It is reported, and `$@` keeps it for the next commit."""
     if path.startswith("/"):
         return f"tool {tool} {quote(path)}; {command}"
     return f'tool {tool} "$PWD"/{quote(path)}; set -- "$@" {quote(path)}; {command}'
 
 
-def _save(path: str, step: Step, *, redirect: str = ">") -> str:
+def _save_file(path: str, step: Step, *, redirect: str = ">") -> str:
     folder = quote(posixpath.dirname(path) or ".")
-    return f"mkdir -p {folder} && {_print(step.get('text', ''))} {redirect}{quote(path)}"
+    return f"mkdir -p {folder} && {_print_text(step.get('text', ''))} {redirect}{quote(path)}"
 
 
-def _flat(text: str) -> str:
+def _join_words(text: str) -> str:
     return " ".join(text.split())
 
 
-def _print(text: str) -> str:
+def _print_text(text: str) -> str:
     return f"printf %s {quote(text)}"
 
 
-def _return(value: object) -> str:
-    return f'{_print(json.dumps(value))} >"$RUNPLAN_RETURN"'
+def _write_return(value: object) -> str:
+    return f'{_print_text(json.dumps(value))} >"$RUNPLAN_RETURN"'
 
 
-def _commit(message: str, step: Step) -> str:
+def _commit_files(message: str, step: Step) -> str:
     """Commit the files that the script touched, or everything; without changes nothing happens."""
     date = quote(step.get("date", ""))
     dated = f"GIT_AUTHOR_DATE={date} GIT_COMMITTER_DATE={date} " if "date" in step else ""
@@ -114,7 +114,7 @@ def _commit(message: str, step: Step) -> str:
     return f"if {condition}; then {commit} && set --; fi"
 
 
-def _verdict(failed: list[str], step: Step, task: Task) -> str:
+def _write_verdict(failed: list[str], step: Step, task: Task) -> str:
     """Answer for every line `- W1: text` under the heading `## Items` of the prompt; the evidence is its diff."""
     prompt = "\n" + (read_text(task.prompt) or "")
     section = prompt.partition("\n## Items")[2].partition("\n## ")[0]
@@ -126,7 +126,7 @@ def _verdict(failed: list[str], step: Step, task: Task) -> str:
         answer = {"item": name, "result": result, "evidence": step.get("evidence", evidence)}
         items.append(answer | {key: step[key] for key in ("demanded_by",) if key in step})
     summary = step.get("summary", "Looked at every item.")
-    return _return({"status": "done", "summary": summary, "items": items})
+    return _write_return({"status": "done", "summary": summary, "items": items})
 
 
 def _wait_for(path: str) -> str:
@@ -135,17 +135,17 @@ def _wait_for(path: str) -> str:
 
 
 STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
-    "write": lambda path, step, _: _file("write", path, _save(path, step)),
-    "append": lambda path, step, _: _file("append", path, _save(path, step, redirect=">>")),
-    "delete": lambda path, _, __: _file("delete", path, f"rm -- {quote(path)}"),
-    "commit": lambda message, step, _: _commit(message, step),
-    "git": lambda arguments, _, __: f"tool git {quote(_flat(join(arguments)))}; git {join(arguments)}",
-    "run": lambda command, _, __: f"tool run {quote(_flat(command))}; {command}",
-    "say": lambda text, _, __: _print(f"{text}\n"),
-    "tell": lambda event, _, __: _print(f"{_TELL.decode()}{json.dumps(event)}\n"),
-    "return": lambda value, _, __: _return(value),
-    "pass_all": lambda _, step, task: _verdict([], step, task),
-    "fail": _verdict,
+    "write": lambda path, step, _: _file_command("write", path, _save_file(path, step)),
+    "append": lambda path, step, _: _file_command("append", path, _save_file(path, step, redirect=">>")),
+    "delete": lambda path, _, __: _file_command("delete", path, f"rm -- {quote(path)}"),
+    "commit": lambda message, step, _: _commit_files(message, step),
+    "git": lambda arguments, _, __: f"tool git {quote(_join_words(join(arguments)))}; git {join(arguments)}",
+    "run": lambda command, _, __: f"tool run {quote(_join_words(command))}; {command}",
+    "say": lambda text, _, __: _print_text(f"{text}\n"),
+    "tell": lambda event, _, __: _print_text(f"{_TELL.decode()}{json.dumps(event)}\n"),
+    "return": lambda value, _, __: _write_return(value),
+    "pass_all": lambda _, step, task: _write_verdict([], step, task),
+    "fail": _write_verdict,
     "sleep": lambda seconds, _, __: f"sleep {seconds}",
     "wait_for": lambda path, _, __: _wait_for(path),
     "exit": lambda code, _, __: f"exit {code}",
@@ -159,7 +159,7 @@ class ScriptFile(Struct, forbid_unknown_fields=True):
     phase: dict[str, dict[str, list[Step]]] = {}  #: steps by phase and role
 
 
-def load(path: Path) -> ScriptFile:
+def load_script(path: Path) -> ScriptFile:
     """The script; refused when it cannot be played for some phase and role."""
     try:
         script = convert(tomllib.loads(path.read_text(encoding="utf-8")), ScriptFile)
@@ -169,7 +169,7 @@ def load(path: Path) -> ScriptFile:
         raise SettingsError(f"{path}: {error}; see [agents] in runplan.toml") from None
     for phase, roles in script.phase.items():
         for role, steps in roles.items():
-            _check(steps, f'{path}: [[phase."{phase}".{role}]]')
+            _check_steps(steps, f'{path}: [[phase."{phase}".{role}]]')
     return script
 
 
@@ -186,14 +186,14 @@ def steps_for(script: ScriptFile, task: Task) -> list[Step]:
     return [{"pass_all": True}] if task.role is Role.VERIFY else []
 
 
-def _check(steps: list[Step], origin: str) -> None:
+def _check_steps(steps: list[Step], origin: str) -> None:
     for number, step in enumerate(steps, 1):
         if step.keys() - STEPS.keys() - MODIFIERS or len(step.keys() & STEPS.keys()) != 1:
             known = f"exactly one of {', '.join(sorted(STEPS))}, and of {', '.join(sorted(MODIFIERS))}"
             raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs {known}")
 
 
-def _reported(event: dict[str, Any]) -> Iterator[AgentEvent]:
+def _read_report(event: dict[str, Any]) -> Iterator[AgentEvent]:
     """The events of a `tell` step: a trouble, the context, or usage."""
     if "trouble" in event:
         kind, words = EndingKind(event["trouble"]), str(event.get("words", ""))

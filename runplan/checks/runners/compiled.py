@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from runplan.checks.runners.output import Report, Runner, TestState, last, named
+from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed
 
 # --- cargo -------------------------------------------------------------------------------------------------------
 
@@ -34,15 +34,15 @@ def read_cargo(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
             tests.append((binary + _PLACE.sub("", test[1]), _CARGO_STATES[test[2]]))
     failed = sum(int(one[2]) for one in results)
     if failed and all(state is not TestState.FAILED for _, state in tests):  # --quiet
-        listed = last(lines[:at], _LIST)
-        tests += named(lines[listed[0] : at] if listed else (), _LISTED)
+        listed = find_last(lines[:at], _LIST)
+        tests += list_failed(lines[listed[0] : at] if listed else (), _LISTED)
     return Report(
         end=at,
         passed=sum(int(one[1]) for one in results),
         failed=failed,
         skipped=sum(int(one[3]) for one in results),
         tests=tests,
-        stopped="cargo did not run every test binary; use --no-fail-fast" if last(lines[at:], _STOPPED) else "",
+        stopped="cargo did not run every test binary; use --no-fail-fast" if find_last(lines[at:], _STOPPED) else "",
     )
 
 
@@ -67,12 +67,12 @@ def read_go(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
     begun: dict[str, TestState] = {}  #: of a package that has not ended yet
     for line in lines[: at + 1]:
         if line.startswith('{"Time":'):
-            _event(line, tests)
+            _add_event(line, tests)
         elif test := _GO_TEST.match(line):
             begun[test[2]] = _GO_STATES[test[1]]
         elif package := _PACKAGE.match(line):
             tests |= {f"{package[2]}.{name}": state for name, state in begun.items()}
-            tests |= _package(package, begun)
+            tests |= _package_state(package, begun)
             begun = {}
     states = list(tests.values())
     is_verbose = any(line.startswith(("=== RUN", '{"Time":')) for line in lines)
@@ -95,7 +95,7 @@ def _has_died(lines: list[str], tests: dict[str, TestState]) -> bool:
     return any(found[2] in tests and not found[3].startswith("[") for found in packages)
 
 
-def _package(found: re.Match[str], tests: dict[str, TestState]) -> dict[str, TestState]:
+def _package_state(found: re.Match[str], tests: dict[str, TestState]) -> dict[str, TestState]:
     """The package as a test of its own where none of its tests says how it ended."""
     if found[1] == "FAIL":
         return {} if TestState.FAILED in tests.values() else {found[2]: TestState.FAILED}
@@ -104,7 +104,7 @@ def _package(found: re.Match[str], tests: dict[str, TestState]) -> dict[str, Tes
     return {} if tests else {found[2]: TestState.PASSED}
 
 
-def _event(line: str, tests: dict[str, TestState]) -> None:
+def _add_event(line: str, tests: dict[str, TestState]) -> None:
     try:
         event = json.loads(line)
         package, test, state = event["Package"], event.get("Test"), _GO_STATES.get(event["Action"])
@@ -135,8 +135,8 @@ def read_ctest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
         return Report(end=at, passed=0, failed=0)
     failed, total = int(closing[1]), int(closing[2])
     listed = [found for line in lines[:at] if (found := _LINE.match(line))]
-    failures = named(lines[at:], _FAILED)
-    end = last(lines[at:], _FAILED)
+    failures = list_failed(lines[at:], _FAILED)
+    end = find_last(lines[at:], _FAILED)
     planned = max((int(found[1]) for found in listed), default=0)
     return Report(
         end=at + (end[0] if end else 0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.checks.runners.output import Report, Runner, TestState, counts, last, named
+from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed, read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +22,10 @@ _UNLOADABLE = "Test suite failed to run"
 
 
 def read_jest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
-    numbers = counts(closing[1] or "")
-    suites = last(lines[:at], _SUITES)
-    suite_counts = counts(suites[1][1] if suites else "")
-    tests = list(_tests(lines[:at]))
+    numbers = read_counts(closing[1] or "")
+    suites = find_last(lines[:at], _SUITES)
+    suite_counts = read_counts(suites[1][1] if suites else "")
+    tests = list(_read_tests(lines[:at]))
     unloadable = sum(" › " not in name for name in dict(tests))
     ran = suite_counts["of"] + suite_counts["skipped"]  # of "1 skipped, 1 passed, 1 of 2 total"
     return Report(
@@ -38,7 +38,7 @@ def read_jest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
     )
 
 
-def _tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
+def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
     """The tests under each file: the tree of --verbose, then the details of failures."""
     file, path, is_tree = "", dict[int, str](), False
     for line in lines:
@@ -68,13 +68,13 @@ _VITEST_STATES = {"×": TestState.FAILED, "↓": TestState.SKIPPED}
 
 
 def read_vitest(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
-    files = last(lines[:at], _FILES)
+    files = find_last(lines[:at], _FILES)
     if closing[1] is None:
         return Report(end=at, passed=0, failed=0)
     if files is None:
         return None
-    numbers, file_numbers = counts(closing[1]), counts(files[1][1])
-    failures = named(lines[:at], _FAILED)
+    numbers, file_numbers = read_counts(closing[1]), read_counts(files[1][1])
+    failures = list_failed(lines[:at], _FAILED)
     listed = (found for line in lines[:at] if (found := _VITEST_LINE.match(line)))
     ran = file_numbers["failed"] + file_numbers["passed"] + file_numbers["skipped"]
     return Report(

@@ -39,19 +39,19 @@ class Runner(Struct, frozen=True):
     begins: re.Pattern[str] | None = None
 
 
-def last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
+def find_last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
     for number in range(len(lines) - 1, -1, -1):
         if match := pattern.match(lines[number]):
             return number, match
     return None
 
 
-def named(lines: Iterable[str], pattern: re.Pattern[str]) -> list[tuple[str, TestState]]:
+def list_failed(lines: Iterable[str], pattern: re.Pattern[str]) -> list[tuple[str, TestState]]:
     """The names in group 1 of the pattern, as failed tests."""
     return [(match[1].strip(), TestState.FAILED) for line in lines if (match := pattern.match(line))]
 
 
-def worst(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]:
+def worst_states(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]:
     """Each test with its state; of several states, a failure counts most and a skip least."""
     order = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
     found: dict[str, TestState] = {}
@@ -60,13 +60,13 @@ def worst(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]:
     return found
 
 
-def counted(tests: list[tuple[str, TestState]], *, end: int) -> Report:
+def count_states(tests: list[tuple[str, TestState]], *, end: int) -> Report:
     """The report of a runner that names every test and counts none."""
     numbers = Counter(state for _, state in tests)
     passed, failed, skipped = (numbers[state] for state in TestState)
     return Report(end=end, passed=passed, failed=failed, skipped=skipped, tests=tests)
 
 
-def counts(text: str) -> Counter[str]:
+def read_counts(text: str) -> Counter[str]:
     """`2 failed, 1 passed` and `2 failed | 1 passed` as numbers by word."""
     return Counter({word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.checks.runners.output import Report, Runner, TestState, counted, named
+from runplan.checks.runners.output import Report, Runner, TestState, count_states, list_failed
 from runplan.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ _FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 
 def read_pair(lines: list[str], at: int, closing: re.Match[str]) -> Report:
     passed, failed = (int(number) for number in closing.groups() if number is not None)
-    return Report(end=at, passed=passed, failed=failed, tests=named(lines[:at], _FAILED))
+    return Report(end=at, passed=passed, failed=failed, tests=list_failed(lines[:at], _FAILED))
 
 
 def read_out_of(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
     passed, total = int(closing[1]), int(closing[2])
     if passed > total:
         return None
-    return Report(end=at, passed=passed, failed=total - passed, tests=named(lines[:at], _FAILED))
+    return Report(end=at, passed=passed, failed=total - passed, tests=list_failed(lines[:at], _FAILED))
 
 
-def configured(lines: list[str], pattern: str) -> Report | None:
+def read_configured(lines: list[str], pattern: str) -> Report | None:
     """The last match of tests.summary; its groups `passed` and `failed` are the counts. None without a match."""
     try:
         found = None
@@ -48,7 +48,7 @@ def configured(lines: list[str], pattern: str) -> Report | None:
     if found is None:
         return None
     numbers = {name: int(text) for name, text in found.groupdict().items() if (text or "").isdecimal()}
-    failures = named(lines, _FAILED) if numbers.get("failed") else []
+    failures = list_failed(lines, _FAILED) if numbers.get("failed") else []
     return Report(end=0, passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
 
 
@@ -75,7 +75,7 @@ def read_junit(texts: Iterable[str]) -> Report | str:
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
             return "a JUnit file declares entities"
         try:
-            for name, state, reason in _cases(ET.fromstring(text)):  # noqa: S314 - no entities
+            for name, state, reason in _read_cases(ET.fromstring(text)):  # noqa: S314 - no entities
                 tests.append((name, state))
                 if reason and len(reasons) < MOST_REASONS:
                     reasons[name] = reason
@@ -83,13 +83,13 @@ def read_junit(texts: Iterable[str]) -> Report | str:
             return f"a JUnit file is no XML: {error}"
     if text is None:
         return "no file matches tests.junit"
-    return replace(counted(tests, end=0), reasons=reasons)
+    return replace(count_states(tests, end=0), reasons=reasons)
 
 
-def _cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
+def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
     """The name of each test, its state, and the first line of its failure."""
     for case in root.iter("testcase"):
-        place, name = _place(case.get("file", ""), case.get("classname", "")), case.get("name", "")
+        place, name = _describe_place(case.get("file", ""), case.get("classname", "")), case.get("name", "")
         children = {child.tag.rpartition("}")[2]: child for child in case}
         state = TestState.SKIPPED if "skipped" in children or case.get("status") in _NOT_RUN else TestState.PASSED
         failed = children.get("failure", children.get("error"))
@@ -99,7 +99,7 @@ def _cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
         yield full, state if failed is None else TestState.FAILED, reason
 
 
-def _place(file: str, classname: str) -> str:
+def _describe_place(file: str, classname: str) -> str:
     """The file and the class of a test, as pytest names them; the class alone where the file is not given.
 
     pytest gives the file that defines a test; for an inherited test that is not the file of its class.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from runplan.checks.runners.output import Report, Runner, TestState, counts, last, named
+from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed, read_counts
 
 # --- pytest ------------------------------------------------------------------------------------------------------
 
@@ -28,18 +28,18 @@ _STATES = {
 
 
 def read_pytest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
-    numbers = counts(closing[1])
-    block = last(lines[:at], _BLOCK)
+    numbers = read_counts(closing[1])
+    block = find_last(lines[:at], _BLOCK)
     summary = lines[block[0] : at] if block else []
     tests = [(found[1], _STATES[found[2]]) for line in lines[:at] if (found := _LINE.match(line))]
     tests += [(found[2], _STATES[found[1]]) for line in lines[:at] if (found := _PASSED.match(line))]
-    stopped = last(lines[:at], _STOPPED)
+    stopped = find_last(lines[:at], _STOPPED)
     return Report(
         end=at,
         passed=numbers["passed"],
         failed=numbers["failed"] + numbers["error"] + numbers["errors"],
         skipped=numbers["skipped"] + numbers["xfailed"] + numbers["xpassed"],
-        tests=[*tests, *named(summary, _PYTEST_FAILED)],
+        tests=[*tests, *list_failed(summary, _PYTEST_FAILED)],
         stopped=stopped[1][1] if stopped else "",
     )
 
@@ -57,7 +57,7 @@ _UNITTEST_STATE = re.compile(r"^(?:.*?\) |.*)?\.\.\. (ok|FAIL|ERROR|skipped .*|e
 
 
 def read_unittest(lines: list[str], at: int, ran: re.Match[str]) -> Report | None:
-    found = last(lines[: at + 3], _UNITTEST_CLOSING)
+    found = find_last(lines[: at + 3], _UNITTEST_CLOSING)
     if found is None or found[0] < at:
         return None
     numbers = Counter[str]()
@@ -70,11 +70,11 @@ def read_unittest(lines: list[str], at: int, ran: re.Match[str]) -> Report | Non
         passed=max(int(ran[1]) - failed - skipped, 0),
         failed=failed,
         skipped=skipped,
-        tests=[*_listed(lines[:at]), *named(lines[: found[0]], _UNITTEST_FAILED)],
+        tests=[*_read_listed(lines[:at]), *list_failed(lines[: found[0]], _UNITTEST_FAILED)],
     )
 
 
-def _listed(lines: list[str]) -> list[tuple[str, TestState]]:
+def _read_listed(lines: list[str]) -> list[tuple[str, TestState]]:
     """The tests that -v lists; one with a docstring takes two lines, and the second has the state."""
     listed: list[tuple[str, TestState]] = []
     name = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runplan.checks.runners.output import Report, Runner, TestState, counted, last
+from runplan.checks.runners.output import Report, Runner, TestState, count_states, find_last
 
 _PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
 _POINT = re.compile(
@@ -21,28 +21,28 @@ _SPEC = re.compile(r"^( *)([✔✖▶﹣]) (.+?)(?: \([\d.]+ms\))?( # .*)?$")
 
 def read_tap(lines: list[str], at: int, plan: re.Match[str]) -> Report | None:
     """TAP is complete when the last point has the number that the plan announced."""
-    point = last(lines, _TOP_POINT)
+    point = find_last(lines, _TOP_POINT)
     if int(plan[1]) != (int(point[1][1]) if point else 0):
         return None
-    return counted(_points(lines), end=max(at, point[0] if point else 0))
+    return count_states(_read_points(lines), end=max(at, point[0] if point else 0))
 
 
 def read_node(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
-    passes = last(lines[:at], _PASS)
+    passes = find_last(lines[:at], _PASS)
     if passes is None:
         return None
     others = {found[1]: int(found[2]) for line in lines[at : at + 5] if (found := _OTHER.match(line))}
-    has_details = last(lines[at:], _DETAILS)  # every failure again, with its trace
+    has_details = find_last(lines[at:], _DETAILS)  # every failure again, with its trace
     return Report(
         end=len(lines) - 1 if has_details else at,
         passed=int(passes[1][1]),
         failed=int(closing[1]) + others.get("cancelled", 0),
         skipped=others.get("skipped", 0) + others.get("todo", 0),
-        tests=_points(lines[:at]) or _spec(lines[:at]),
+        tests=_read_points(lines[:at]) or _read_spec(lines[:at]),
     )
 
 
-def _points(lines: list[str]) -> list[tuple[str, TestState]]:
+def _read_points(lines: list[str]) -> list[tuple[str, TestState]]:
     """The points without sub-tests; a point that follows deeper ones is their parent."""
     found: list[tuple[int, str, TestState]] = []
     for line in lines:
@@ -58,7 +58,7 @@ def _points(lines: list[str]) -> list[tuple[str, TestState]]:
     return [(name, state) for _, name, state in found]
 
 
-def _spec(lines: list[str]) -> list[tuple[str, TestState]]:
+def _read_spec(lines: list[str]) -> list[tuple[str, TestState]]:
     """The tests of node's spec report; `▶` begins a suite, and a line at its depth ends it."""
     found: list[tuple[str, TestState]] = []
     suites: dict[int, str] = {}

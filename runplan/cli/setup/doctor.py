@@ -14,7 +14,7 @@ from msgspec import Struct, to_builtins
 from runplan.agents import invocation
 from runplan.agents.clis import agent_of
 from runplan.checks.results import from_text
-from runplan.checks.secrets import redacted
+from runplan.checks.secrets import redact_text
 from runplan.cli.control import runs
 from runplan.cli.setup.settings import toml_value
 from runplan.cli.show import progress
@@ -158,7 +158,7 @@ def _check_agent(context: RepositoryContext, role: str, name: str) -> str:
     agent = agent_of(table.kind)
     version = invocation.version_of(table, context.env)
     return f"{name} ({f'{program} {version}'.rstrip()})" + (
-        f"; {redacted(agent.describe_account(table, context.env))}" if agent.program else ""
+        f"; {redact_text(agent.describe_account(table, context.env))}" if agent.program else ""
     )
 
 
