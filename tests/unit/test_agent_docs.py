@@ -86,11 +86,11 @@ def example() -> Any:
 def test_the_example_of_a_new_agent_is_one() -> None:
     acme = example().AGENT
     writing, reading = (task("acme", role, args=("-x",)) for role in (Role.FIX, Role.VERIFY))
-    assert acme.argv(writing) == ("acme", "run", "--json", "--write", "-x")
-    assert acme.argv(reading) == ("acme", "run", "--json", "--read-only", "-x")
-    assert (acme.environment(writing), acme.names(writing.table, {})) == ({}, ("ACME_API_KEY", "ACME_HOME"))
-    assert acme.read(b'{"type":"start","model":"m"}') == (Started(model="m"),)
-    assert acme.read(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
-    assert acme.read(b'{"type":"done"}') == (Finished(ok=True),)
-    assert acme.read(b"what?") == acme.read(b'{"type":"x"}') == (Unread(),)
-    assert acme.read(b'{"type":"failed","error":"no","status":401}')[0].kind is EndingKind.AUTH
+    assert acme.build_argv(writing) == ("acme", "run", "--json", "--write", "-x")
+    assert acme.build_argv(reading) == ("acme", "run", "--json", "--read-only", "-x")
+    assert (acme.environment(writing), acme.list_variables(writing.table, {})) == ({}, ("ACME_API_KEY", "ACME_HOME"))
+    assert acme.read_line(b'{"type":"start","model":"m"}') == (Started(model="m"),)
+    assert acme.read_line(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
+    assert acme.read_line(b'{"type":"done"}') == (Finished(ok=True),)
+    assert acme.read_line(b"what?") == acme.read(b'{"type":"x"}') == (Unread(),)
+    assert acme.read_line(b'{"type":"failed","error":"no","status":401}')[0].kind is EndingKind.AUTH
