@@ -95,5 +95,5 @@ def test_the_example_of_a_new_agent_is_one() -> None:
     assert acme.read_line(b'{"type":"start","model":"m"}') == (Started(model="m"),)
     assert acme.read_line(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
     assert acme.read_line(b'{"type":"done"}') == (Finished(ok=True),)
-    assert acme.read_line(b"what?") == acme.read(b'{"type":"x"}') == (Unread(),)
+    assert acme.read_line(b"what?") == acme.read_line(b'{"type":"x"}') == (Unread(),)
     assert acme.read_line(b'{"type":"failed","error":"no","status":401}')[0].kind is EndingKind.AUTH
