@@ -414,7 +414,7 @@ class DaemonWorker(RepositoryWorker):
             decision = decide(state)
             if decision.waiting == "checkout" and not decision.wake:
                 until = self._now() + timedelta(seconds=look_s(state.waits + 1))
-                words = state.phase.held if state.phase else ""
+                words = state.attempt.delivery.held if state.attempt else ""
                 journal.append(Paused(kind="checkout", until=iso(until), words=words), lane=lane)
 
     def _report_waits(self, plan: str, active: ActiveRun) -> Decision:
@@ -460,8 +460,8 @@ class DaemonWorker(RepositoryWorker):
 
     def report_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
-        phase = awaiting(state)
-        name, tree = (phase.chosen.phase, phase.asked) if phase else ("", "")
+        attempt = awaiting(state)
+        name, tree = (attempt.chosen.phase, attempt.delivery.asked) if attempt else ("", "")
         wait = (decision.waiting, decision.about, decision.wake, tree)
         if self._reported.get((run, name)) == wait:
             return

@@ -122,8 +122,8 @@ def _take_step(action: a.Action, journal: Journal | LaneJournal, context: RunCon
             recorded = True
     except (RefusedEarly, SettingsError, PlanUnreadable) as error:
         # An error that a start would have refused came up during the run: it ends the phase.
-        phase = journal.state.phase
-        if phase is None or phase.failure is not None or phase.landed is not None:
+        attempt = journal.state.attempt
+        if attempt is None or attempt.failure is not None or attempt.delivery.landed is not None:
             raise
         journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)))
         recorded = True

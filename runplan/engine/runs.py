@@ -12,10 +12,11 @@ from runplan.errors import Crashed, RefusedEarly, RunplanError, Unreachable, Wor
 from runplan.git.command import ANY
 from runplan.names import HEADS, base_ref
 from runplan.run import actions as a, events as e
+from runplan.run.attempts import WorkAttempt
 from runplan.run.decide import decide, pending_answer
 from runplan.run.delivery import ANSWERED
 from runplan.run.dispatch import GRACE_S
-from runplan.run.reasons import Reason, step_of
+from runplan.run.reasons import Reason
 from runplan.run.state import RunState, apply, failed_lane, fold, open_lanes, open_states, running
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, list_records
@@ -47,7 +48,7 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
     def unlock_refs(self) -> None:
         """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
         for lane, state in open_states(self.state):
-            leased = state.phase.lease if state.phase else None
+            leased = state.attempt.lease if isinstance(state.attempt, WorkAttempt) else None
             context = replace(self.context, lane=lane)
             context.removal.remove_stale_locks((base_ref(context.mark), *([leased.branch] if leased else [])))
 
@@ -66,11 +67,12 @@ def state_of(store: Store, row: RunRow) -> RunState:
 def is_current(state: RunState, answer: e.Answered) -> bool:
     """Whether the answer is about a candidate that waits now: the trees are the same."""
     for _, lane_state in open_states(state):
-        phase = lane_state.phase
-        if phase is None or phase.refusal or phase.landed:
+        attempt = lane_state.attempt
+        if attempt is None or attempt.refusal or attempt.delivery.landed:
             continue
-        tree = phase.candidate.tree if phase.candidate else ""
-        is_approved = phase.candidate is not None and phase.approved == tree and not phase.held
+        delivery = attempt.delivery
+        tree = delivery.candidate.tree if delivery.candidate else ""
+        is_approved = delivery.candidate is not None and delivery.approved == tree and not delivery.held
         if answer.tree == tree and not is_approved:
             return True
     return False
@@ -126,7 +128,7 @@ def phases_at_work(state: RunState) -> list[str]:
     """The phases that the run works on now; none before it has chosen one."""
     states = [lane_state for _, lane_state in open_states(state)]
     phases = (
-        lane_state.phase.chosen.phase if lane_state.phase is not None else lane_state.options.wanted
+        lane_state.attempt.chosen.phase if lane_state.attempt is not None else lane_state.options.wanted
         for lane_state in states
     )
     return [phase for phase in phases if phase]
@@ -168,7 +170,8 @@ def record_crash(error: Exception, active: ActiveRun) -> RunplanError:
 def end_lost(active: ActiveRun) -> WorkspaceLost | None:
     """End a run whose commits are gone from runplan's own repository; None when they are there."""
     workspace = active.context.workspace
-    phases = [state.phase for _, state in open_states(active.state) if state.phase is not None and state.phase.lease]
+    attempts = (state.attempt for _, state in open_states(active.state))
+    phases = [attempt for attempt in attempts if isinstance(attempt, WorkAttempt) and attempt.lease]
     needed = {phase.work.head if phase.work else phase.base for phase in phases}
     active.context.store.require_there()
     if workspace.is_whole and not any(workspace.git.run("cat-file", "-e", oid, ok=ANY).code == 1 for oid in needed):
@@ -191,15 +194,16 @@ def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
             detail = "; ".join((detail, *release_issues("failed", journal.state, active.context)))
     over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=detail, remedy=remedy)
     for lane, state in open_states(journal.state):
-        phase = state.phase
-        if phase is not None and phase.failure is None and phase.landed is None:
+        attempt = state.attempt
+        if attempt is not None and attempt.failure is None and attempt.delivery.landed is None:
+            lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
             failed = e.PhaseFailed(
-                phase=phase.chosen.phase,
+                phase=attempt.chosen.phase,
                 reason=Reason.CRASHED,
-                step=step_of(phase),
+                step=attempt.step,
                 detail=detail,
-                title=phase.chosen.title,
-                attempt=phase.lease.attempt if phase.lease else 1,
+                title=attempt.chosen.title,
+                attempt=lease.attempt if lease else 1,
             )
             journal.append(failed, *([over] if lane else []), lane=lane)
     journal.append(over)

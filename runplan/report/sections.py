@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from runplan.run.attempts import UndoAttempt, WorkAttempt
     from runplan.run.recorded import Recorded
-    from runplan.run.state import PhaseRun
     from runplan.store.protocol import Store
 
 SHORT = 7  #: digits of a commit
@@ -29,7 +29,7 @@ NO_TESTS = "Tests: skipped — no test infrastructure"
 
 
 def phase_section(
-    phase: PhaseRun,
+    phase: WorkAttempt,
     *,
     plan: str,
     run: str,
@@ -59,15 +59,14 @@ def phase_section(
     return "\n\n".join(parts) + "\n"
 
 
-def undo_section(phase: PhaseRun, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
+def undo_section(phase: UndoAttempt, *, plan: str, run: str, subjects: Mapping[str, str]) -> str:
     """A phase that is about to be reverted; `subjects` of its code commits, newest first."""
-    assert phase.candidate is not None
     parts = [
         f"## Phase Undone — {escape_inline(f'{phase.chosen.phase} {phase.chosen.title}')}",
         _section_mark(run=run, phase=phase.chosen.phase),
         "**Status:** Undone (its changes reverted, its row set back to todo)",
         f"**Plan:** {code_span(plan)}",
-        f"**Landing reverted:** {code_span(phase.candidate.undoes)}",
+        f"**Landing reverted:** {code_span(phase.built.undoes)}",
         "**Commits reverted:**",
         _list_commits(subjects),
         "The checks were not run on the result.",
@@ -145,10 +144,10 @@ def _as_list(lines: list[str]) -> list[str]:
     return [f"- {line}" for line in (*lines[:MOST], *more)]
 
 
-def _list_items(phase: PhaseRun) -> Iterator[str]:
+def _list_items(phase: WorkAttempt) -> Iterator[str]:
     """The table of items; with several verifiers the evidence of each."""
-    verdicts = [verdict for verdict in phase.verdicts if not verdict.scope]
-    texts = dict((*phase.chosen.items, *phase.questions))
+    verdicts = [verdict for verdict in phase.proof.verdicts if not verdict.scope]
+    texts = dict((*phase.chosen.items, *phase.proof.questions))
     given: dict[str, list[tuple[str, bool, str]]] = {}
     for verdict in verdicts:
         for item, passed, evidence in verdict.items:
@@ -162,11 +161,11 @@ def _list_items(phase: PhaseRun) -> Iterator[str]:
         yield table_row(escape_inline(item), escape_inline(texts.get(item, "")), status, evidence)
 
 
-def _list_verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator[str]:
-    gates = [gate for gate in phase.gates if gate.answer != "skipped"]
-    if not phase.baselines and not gates:
+def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Iterator[str]:
+    gates = [gate for gate in phase.proof.gates if gate.answer != "skipped"]
+    if not phase.proof.baselines and not gates:
         yield NO_TESTS
-    for known in phase.baselines.values():
+    for known in phase.proof.baselines.values():
         if known.results:
             exit_code = json.loads(known.results)["exit_code"]
             result = describe_counts(known.results) or ("passed" if exit_code == 0 else "failed")
@@ -178,14 +177,14 @@ def _list_verification(phase: PhaseRun, commands: Mapping[str, str]) -> Iterator
             results.append(f"{count} {kind}: {bounded(', '.join(names[:NAMED]), LONGEST)}{more}")
         word = "Gate" if gate.time == 1 else "Gate (second run, because the first failed)"
         yield _describe_check(word, gate, commands, exit_code=gate.code, result="; ".join(results))
-    for proof in phase.proofs:
+    for proof in phase.proof.runs:
         yield bounded(describe_proof(proof), LONGEST)
-    tree = phase.candidate.tree if phase.candidate else ""
-    for verdict in phase.verdicts:
+    tree = phase.delivery.candidate.tree if phase.delivery.candidate else ""
+    for verdict in phase.proof.verdicts:
         word = "Verdict on all phases" if verdict.scope else "Verdict"
         carried = "" if verdict.tree == tree else f", carried over to tree {code_span(tree)} (the same patch)"
         yield f"{word}: pass by {code_span(verdict.agent)} on tree {code_span(verdict.tree)}{carried}"
-    if tree and phase.approved == tree:
+    if tree and phase.delivery.approved == tree:
         yield f"Approved by a person on tree {code_span(tree)}"
 
 

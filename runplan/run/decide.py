@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
@@ -14,10 +14,17 @@ from runplan.plan.marks import NoWorkKind, PlanStatus, Status
 from runplan.plan.tracker import describe_hindrance
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, wait_until
-from runplan.run.delivery import ANSWERED, land_candidate, undo_phase
-from runplan.run.events import CompletionChosen, UndoChosen
-from runplan.run.phase_rules import work_on_phase
-from runplan.run.reasons import Reason, step_of, variables
+from runplan.run.attempts import (
+    CompletionAttempt,
+    MergeAttempt,
+    PhaseAttempt,
+    RepairAttempt,
+    UndoAttempt,
+    running_dispatch,
+)
+from runplan.run.delivery import ANSWERED, complete_plan, undo_phase
+from runplan.run.phase_rules import merge_target, repair_branch, work_on_phase
+from runplan.run.reasons import Reason, variables
 from runplan.run.rows import wait_of
 from runplan.run.state import failed_lane, failure, open_lanes, open_states
 from runplan.text import command
@@ -26,13 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runplan.plan.model import Phase, Plan
+    from runplan.run.attempts import AnyAttempt
     from runplan.run.events import RunStarted
-    from runplan.run.state import Lane, PhaseRun, RunState
+    from runplan.run.state import Lane, RunState
 
 
 def decide(state: RunState) -> Decision:
     """The actions that are due in this state."""
-    started, phase = state.started, state.phase
+    started = state.started
+    attempt = state.attempt
+    running = running_dispatch(attempt)
     if started is None:
         return Decision(why="nothing has been started")
     if state.ended is not None:
@@ -42,28 +52,27 @@ def decide(state: RunState) -> Decision:
         return Decision(why=f"the run ended: {state.ended.outcome}" + (f" ({words})" if state.ended.reason else ""))
     if lanes := open_lanes(state):
         return _side_by_side(state, started, lanes)
-    if state.pause is not None and state.pause.kind == "unreachable" and not (state.stop and phase and phase.dispatch):
+    if state.pause is not None and state.pause.kind == "unreachable" and not (state.stop and running):
         return wait_until(state.pause)  # git, disk or network did not answer
-    if phase is None or phase.cleaned:
-        return _between_phases(state, started, phase)
-    if (running := phase.dispatch) is not None:
+    if attempt is None or attempt.cleaned:
+        return _between_attempts(state, started, attempt)
+    if running is not None:
         if state.stop:
             return perform_action(a.END, f"stopped by {state.stop}; {running.agent or running.role} is being ended")
         return perform_action(a.AWAIT, f"{running.agent or 'a command'} is running ({running.role})")
-    if phase.failure is not None:
-        return perform_action(a.CLEAN_UP, f"the phase failed ({phase.failure.reason}); its work is kept on a branch")
-    if phase.landed is not None:
+    if attempt.failure is not None:
+        return perform_action(a.CLEAN_UP, f"the phase failed ({attempt.failure.reason}); its work is kept on a branch")
+    if attempt.delivery.landed is not None:
         return perform_action(a.CLEAN_UP, "the phase has landed; its branch is not needed any more")
-    if phase.landing is not None:
+    if attempt.delivery.landing is not None:
         return perform_action(a.LAND, "a landing was started; git is asked whether it happened")
     if state.stop:
         return fail_phase(Reason.STOPPED, "stop", f"stopped by {state.stop}")
-    if phase.refusal is not None:
-        reason, detail = phase.refusal
-        step = step_of(phase)
-        is_landing = reason == Reason.ALREADY_ON_TARGET and step != "undo"
-        return fail_phase(Reason(reason), "land" if is_landing else step, detail)
-    return _wait(state) or _work_on(started, phase)
+    if attempt.refusal is not None:
+        reason, detail = attempt.refusal
+        is_landing = reason == Reason.ALREADY_ON_TARGET and attempt.step != "undo"
+        return fail_phase(Reason(reason), "land" if is_landing else attempt.step, detail)
+    return _wait(state) or _work_on(started, attempt)
 
 
 def _wait(state: RunState) -> Decision | None:
@@ -80,11 +89,11 @@ def _wait(state: RunState) -> Decision | None:
     return wait_until(state.pause) if state.pause is not None else None
 
 
-def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None) -> Decision:
-    if phase is not None and phase.failure is not None:
+def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt | None) -> Decision:
+    if attempt is not None and (failed := attempt.failure) is not None:
         special = {Reason.BASELINE_RED: "refused", Reason.STOPPED: "stopped"}
-        outcome = special.get(Reason(phase.failure.reason), "failed")
-        finish = a.Finish(outcome=outcome, reason=phase.failure.reason, detail=phase.failure.detail)
+        outcome = special.get(Reason(failed.reason), "failed")
+        finish = a.Finish(outcome=outcome, reason=failed.reason, detail=failed.detail)
         return perform_action(finish, "the failed phase is cleaned up")
     lane = failed_lane(state)
     if lane is not None and (ended := lane.state.ended) is not None:
@@ -100,7 +109,7 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
         return _wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
     if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
         return _wait(state) or _conclude(state)
-    if (phase is not None or state.lanes) and started.mode != "finish":
+    if (attempt is not None or state.lanes) and started.mode != "finish":
         return perform_action(a.Finish(outcome="done"), "everything requested has landed")
     if waiting := _wait(state):
         return waiting
@@ -126,14 +135,20 @@ def _conclude(state: RunState) -> Decision:
     return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 
-def _work_on(started: RunStarted, phase: PhaseRun) -> Decision:
-    match phase.chosen:
-        case CompletionChosen():
-            return land_candidate(started, phase)
-        case UndoChosen():
-            return undo_phase(started, phase)
-        case _:
-            return work_on_phase(started, phase)
+def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
+    match attempt:
+        case PhaseAttempt():
+            return work_on_phase(started, attempt)
+        case MergeAttempt():
+            return merge_target(started, attempt)
+        case RepairAttempt():
+            return repair_branch(started, attempt)
+        case UndoAttempt():
+            return undo_phase(started, attempt)
+        case CompletionAttempt():
+            return complete_plan(started, attempt)
+        case unreachable:
+            assert_never(unreachable)
 
 
 # --- phases side by side ------------------------------------------------------------------------------
@@ -216,7 +231,7 @@ def without_beginnings(decision: Decision) -> Decision:
 
 def ends(state: RunState) -> tuple[a.Action, ...]:
     """The actions that end every process of a run; each process is due again afterwards."""
-    at_work = [lane for lane, one in open_states(state) if one.phase is not None and one.phase.dispatch is not None]
+    at_work = [lane for lane, open_state in open_states(state) if running_dispatch(open_state.attempt) is not None]
     return tuple(replace(a.END, lane=lane) for lane in at_work)
 
 
@@ -228,7 +243,7 @@ def pause_reason(state: RunState) -> str:
     is_daemons = state.started is not None and state.started.daemon  # not in the foreground
     if not is_daemons or ended is None or ended.outcome not in ("failed", "refused"):
         return ""
-    if state.phase or state.lanes:
+    if state.attempt or state.lanes:
         return f"phase {failed.phase} failed ({ended.reason})" if failed else f"the run failed ({ended.reason})"
     # A blocked phase may be free the next time; a plan that is unreadable or not active needs a person.
     kinds = (NoWorkKind.UNREADABLE, NoWorkKind.INACTIVE)
@@ -238,8 +253,9 @@ def pause_reason(state: RunState) -> str:
 
 def rejected_phase(state: RunState) -> str:
     """The phase whose rejection ended the run; "" for none."""
-    phases = [one.phase for one in (state, *(lane.state for lane in state.lanes)) if state.ended is not None]
-    return next((phase.chosen.phase for phase in phases if phase is not None and phase.rejected is not None), "")
+    attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)] if state.ended is not None else []
+    rejected = (attempt.chosen.phase for attempt in attempts if attempt is not None and attempt.rejected is not None)
+    return next(rejected, "")
 
 
 def pending_answer(state: RunState, plan: str) -> str:

@@ -4,62 +4,56 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.globs import matches
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action
-from runplan.run.events import UndoChosen
-from runplan.run.reasons import Reason, conflicting
+from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan.run.attempts import Attempt, CompletionAttempt, UndoAttempt
     from runplan.run.events import RunStarted
-    from runplan.run.state import PhaseRun
 
 ANSWERED = ("approval", "sign-off")  #: waits that `approve` and `reject` end
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 
 
-def land_candidate(started: RunStarted, phase: PhaseRun) -> Decision:
-    tree = phase.candidate.tree if phase.candidate else ""
-    if phase.held:
-        return Decision(why=f"the landing waits: {phase.held}", waiting="checkout", about=phase.held)
-    signed = needs_sign_off(started, phase)
+def land_candidate(
+    started: RunStarted, attempt: Attempt, *, proof: str = "all checks passed", sign_off: Sequence[str] | None = None
+) -> Decision:
+    """Land when a person has approved it, or need not; `sign_off`: what a person has to see, also with `auto`."""
+    delivery = attempt.delivery
+    tree = delivery.candidate.tree if delivery.candidate else ""
+    if delivery.held:
+        return Decision(why=f"the landing waits: {delivery.held}", waiting="checkout", about=delivery.held)
     is_free = started.auto or started.concludes  # a pull request is approved as a whole
-    if (is_free and not signed) or not tree or phase.approved == tree:
-        proof = "an undo needs no checks" if isinstance(phase.chosen, UndoChosen) else "all checks passed"
+    if (is_free and sign_off is None) or not tree or delivery.approved == tree:
         return perform_action(a.LAND, f"{proof}; code, tracker and report land together")
-    if phase.asked != tree:
-        asks = "a person signs the phase off" if signed else "without `auto` a person approves each landing"
+    is_signed = sign_off is not None
+    if delivery.asked != tree:
+        asks = "a person signs the phase off" if is_signed else "without `auto` a person approves each landing"
         return perform_action(a.ASK, asks)
-    proven = f"phase {phase.chosen.phase} passed all checks and needs your"
-    if signed:
-        asked = (*phase.chosen.sign_off, *(text for _, text in phase.questions if started.changed == "ask"))
-        what = f": {'; '.join(asked)}" if asked else ""
-        return Decision(why=f"{proven} sign-off{what}", waiting="sign-off")
+    proven = f"phase {attempt.chosen.phase} passed all checks and needs your"
+    if is_signed:
+        criteria = f": {'; '.join(sign_off)}" if sign_off else ""
+        return Decision(why=f"{proven} sign-off{criteria}", waiting="sign-off")
     return Decision(why=f"{proven} approval", waiting="approval")
 
 
-def needs_sign_off(started: RunStarted, phase: PhaseRun) -> bool:
-    """Whether a person has to see the result, also with `auto`.
-
-    The plan says so, files of the interface changed, or tests of the base fail and `tests.changed` is "ask".
-    """
-    changed = phase.work.files if phase.work else ()
-    if started.changed == "ask" and phase.questions:
-        return True
-    return bool(phase.chosen.sign_off) or any(
-        matches(pattern, path) for pattern in started.sign_off for path in changed
-    )
+def complete_plan(started: RunStarted, attempt: CompletionAttempt) -> Decision:
+    """Only bookkeeping lands."""
+    return land_candidate(started, attempt)
 
 
-def undo_phase(started: RunStarted, phase: PhaseRun) -> Decision:
-    """Undo needs no approval and no gate."""
-    if phase.conflict is not None:
-        detail = (
-            f"later work on the target changes the same lines as phase {phase.chosen.phase}, in {conflicting(phase)}"
-        )
-        return fail_phase(Reason.CONFLICT, "undo", detail)
-    if phase.moves > MAX_MOVES:
-        return fail_phase(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
-    if phase.candidate is None:
-        return perform_action(a.BUILD_UNDO, f"phase {phase.chosen.phase} is to be reverted")
-    return land_candidate(started, phase)
+def undo_phase(started: RunStarted, attempt: UndoAttempt) -> Decision:
+    """Undo needs no gate."""
+    delivery = attempt.delivery
+    phase = attempt.chosen.phase
+    if delivery.conflict is not None:
+        changed = f"later work on the target changes the same lines as phase {phase}, in {delivery.conflicting_paths}"
+        return fail_phase(Reason.CONFLICT, "undo", changed)
+    if delivery.moves > MAX_MOVES:
+        return fail_phase(Reason.TARGET_MOVING, "undo", f"the target moved {delivery.moves} times meanwhile")
+    if delivery.candidate is None:
+        return perform_action(a.BUILD_UNDO, f"phase {phase} is to be reverted")
+    return land_candidate(started, attempt, proof="an undo needs no checks")

@@ -244,7 +244,11 @@ class Evidence(Struct, frozen=True, kw_only=True):
     sha256: str  #: of that file
 
 
-class BaselineKnown(Event, frozen=True, kw_only=True):
+class Judgement(Event, frozen=True, kw_only=True):
+    """The dispatch that ended is judged. What follows from it is decided next."""
+
+
+class BaselineKnown(Judgement, frozen=True, kw_only=True):
     """The result of a check on the base."""
 
     key: str
@@ -296,8 +300,12 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
     seconds: float = 0.0  #: from its start to its end
     estimated: bool = False  #: its tokens, or the tokens at which it was stopped, are an estimate
 
+    @property
+    def succeeded(self) -> bool:
+        return self.ending == "exited" and self.code == 0
 
-class HandedOver(Event, frozen=True, kw_only=True):
+
+class HandedOver(Judgement, frozen=True, kw_only=True):
     """An agent's context was full. Its work is on the branch; a fresh agent continues with the note."""
 
     number: int  #: from 1, per phase
@@ -313,7 +321,7 @@ class GuardFound(Event, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-class WorkTaken(Event, frozen=True, kw_only=True):
+class WorkTaken(Judgement, frozen=True, kw_only=True):
     """The agent's changes are committed on its branch."""
 
     head: str
@@ -324,7 +332,7 @@ class WorkTaken(Event, frozen=True, kw_only=True):
     lines: tuple[str, ...] = ()  #: why, for the report
 
 
-class RulesBroken(Event, frozen=True, kw_only=True):
+class RulesBroken(Judgement, frozen=True, kw_only=True):
     """The work is committed, and has changes that the phase does not permit; a fixer takes them back."""
 
     tree: str
@@ -378,7 +386,7 @@ class BranchRebuilt(Event, frozen=True, kw_only=True):
     tree: str = ""  #: the tree that failed; "" after a conflict
 
 
-class GateJudged(Event, frozen=True, kw_only=True):
+class GateJudged(Judgement, frozen=True, kw_only=True):
     tree: str
     answer: str  #: passed, failed, unfinished, skipped, baseline-red
     code: int | None
@@ -399,7 +407,7 @@ class Promise(Struct, frozen=True, kw_only=True):
     why: str  #: one line
 
 
-class ProofJudged(Event, frozen=True, kw_only=True):
+class ProofJudged(Judgement, frozen=True, kw_only=True):
     """The base's tests ran on the new code, or the new tests on the base's code."""
 
     tree: str  #: of the candidate
@@ -413,7 +421,7 @@ class ProofJudged(Event, frozen=True, kw_only=True):
     ran: Evidence | None = None  #: None: known from an earlier run on the same tree
 
 
-class VerdictGiven(Event, frozen=True, kw_only=True):
+class VerdictGiven(Judgement, frozen=True, kw_only=True):
     tree: str
     patch: str
     passed: bool
@@ -424,7 +432,7 @@ class VerdictGiven(Event, frozen=True, kw_only=True):
     why: str = ""  #: why it did not pass, in one line
 
 
-class EvidenceUnresolved(Event, frozen=True, kw_only=True):
+class EvidenceUnresolved(Judgement, frozen=True, kw_only=True):
     """The verifier passes items without a reference that resolves; it is asked once more."""
 
     patch: str

@@ -1,4 +1,4 @@
-"""The rules of an attempt at a phase: write, prove, fix, and then deliver."""
+"""The rules of an attempt in which agents write, at a phase or a repair: write, prove, fix, and then deliver."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.globs import matches
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.run.delivery import MAX_MOVES, land_candidate
 from runplan.run.dispatch import WRITERS
-from runplan.run.events import TESTS, DispatchStarted, MergeChosen, ProofKind, RepairChosen
+from runplan.run.events import TESTS, DispatchStarted, ProofKind
 from runplan.run.reasons import (
     Beginning,
     Reason,
-    conflicting,
     describe_ending,
     describe_proof,
     gave_reason,
-    step_of,
-    unsolved,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, WorkAttempt
     from runplan.run.events import (
         CandidateBuilt,
         DispatchEnded,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
         RunStarted,
         WorkTaken,
     )
-    from runplan.run.state import PhaseRun
 
 MAX_LOST = 3  #: lost processes in a row
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
@@ -56,17 +54,33 @@ STOPPED_BY = {
 }
 
 
-def work_on_phase(started: RunStarted, phase: PhaseRun) -> Decision:
-    if isinstance(phase.chosen, MergeChosen) and phase.lease is not None and phase.work is None and not phase.rebuilt:
+def work_on_phase(started: RunStarted, phase: PhaseAttempt) -> Decision:
+    implementer = DispatchStarted(role="implement", cycle=1)
+    return _work_on(started, phase, start_dispatch(implementer, f"phase {phase.chosen.phase} is to be implemented"))
+
+
+def repair_branch(started: RunStarted, repair: RepairAttempt) -> Decision:
+    """A fixer begins, on the tip of the branch."""
+    return _work_on(started, repair, _start_fixer(repair, tree=repair.base_tree, complaint=repair.chosen.text))
+
+
+def merge_target(started: RunStarted, merge: MergeAttempt) -> Decision:
+    """A fixer is needed only for conflicts."""
+    if merge.lease is not None and merge.work is None and not merge.rebuilt:
         return perform_action(a.MERGE_TARGET, "the target is merged into the branch of the pull request")
-    if phase.lost >= MAX_LOST:
+    return repair_branch(started, merge)
+
+
+def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
+    """`first` starts the first writer."""
+    if phase.dispatches.lost >= MAX_LOST:
         return fail_phase(
-            Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row were gone and left no result"
+            Reason.CRASHED, phase.step, f"{phase.dispatches.lost} processes in a row were gone and left no result"
         )
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree and a branch")
-    if phase.ended is not None:
-        return _judge(phase, phase.ended)
+    if phase.dispatches.ended is not None:
+        return _judge(phase, phase.dispatches.ended)
     if phase.broken is not None:
         return _take_back(started, phase, phase.broken)
     if phase.work is not None:
@@ -77,28 +91,28 @@ def work_on_phase(started: RunStarted, phase: PhaseRun) -> Decision:
     last = phase.handovers[-2:]
     if len(last) == 2 and last[0].tree == last[1].tree:
         detail = "two agents in a row filled their context, and the second one changed nothing"
-        return fail_phase(Reason.NO_PROGRESS, step_of(phase), detail)
-    return _prepare(started, phase, phase.base_tree) or _set_up_agents(started, phase) or _write(phase)
+        return fail_phase(Reason.NO_PROGRESS, phase.step, detail)
+    return _prepare(started, phase, phase.base_tree) or _set_up_agents(started, phase) or _write(phase, first)
 
 
-def _prepare(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
+def _prepare(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
     """The checks on the base, with run.setup before them."""
     for group in started.gates:
-        if unknown := tuple(name for name in group if name not in phase.baselines):
+        if unknown := tuple(name for name in group if name not in phase.proof.baselines):
             baseline = DispatchStarted(role="baseline", gates=unknown, cycle=phase.cycle, tree=tree)
             why = f"{_run(unknown)} on the base first, to know old failures"
             return _set_up(started, phase, tree) or start_dispatch(baseline, why)
     return None
 
 
-def _set_up_agents(started: RunStarted, phase: PhaseRun) -> Decision | None:
+def _set_up_agents(started: RunStarted, phase: WorkAttempt) -> Decision | None:
     """Run run.setup once in the worktree of implementers and fixers."""
     if not started.setup or phase.set_up:
         return None
     return start_dispatch(DispatchStarted(role="setup", cycle=phase.cycle), "run.setup prepares the agent's worktree")
 
 
-def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
+def _set_up(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
     """Run run.setup in the proof worktree where it has not run on this tree, or its products have changed."""
     done = phase.prepared == tree or (phase.proof_set_up and started.clean == "untracked")
     if not started.setup or done:
@@ -108,18 +122,16 @@ def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
     )
 
 
-def _write(phase: PhaseRun) -> Decision:
-    if phase.cycle == 1 and not isinstance(phase.chosen, RepairChosen):
-        return start_dispatch(
-            DispatchStarted(role="implement", cycle=1), f"phase {phase.chosen.phase} is to be implemented"
-        )
-    tree, complaint = (phase.failed_tree, phase.complaint) if phase.cycle > 1 else (phase.base_tree, phase.chosen.text)
-    return start_dispatch(
-        DispatchStarted(role="fix", cycle=phase.cycle, tree=tree, complaint=complaint), "a fresh agent fixes it"
-    )
+def _write(phase: WorkAttempt, first: Decision) -> Decision:
+    return first if phase.cycle == 1 else _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
 
 
-def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
+    fixer = DispatchStarted(role="fix", cycle=phase.cycle, tree=tree, complaint=complaint)
+    return start_dispatch(fixer, "a fresh agent fixes it")
+
+
+def _judge(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
     """What follows from the end of a process."""
     match ended.role:
         case "baseline":
@@ -136,7 +148,7 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
             return _judge_agent(phase, ended)
 
 
-def _follow_up(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+def _follow_up(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
     """After an agent with a full context."""
     if ended.said == "done":
         return perform_action(
@@ -148,16 +160,18 @@ def _follow_up(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     return perform_action(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
 
 
-def _judge_agent(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+def _judge_agent(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
     """An ending that may be chance is repeated once per role and cycle, which costs no fix cycle."""
     how = describe_ending(ended)
     if ended.said == "blocked" and ended.kind in ("", "success", *REPEATED):
         return fail_phase(Reason.BLOCKED, ended.role, ended.detail)
     if ended.kind in REPEATED and ended.said != "failed":
-        before = next((one for one in phase.again if (one.role, one.cycle) == (ended.role, phase.cycle)), None)
+        before = next(
+            (one for one in phase.dispatches.repeated if (one.role, one.cycle) == (ended.role, phase.cycle)), None
+        )
         if before is None:
-            assert phase.newest is not None
-            return start_dispatch(replace(phase.newest, again=how), f"{how}; it is tried once more")
+            assert phase.dispatches.newest is not None
+            return start_dispatch(replace(phase.dispatches.newest, again=how), f"{how}; it is tried once more")
         how = f"{how}; it was tried once more" + ("" if before.again == how else f" after {before.again}")
     elif ended.kind in ("", "success") and ended.ending == "exited" and ended.code == 0 and ended.said != "failed":
         if ended.role == "verify":
@@ -168,11 +182,11 @@ def _judge_agent(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     else:
         reason = Reason.AGENT_FAILED if gave_reason(ended) else STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
     if phase.unsolved is not None and reason is Reason.AGENT_FAILED and ended.kind in ("", "success", *REPEATED):
-        return fail_phase(Reason.CONFLICT, ended.role, unsolved(phase, how))
+        return fail_phase(Reason.CONFLICT, ended.role, phase.describe_unsolved(how))
     return fail_phase(reason, ended.role, how)
 
 
-def _take_back(started: RunStarted, phase: PhaseRun, broken: RulesBroken) -> Decision:
+def _take_back(started: RunStarted, phase: WorkAttempt, broken: RulesBroken) -> Decision:
     """A fixer takes back what the phase does not permit, once."""
     detail = "; ".join(broken.lines)
     if phase.breaks > 1 or phase.cycle > started.max_fix_cycles:
@@ -183,38 +197,44 @@ def _take_back(started: RunStarted, phase: PhaseRun, broken: RulesBroken) -> Dec
     return start_dispatch(fixer, f"{complaint}; fix cycle {phase.cycle} of {started.max_fix_cycles}")
 
 
-def _prove(started: RunStarted, phase: PhaseRun, work: WorkTaken) -> Decision:
+def _prove(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision:
     if work.commits == 0 and phase.unsolved is not None:
-        return fail_phase(Reason.CONFLICT, "fix", unsolved(phase, "it left no change"))
+        return fail_phase(Reason.CONFLICT, "fix", phase.describe_unsolved("it left no change"))
     if work.commits == 0:
         return fail_phase(Reason.NO_COMMITS, "fix" if phase.cycle > 1 else "implement", "the agent left no change")
-    if phase.conflict is not None and phase.rebuilt:
-        detail = f"the work conflicts with the target in {conflicting(phase)}, again after it was redone on the new tip"
-        return fail_phase(Reason.CONFLICT, "land", f"{detail}; the work before that is kept at {phase.parked}")
-    if phase.conflict is not None:
-        rebuild = a.RebuildBranch(onto=phase.conflict.onto, start=phase.conflict.onto)
-        return perform_action(rebuild, f"the work conflicts with the target in {conflicting(phase)}")
-    if phase.moves > MAX_MOVES:
-        return fail_phase(Reason.TARGET_MOVING, "land", f"the target moved {phase.moves} times while landing")
-    if phase.candidate is None:
+    if phase.delivery.conflict is not None and phase.rebuilt:
+        detail = f"{_conflicts(phase)}, again after it was redone on the new tip; the work before that is kept at"
+        return fail_phase(Reason.CONFLICT, "land", f"{detail} {phase.parked}")
+    if phase.delivery.conflict is not None:
+        rebuild = a.RebuildBranch(onto=phase.delivery.conflict.onto, start=phase.delivery.conflict.onto)
+        return perform_action(rebuild, _conflicts(phase))
+    if phase.delivery.moves > MAX_MOVES:
+        return fail_phase(Reason.TARGET_MOVING, "land", f"the target moved {phase.delivery.moves} times while landing")
+    if phase.delivery.candidate is None:
         return perform_action(a.BUILD_CANDIDATE, "the work is replayed on the target's tip")
-    if phase.candidate.tree == phase.failed_tree:
+    if phase.delivery.candidate.tree == phase.failed_tree:
         return fail_phase(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.complaint}")
     # When the target moved, its own failures have to be known.
-    if baseline := _prepare(started, phase, phase.candidate.onto_tree):
+    if baseline := _prepare(started, phase, phase.delivery.candidate.onto_tree):
         return baseline
-    if started.setup and phase.prepared == phase.candidate.onto_tree:  # else it would be prepared again later
-        early = tuple(run for run in phase.candidate.proofs if run.kind is ProofKind.NEW_TESTS)
-        return _run_proofs(started, phase, phase.candidate, early) or _gate(started, phase, phase.candidate)
-    return _gate(started, phase, phase.candidate)
+    if started.setup and phase.prepared == phase.delivery.candidate.onto_tree:  # else it would be prepared again later
+        early = tuple(run for run in phase.delivery.candidate.proofs if run.kind is ProofKind.NEW_TESTS)
+        return _run_proofs(started, phase, phase.delivery.candidate, early) or _gate(
+            started, phase, phase.delivery.candidate
+        )
+    return _gate(started, phase, phase.delivery.candidate)
 
 
-def _gate(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
-    if not started.gates and not phase.gates:
+def _conflicts(phase: WorkAttempt) -> str:
+    return f"the work conflicts with the target in {phase.delivery.conflicting_paths}"
+
+
+def _gate(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
+    if not started.gates and not phase.proof.gates:
         return perform_action(a.JUDGE_GATE, "there is no test command; that is recorded")
     for group in started.gates:
-        judged = [phase.judged[name] for name in group if name in phase.judged]
-        new = tuple(name for name in group if name not in phase.judged)
+        judged = [phase.proof.newest_gates[name] for name in group if name in phase.proof.newest_gates]
+        new = tuple(name for name in group if name not in phase.proof.newest_gates)
         unfinished = None if new else next((gate for gate in judged if gate.answer == "unfinished"), None)
         if unfinished is not None:
             detail = _of_gate(unfinished, unfinished.line)
@@ -233,14 +253,14 @@ def _gate(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> De
     return _prove_tests(started, phase, candidate)
 
 
-def _prove_tests(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
+def _prove_tests(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
     """Where tests changed: the base's tests on the new code, and the new tests on the base's code."""
     if due := _run_proofs(started, phase, candidate, candidate.proofs):
         return due
-    if phase.questions and started.changed == "refuse":
-        detail = "; ".join(f"{test}" for _, test in phase.questions)
+    if phase.proof.questions and started.changed == "refuse":
+        detail = "; ".join(f"{test}" for _, test in phase.proof.questions)
         return _fix(started, phase, candidate, Reason.TESTS_FAILED, detail)
-    hollow = next((proof for proof in phase.proven.values() if proof.is_hollow), None)
+    hollow = next((proof for proof in phase.proof.newest_runs.values() if proof.is_hollow), None)
     if hollow is not None and started.prove == "require":
         return _fix(
             started, phase, candidate, Reason.TESTS_FAILED, f'{describe_proof(hollow)} (tests.prove = "require")'
@@ -249,11 +269,11 @@ def _prove_tests(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt
 
 
 def _run_proofs(
-    started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt, runs: Sequence[ProofRun]
+    started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, runs: Sequence[ProofRun]
 ) -> Decision | None:
     """The first of these runs that is due; a broken promise is looked at twice."""
     for run in runs:
-        judged = phase.proven.get(run.kind)
+        judged = phase.proof.newest_runs.get(run.kind)
         if judged is None or (judged.promises and judged.time < GATE_RUNS):
             again = f"the first run failed: {judged.line}" if judged else ""
             proof = DispatchStarted(
@@ -276,29 +296,38 @@ def _of_gate(gate: GateJudged, line: str) -> str:
     return line if gate.name == TESTS else f"{gate.name}: {line}"
 
 
-def _verify(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt) -> Decision:
+def _verify(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
     """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
-    if isinstance(phase.chosen, MergeChosen) and not phase.rebuilt:  # a clean merge: no agent has changed anything
-        return land_candidate(started, phase)
-    if phase.verdict is not None and not phase.verdict.passed:
-        return _fix(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.verdict.why)
+    if not phase.needs_verdict:
+        return _deliver(started, phase)
+    if phase.proof.verdict is not None and not phase.proof.verdict.passed:
+        return _fix(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
     verifiers = started.verifiers or ("",)
-    asked = phase.questions_to_verifiers(started.changed)
-    given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.verdicts)
+    asked = phase.proof.questions_to_verifiers(started.changed)
+    given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
     verifier = DispatchStarted(role="verify", cycle=phase.cycle, tree=candidate.tree)
-    again = "; it is asked once more, because its evidence did not resolve" if phase.unresolved else ""
+    again = "; it is asked once more, because its evidence did not resolve" if phase.proof.unresolved else ""
     if given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
         why = f"an independent verifier judges the exact tree{again}"
         return _set_up(started, phase, candidate.tree) or start_dispatch(verify, why)
-    if phase.is_last and not any(verdict.scope for verdict in phase.verdicts):
+    if phase.is_last and not any(verdict.scope for verdict in phase.proof.verdicts):
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = f"the plan ends with this phase; a verifier judges all phases together{again}"
         return _set_up(started, phase, candidate.tree) or start_dispatch(final, why)
-    return land_candidate(started, phase)
+    return _deliver(started, phase)
 
 
-def _fix(started: RunStarted, phase: PhaseRun, candidate: CandidateBuilt, reason: Reason, detail: str) -> Decision:
+def _deliver(started: RunStarted, phase: WorkAttempt) -> Decision:
+    """A person signs off where the plan or `tests.changed` says so, and where files of the interface changed."""
+    asked = [text for _, text in phase.proof.questions if started.changed == "ask"]
+    files = phase.changed_files
+    is_shown = any(matches(pattern, path) for pattern in started.sign_off for path in files)
+    criteria = (*phase.chosen.sign_off, *asked)
+    return land_candidate(started, phase, sign_off=criteria if criteria or is_shown else None)
+
+
+def _fix(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, reason: Reason, detail: str) -> Decision:
     if phase.cycle > started.max_fix_cycles:
         return fail_phase(reason, "verify" if reason is Reason.VERIFICATION_FAILED else "gate", detail)
     why, tree = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}", candidate.tree

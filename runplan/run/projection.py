@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from runplan.run.attempts import WorkAttempt
 from runplan.run.decide import decide
-from runplan.run.reasons import step_of
 from runplan.run.rows import RunRow, Work
 from runplan.run.state import GOOD, open_lanes, open_states, shown
 
 if TYPE_CHECKING:
-    from runplan.run.state import Lane, PhaseRun, RunState
+    from runplan.run.attempts import AnyAttempt
+    from runplan.run.state import Lane, RunState
 
 
 def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
-    began, ended, lanes, phase = state.started, state.ended, open_lanes(state), shown(state)
+    began, ended, lanes, attempt = state.started, state.ended, open_lanes(state), shown(state)
+    lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
     states = (state, *(lane.state for lane in state.lanes))
-    work = _work(state, phase, since)
+    work = _work(state, attempt, since)
     works = [one for lane in state.lanes if (one := _lane(lane, since)).failed or lane in lanes] if lanes else []
     if ended:
         run_state = {"done": "done", "nothing-to-do": "done", "stopped": "stopped"}.get(ended.outcome, "failed")
@@ -47,7 +49,7 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
         slug=began.slug if began else "",
         concludes=began is not None and began.concludes,
         daemon=began is not None and began.daemon,
-        attempt=phase.lease.attempt if phase and phase.lease else 1,
+        attempt=lease.attempt if lease else 1,
         outcome=ended.outcome if ended else None,
         reason=(ended.reason or None) if ended else None,
         asked="stop" if state.stop else "pause" if state.halted else None,
@@ -55,7 +57,7 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
     )
 
 
-def _work(state: RunState, phase: PhaseRun | None, since: str) -> Work:
+def _work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
     decision = decide(state)
     work = Work(
         since=since,
@@ -66,49 +68,50 @@ def _work(state: RunState, phase: PhaseRun | None, since: str) -> Work:
         usd=state.usd,
         unpriced=state.unpriced,
     )
-    if phase is None:
+    if attempt is None:
         return work
-    step = step_of(phase)
-    work = replace(
-        work,
-        phase=phase.chosen.phase or None,
-        step=step,
-        began=phase.began if phase.newest is not None and phase.newest.role == step else None,
-        retries=phase.cycle - 1 + len(phase.handovers) + len(phase.again),
-    )
-    if (now := phase.dispatch) is None:
+    work = replace(work, phase=attempt.chosen.phase or None, step=attempt.step)
+    if not isinstance(attempt, WorkAttempt):
+        return work
+    dispatches = attempt.dispatches
+    is_at_step = dispatches.newest is not None and dispatches.newest.role == attempt.step
+    retries = attempt.cycle - 1 + len(attempt.handovers) + len(dispatches.repeated)
+    work = replace(work, began=dispatches.began if is_at_step else None, retries=retries)
+    if (running := dispatches.running) is None:
         return work
     return replace(
         work,
-        dispatch=now.id,
-        agent=now.agent or None,
-        version=now.version or None,
-        dispatched=now.at or None,
-        gates=now.gates,
+        dispatch=running.id,
+        agent=running.agent or None,
+        version=running.version or None,
+        dispatched=running.at or None,
+        gates=running.gates,
     )
 
 
 def _lane(lane: Lane, since: str) -> Work:
-    work, ended = _work(lane.state, lane.state.phase, since), lane.state.ended
+    work = _work(lane.state, lane.state.attempt, since)
+    ended = lane.state.ended
     failed = (ended.reason or ended.outcome) if ended is not None and ended.outcome not in GOOD else None
     return replace(work, phase=lane.phase, since=work.began or work.dispatched or since, failed=failed)
 
 
-class Since(Struct, frozen=True, kw_only=True):
-    """The start of the current step or wait."""
+class CurrentStep(Struct, frozen=True, kw_only=True):
+    """The steps or the wait of a run, and when they started."""
 
-    at: str = ""
+    since: str = ""
     ended: bool = False
     steps: tuple[str, ...] = ()
     waiting: str = ""
 
 
-def moved(before: Since, state: RunState, at: str) -> Since:
-    """The same after an event that was recorded at `at` and led to `state`."""
-    states = [one for _, one in open_states(state)]
-    steps = tuple(step_of(one.phase) if one.phase is not None else "" for one in states)
-    now = Since(at=before.at or at, ended=state.ended is not None, steps=steps, waiting=decide(state).waiting)
-    works = not now.waiting and not now.ended
-    is_look = before.waiting and works and steps == before.steps and any(one.waits for one in states)
+def start_of_current_step(previous: CurrentStep, state: RunState, now: str) -> CurrentStep:
+    """The current step after an event that was recorded at `now` and led to `state`; it keeps its start."""
+    states = [open_state for _, open_state in open_states(state)]
+    steps = tuple(open_state.attempt.step if open_state.attempt is not None else "" for open_state in states)
+    ended = state.ended is not None
+    current = CurrentStep(since=previous.since or now, ended=ended, steps=steps, waiting=decide(state).waiting)
+    works = not current.waiting and not ended
+    is_look = previous.waiting and works and steps == previous.steps and any(one.waits for one in states)
     # A look in between two waits for the same thing changes nothing.
-    return before if is_look or now == replace(before, at=now.at) else replace(now, at=at)
+    return previous if is_look or current == replace(previous, since=current.since) else replace(current, since=now)

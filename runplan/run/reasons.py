@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.run.events import DispatchEnded, Paused, PhaseFailed, ProofJudged
-    from runplan.run.state import PhaseRun
 
 
 class Beginning(StrEnum):
@@ -102,31 +101,6 @@ UNDO_ADVICE = "Undo the phase again if it is not undone yet, or revert it by han
 def next_action(reason: Reason, step: str) -> str:
     """What a person does about a failure at this step."""
     return UNDO_ADVICE if step == "undo" else reason.advice
-
-
-def step_of(phase: PhaseRun) -> str:
-    """The current step of a phase."""
-    if phase.dispatch is not None:
-        return phase.dispatch.role
-    if phase.ended is not None:
-        return phase.ended.role
-    if phase.lease is None:
-        kind = type(phase.chosen).__name__
-        return {"CompletionChosen": "land", "UndoChosen": "undo"}.get(kind, "lease")
-    if phase.work is None:
-        return "implement"
-    if phase.verdict is not None and phase.verdict.passed:
-        return "land"
-    return "verify" if phase.gates and phase.gates[-1].answer != "failed" else "gate"
-
-
-def conflicting(phase: PhaseRun) -> str:
-    return ", ".join(phase.conflict.paths) if phase.conflict else ""
-
-
-def unsolved(phase: PhaseRun, why: str) -> str:
-    paths = ", ".join(phase.unsolved.paths) if phase.unsolved else ""
-    return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {phase.parked}"
 
 
 _PROOFS = {

@@ -14,6 +14,7 @@ from runplan.landing.modes import forge_of
 from runplan.landing.pull_request import PullRequestLander
 from runplan.names import repository_id
 from runplan.run import events as e
+from runplan.run.attempts import MergeAttempt
 from runplan.times import delay_s, iso, parse_iso
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ def _repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:
 
 
 def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = state.current
-    assert isinstance(phase.chosen, e.MergeChosen)
+    phase = state.work
+    assert isinstance(phase, MergeAttempt)
     tip = phase.chosen.tip
     tree, conflicts = context.candidates.merge(tip, phase.chosen.merge)
     made = context.candidates.commit(tree, onto=tip, message=f"{phase.chosen.title}\n", by=context.signature())

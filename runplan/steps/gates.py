@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.run.actions import Action, Start
+    from runplan.run.attempts import WorkAttempt
     from runplan.run.events import DispatchStarted, Event
-    from runplan.run.state import PhaseRun, RunState
+    from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 
@@ -43,7 +44,7 @@ NAMED = 3  #: failing tests named in one line
 _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
 
 
-def command_line(started: DispatchStarted, phase: PhaseRun, context: RunContext) -> tuple[str, float]:
+def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The command of a setup or of some checks, and its time limit in seconds."""
     if started.role == "setup":
         return context.settings.run.setup, context.settings.tests.timeout_s
@@ -64,9 +65,9 @@ def with_names(line: str, started: DispatchStarted, context: RunContext, options
     return f'export PYTEST_ADDOPTS="${{PYTEST_ADDOPTS-}} "{given}\n{line}'
 
 
-def _rerun(name: str, phase: PhaseRun) -> str:
+def _rerun(name: str, phase: WorkAttempt) -> str:
     """The command that runs only the failed tests again; "" when all have to run."""
-    before = phase.judged.get(name)
+    before = phase.proof.newest_gates.get(name)
     return before.rerun if before is not None and before.answer == "failed" else ""
 
 
@@ -90,7 +91,7 @@ def own_logs(gates: Sequence[str]) -> dict[str, str]:
 
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that passed before on the same code, with the same command and environment: they do not run again."""
-    phase, tree = state.current, action.dispatch.tree
+    phase, tree = state.work, action.dispatch.tree
     known: list[Event] = []
     for name in action.dispatch.gates:
         key = check_key(context, name, tree)
@@ -121,7 +122,7 @@ def _remember(context: RunContext, key: str, found: results.Results) -> None:
         context.store.put_baseline(key, results.to_text(found))
 
 
-def _keep_names(name: str, found: results.Results, phase: PhaseRun, context: RunContext, *, partly: bool) -> None:
+def _keep_names(name: str, found: results.Results, phase: WorkAttempt, context: RunContext, *, partly: bool) -> None:
     """Keep the names of a gate that was not green at once; it is no baseline for anything."""
     before = known_results(phase, context) if partly else None
     if name == TESTS and (found.red or partly):
@@ -132,8 +133,8 @@ def _keep_names(name: str, found: results.Results, phase: PhaseRun, context: Run
 
 
 def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    phase = state.current
-    tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
+    phase = state.work
+    tree = phase.delivery.candidate.onto_tree if phase.delivery.candidate else phase.base_tree
     for name, found, _, evidence in read_checks(phase, context):
         fault = results.baseline_fault(found)
         if fault and not context.settings.tests.allow_red_baseline:
@@ -147,7 +148,7 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
         yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
 
 
-def lacking(phase: PhaseRun, context: RunContext) -> str:
+def lacking(phase: WorkAttempt, context: RunContext) -> str:
     """What a worktree lacks, with its remedy, for the message of a failure before any work; "" for nothing."""
     if phase.lease is None:
         return ""
@@ -164,9 +165,9 @@ def lacking(phase: PhaseRun, context: RunContext) -> str:
 
 
 def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    phase = state.current
+    phase = state.work
     tree = phase.built.tree
-    if phase.ended is None:
+    if phase.dispatches.ended is None:
         yield GateJudged(tree=tree, answer="skipped", code=None, line=NO_TESTS, time=1)
         return
     for name, found, output, evidence in read_checks(phase, context):
@@ -179,7 +180,7 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
         yield replace(judged, output=tail, ran=evidence)
 
 
-def tests_of_gates(phase: PhaseRun, context: RunContext) -> dict[str, bool] | None:
+def tests_of_gates(phase: WorkAttempt, context: RunContext) -> dict[str, bool] | None:
     """Whether each test of the gates on the candidate passed; None where a gate does not name its tests."""
     states: dict[str, bool] = {}
     for name in context.settings.checks:
@@ -192,10 +193,10 @@ def tests_of_gates(phase: PhaseRun, context: RunContext) -> dict[str, bool] | No
 
 
 def _judged(
-    name: str, now: results.Results, phase: PhaseRun, context: RunContext, *, tree: str, partly: bool = False
+    name: str, now: results.Results, phase: WorkAttempt, context: RunContext, *, tree: str, partly: bool = False
 ) -> GateJudged:
     """The judgement of one check; `partly`: only the tests that failed before ran."""
-    before, known, tests = phase.judged.get(name), phase.baselines.get(name), context.settings.tests
+    before, known, tests = phase.proof.newest_gates.get(name), phase.proof.baselines.get(name), context.settings.tests
     baseline = None
     if known is not None and known.results and not partly:  # the store has it with the names of all tests
         baseline = results.from_text(context.store.get_baseline(known.key) or known.results)
@@ -228,14 +229,14 @@ def _judged(
     )
 
 
-def _changed_tests(phase: PhaseRun) -> list[str]:
+def _changed_tests(phase: WorkAttempt) -> list[str]:
     """The test files of the phase that may lose tests: the base's versions of them run on the new code, or Allows:."""
     files = [path for path in (phase.work.files if phase.work else ()) if is_on_test_side(path)]
     runs_base = any(run.kind is not ProofKind.NEW_TESTS for run in phase.built.proofs)
     return files if runs_base else [file for file in files if covers(phase.chosen.allows, file)]
 
 
-def known_results(phase: PhaseRun, context: RunContext, name: str = TESTS) -> results.Results | None:
+def known_results(phase: WorkAttempt, context: RunContext, name: str = TESTS) -> results.Results | None:
     """The results of a check on the candidate, with the names of all tests; None if these are not known."""
     key = check_key(context, name, phase.built.tree)
     text = context.store.get_baseline(key) or context.store.get_baseline(f"{NAMED_ONLY}{key}")
@@ -257,9 +258,9 @@ def _described(judged: results.Comparison, now: results.Results) -> tuple[str, s
             return "failed", f"the checks on the base: {judged.why}"
 
 
-def read_checks(phase: PhaseRun, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
+def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
     """The checks of the dispatch that ended: name, results, output and its record."""
-    ended, started, tests = phase.ended, phase.newest, context.settings.tests
+    ended, started, tests = phase.dispatches.ended, phase.dispatches.newest, context.settings.tests
     assert ended is not None
     assert started is not None
     directory, worktree = context.dispatches.directory(ended.id), context.proof.path

@@ -20,6 +20,7 @@ from runplan.plan.model import Status, parse_plan
 from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
+from runplan.run.attempts import CompletionAttempt, MergeAttempt, PhaseAttempt, RepairAttempt, UndoAttempt
 from runplan.run.reasons import Reason
 from runplan.steps.proof import plan_proofs, unproven
 from runplan.steps.verify import before_the_end, corrected, is_complete_with
@@ -34,21 +35,22 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Commit, Oid
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
-    from runplan.run.state import PhaseRun, RunState
+    from runplan.run.attempts import AnyAttempt, Attempt
+    from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 Files: TypeAlias = dict[str, bytes]
 
 
 def build_candidate(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = state.current
+    phase = state.work
     assert phase.work is not None
     if context.objects.tip(phase.work.head) is None:
         yield e.WorkRefused(reason=Reason.NO_COMMITS, detail=f"the commits of {phase.work.head[:12]} are gone from git")
         return
     onto = context.tip()
     trailers, by = trailers_of(context, state), context.signature()
-    is_merge = isinstance(phase.chosen, e.MergeChosen)
+    is_merge = isinstance(phase, MergeAttempt)
     if is_merge and onto != phase.chosen.tip:
         yield _moved(context, onto)
         return
@@ -89,11 +91,11 @@ def landing_id(context: RunContext, state: RunState) -> str:
 
 
 def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], ...]:
-    phase = state.current
-    undoes = phase.candidate.undoes if phase.candidate else ""
+    candidate = state.current.delivery.candidate
+    undoes = candidate.undoes if candidate else ""
     return (
         (PLAN, context.plan),
-        (PHASE, phase.chosen.phase or "complete"),
+        (PHASE, state.current.chosen.phase or "complete"),
         (RUN, context.run),
         (LANDING, landing_id(context, state)),
         *([(UNDOES, undoes)] if undoes else []),
@@ -108,7 +110,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
     sections = failure_sections(context.store, context.plan)
     if phase.chosen.phase and row is None:
         raise RefusedEarly(f"{context.plan} has no phase {phase.chosen.phase} any more")
-    if row is not None and isinstance(phase.chosen, e.UndoChosen):
+    if row is not None and isinstance(phase, UndoAttempt):
         if row.status is not Status.DONE:
             return _undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
@@ -119,7 +121,7 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
         return refusal
     if first := before_the_end(state, context, plan):
         return first
-    if row is not None:
+    if row is not None and isinstance(phase, PhaseAttempt):
         text, remarks = corrected(text, phase, context)
         short = phase.built.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
@@ -138,14 +140,14 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
     return _files(context, onto, plan.title, text, sections, is_done=is_done)
 
 
-def _subjects(context: RunContext, phase: PhaseRun) -> dict[str, str]:
+def _subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
     """The subjects of the commits that land or are reverted."""
     commits = phase.built.undone or phase.built.commits
     found = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in commits)
     return {oid: context.agents.redacted(subject) for oid, subject in found}
 
 
-def _refusal(phase: PhaseRun, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
+def _refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
     """An edit of the plan during the run that the landing must not overwrite."""
     target = context.settings.run.target
     if row.status is Status.DONE:
@@ -262,30 +264,30 @@ def ask(action: Action, state: RunState, context: RunContext) -> Iterator[e.Even
 
 def already_done(action: Action, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
     """A recorded landing has happened when its id is between the old tip and the target."""
-    phase = state.current
-    if phase.landing is None:
+    started = state.current.delivery.landing
+    if started is None:
         return ()
-    landing = _landing(phase.landing)
+    landing = _landing(started)
     with context.claims.landing_lock():
         context.lander.recover(landing)
         seen = context.lander.observe(landing)
-    return () if seen is None else (_landed(phase, phase.landing, seen),)
+    return () if seen is None else (_landed(state.current, started, seen),)
 
 
 def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = state.current
+    recorded = state.current.delivery.landing
     with context.claims.landing_lock():
-        started: e.Event = phase.landing or _intend(state, context)
+        started: e.Event = recorded or _intend(state, context)
         if not isinstance(started, e.LandingStarted):
             yield started
             return
-        if phase.landing is None:
+        if recorded is None:
             yield started
         deliver = functools.partial(context.workspace.deliver, started.new, without=[started.old])
         match context.lander.land(_landing(started), deliver):
             case Landed() as seen:
                 context.workspace.release_landed()
-                yield _landed(phase, started, seen)
+                yield _landed(state.current, started, seen)
             case Pending(why=why, until=until):
                 yield e.LandingHeld(why=why)
                 if until:
@@ -305,42 +307,50 @@ def _moved(context: RunContext, tip: str) -> e.LandingMoved:
 
 def _intend(state: RunState, context: RunContext) -> e.Event:
     """The landing that starts now, or what prevents it."""
-    phase, tip = state.current, context.tip()
-    onto, code = (phase.candidate.onto, phase.candidate.commits[-1]) if phase.candidate else (phase.chosen.tip,) * 2
+    attempt = state.current
+    candidate = attempt.delivery.candidate
+    tip = context.tip()
+    onto = candidate.onto if candidate else attempt.chosen.tip
+    code = candidate.commits[-1] if candidate else onto
     if tip != onto or context.objects.tip(code) is None:
         return _moved(context, tip)
     files = bookkeeping(state, context, onto)
     if not isinstance(files, dict):
         return files
-    message = add_trailers(_subject(phase, context), trailers_of(context, state))
-    merged, by = phase.chosen.merge if isinstance(phase.chosen, e.MergeChosen) else "", context.signature()
+    message = add_trailers(_subject(attempt, context), trailers_of(context, state))
+    merged = attempt.chosen.merge if isinstance(attempt, MergeAttempt) else ""
+    by = context.signature()
     new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
     complete = parse_plan(files[context.plan], path=context.plan).complete
     return e.LandingStarted(**asdict(landing), code=code, complete=complete)
 
 
-def _subject(phase: PhaseRun, context: RunContext) -> str:
-    if isinstance(phase.chosen, e.RepairChosen):
-        return f"{context.slug}: repair the pull request\n"
-    if not phase.chosen.phase:
-        return f"{context.slug}: mark the plan complete\n"
-    if isinstance(phase.chosen, e.UndoChosen):
-        return f"{context.slug}: set phase {phase.chosen.phase} back to todo\n"
-    return f"{context.slug}: record phase {phase.chosen.phase} as done\n"
+def _subject(attempt: AnyAttempt, context: RunContext) -> str:
+    match attempt:
+        case PhaseAttempt():
+            return f"{context.slug}: record phase {attempt.chosen.phase} as done\n"
+        case RepairAttempt():
+            return f"{context.slug}: repair the pull request\n"
+        case UndoAttempt():
+            return f"{context.slug}: set phase {attempt.chosen.phase} back to todo\n"
+        case CompletionAttempt():
+            return f"{context.slug}: mark the plan complete\n"
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _landing(started: e.LandingStarted) -> Landing:
     return Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, follows=started.follows)
 
 
-def _landed(phase: PhaseRun, started: e.LandingStarted, seen: Landed) -> e.Landed:
+def _landed(attempt: AnyAttempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
     return e.Landed(
         id=started.id,
-        phase=phase.chosen.phase,
+        phase=attempt.chosen.phase,
         tip=seen.tip,
         code=started.code,
         note=seen.note,
         complete=started.complete,
-        review=phase.chosen.review if isinstance(phase.chosen, e.RepairChosen) else (),
+        review=attempt.chosen.review if isinstance(attempt, RepairAttempt) else (),
     )

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Agent
     from runplan.agents.endings import AgentEnding
     from runplan.run.actions import Action, Start
+    from runplan.run.attempts import WorkAttempt
     from runplan.run.recorded import Recorded
-    from runplan.run.state import PhaseRun, RunState
+    from runplan.run.state import RunState
     from runplan.settings.schema import AgentsSettings
     from runplan.steps.context import RunContext
 
@@ -50,7 +51,7 @@ LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time li
 
 
 def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    phase, name = state.current, f"{context.mark}.{state.dispatches + 1}"
+    phase, name = state.work, f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
     wanted = replace(action.dispatch, id=name, phase=phase.chosen.phase, at=context.iso())
     started = _choose(wanted, phase, context) if wanted.role in AGENT_ROLES else wanted
@@ -108,15 +109,15 @@ def is_for_writers(started: e.DispatchStarted) -> bool:
     return started.role in WRITERS or (started.role == Role.SETUP and not started.tree)
 
 
-def _prepare_files(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, *, has_diff: bool) -> bool:
+def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> bool:
     """Put the files of the worktree right; False when the products of run.setup in the proof worktree are not."""
-    run, built = context.settings.run, phase.candidate
+    run, built = context.settings.run, phase.delivery.candidate
     extra = Extra(
         copies=context.copied,
         root=context.root,
         diff=context.dispatches.directory(started.id) / CHANGE if has_diff else None,
     )
-    last = phase.newest
+    last = phase.dispatches.newest
     is_set_up = last is not None and last.role == Role.SETUP and is_for_writers(last) == is_for_writers(started)
     if is_for_writers(started):
         # Git usually ignores the products of run.setup.
@@ -137,7 +138,7 @@ def _prepare_files(started: e.DispatchStarted, phase: PhaseRun, context: RunCont
     return context.proof.reuse(commit, is_new=is_set_up, onto=onto, clean=is_read, extra=extra)
 
 
-def _agent(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, diff: str) -> d.Launch:
+def _agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> d.Launch:
     path, writable = _place_of(started, context)
     directory = context.dispatches.directory(started.id)
     prompt = directory / "prompt.md"
@@ -177,7 +178,7 @@ def _sent_at_first(agent: Agent, prompt: str) -> int:
     return 0 if agent.prompt_ends else len(prompt) + agent.overhead
 
 
-def _command(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> d.Launch:
+def _command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> d.Launch:
     path, writable = _place_of(started, context)
     name, directory = started.id, context.dispatches.directory(started.id)
     build = proof.command_line if started.role == Role.PROVE else command_line
@@ -187,8 +188,8 @@ def _command(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -
     return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
 
 
-def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, path: Path, diff: str) -> str:
-    asked = phase.questions_to_verifiers(context.settings.tests.changed) if started.role == "verify" else ()
+def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, path: Path, diff: str) -> str:
+    asked = phase.proof.questions_to_verifiers(context.settings.tests.changed) if started.role == "verify" else ()
     brief = prompts.Brief(
         plan=context.plan,
         chosen=replace(phase.chosen, items=(*phase.chosen.items, *asked)),
@@ -204,11 +205,11 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
     if started.role == "verify":
         assert phase.work is not None
         checks, changed = context.settings.checks, phase.work.files
-        gates = [(checks[gate.name].command, gate) for gate in phase.gates if gate.answer != "skipped"]
-        proofs = () if started.scope else phase.proofs
+        gates = [(checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer != "skipped"]
+        proofs = () if started.scope else phase.proof.runs
         if started.scope:
             brief, changed = final_brief(brief, phase, context)
-        missing = prompts.unresolved_note(phase.unresolved.items if phase.unresolved else ())
+        missing = prompts.unresolved_note(phase.proof.unresolved.items if phase.proof.unresolved else ())
         text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
         return text + files + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
@@ -216,8 +217,8 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
     kept = phase.leased.kept
     if started.role == "implement":
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
-    failed, outputs = phase.failed, phase.red
-    if kept is not None and not phase.gates and started.complaint == kept.complaint:  # of the last attempt
+    failed, outputs = phase.proof.failed_items, phase.proof.red_checks
+    if kept is not None and not phase.proof.gates and started.complaint == kept.complaint:  # of the last attempt
         failed, outputs = kept.failed, kept.red
     checks = context.settings.checks
     red = [(checks[name].command, output) for name, output in outputs if name in checks]
@@ -225,7 +226,7 @@ def _prompt(started: e.DispatchStarted, phase: PhaseRun, context: RunContext, pa
     return prompts.fix_prompt(template, brief, failed=failed, why=why, gates=red, diff=diff) + note
 
 
-def _diff(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> str:
+def _diff(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
     """The change that a fixer continues or a verifier judges; an agent without a shell reads it in its worktree."""
     if started.role == "fix":
         head = context.objects.tip(phase.leased.branch) or phase.base
@@ -234,10 +235,10 @@ def _diff(started: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> s
     return context.candidates.diff(base, phase.built.commits[-1], without=without)
 
 
-def _baseline(phase: PhaseRun, context: RunContext) -> list[tuple[str, results.Results]]:
+def _baseline(phase: WorkAttempt, context: RunContext) -> list[tuple[str, results.Results]]:
     """The commands of the checks with their results before the work."""
     checks = context.settings.checks
-    known = ((name, event.results) for name, event in phase.baselines.items() if name in checks and event.results)
+    known = ((name, event.results) for name, event in phase.proof.baselines.items() if name in checks and event.results)
     return [(checks[name].command, results.from_text(text)) for name, text in known]
 
 
@@ -249,7 +250,7 @@ def _rejections(phase: str, context: RunContext) -> list[str]:
 # --- its agent and budget -------------------------------------------------------------------------------
 
 
-def _choose(wanted: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> e.Event:
+def _choose(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
     names, limits = _candidates(wanted, phase, context.settings.agents), _limits(context)
     agent = next((name for name in names if name not in limits), None)
@@ -266,7 +267,7 @@ def _choose(wanted: e.DispatchStarted, phase: PhaseRun, context: RunContext) -> 
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
 
 
-def _candidates(wanted: e.DispatchStarted, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
+def _candidates(wanted: e.DispatchStarted, phase: WorkAttempt, agents: AgentsSettings) -> list[str]:
     """The agents for the role by preference; none verifies its own work unless the settings say so."""
     verifier = wanted.agent or agents.judges[0]
     if wanted.role != "verify":
@@ -376,7 +377,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
     elif ending.kind != "success":
         detail = ending.words or detail
     yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
-    yield from _pause_after(ending, state.current, context, started)
+    yield from _pause_after(ending, state.work, context, started)
 
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -394,7 +395,7 @@ def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Even
 
 
 def _running(state: RunState) -> e.DispatchStarted:
-    started = state.current.dispatch
+    started = state.work.dispatches.running
     assert started is not None
     return started
 
@@ -444,7 +445,7 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
 
 def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
-    phase, role = state.current, started.role
+    phase, role = state.work, started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
         tips = [one.event.tip for one in context.store.list_facts(e.Landed, since=started.at)]
         found = context.fingerprints.compare(before, agent=signing(started.id).email, landed=tips)
@@ -477,15 +478,15 @@ def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.Dispatc
 
 
 def _pause_after(
-    ending: AgentEnding, phase: PhaseRun, context: RunContext, started: e.DispatchStarted
+    ending: AgentEnding, phase: WorkAttempt, context: RunContext, started: e.DispatchStarted
 ) -> Iterator[e.Event]:
     """The wait after a usage limit or an overload; `phase` is the state before the agent ended."""
     now, agent, words = context.clock.now().timestamp(), started.agent, ending.words
     if ending.kind == "limit":
-        ends = limit_ends(ending.resets, now=now, times=phase.limited + 1, seed=started.id)
+        ends = limit_ends(ending.resets, now=now, times=phase.dispatches.limited + 1, seed=started.id)
         yield e.AgentLimited(agent=agent, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
-    elif ending.kind == "overloaded" and phase.busy < d.MAX_OVERLOADS:
-        ends = busy_ends(now=now, times=phase.busy + 1, seed=started.id)
+    elif ending.kind == "overloaded" and phase.dispatches.busy < d.MAX_OVERLOADS:
+        ends = busy_ends(now=now, times=phase.dispatches.busy + 1, seed=started.id)
         yield e.Paused(kind="overloaded", until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
 
 

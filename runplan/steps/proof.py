@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.run.actions import Action, Start
+    from runplan.run.attempts import WorkAttempt
     from runplan.run.events import CandidateBuilt, DispatchStarted, Event, Evidence, Promise
-    from runplan.run.state import PhaseRun, RunState
+    from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 MOST_TIMES = 5  #: the gate's time that a run may take
@@ -133,7 +134,7 @@ def _answered(context: RunContext, landings: list[LandingStarted]) -> set[str]:
     return {promise.test for event in judged if event.tree in trees and event.time > 1 for promise in event.promises}
 
 
-def unproven(phase: PhaseRun, context: RunContext) -> tuple[str, ...]:
+def unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
     """Why changed tests were not compared with the base's, for the report."""
     files, tests = phase.work.files if phase.work else (), context.settings.tests
     if tests.command and tests.prove == "off" and any(map(is_on_test_side, files)):
@@ -147,10 +148,10 @@ def unproven(phase: PhaseRun, context: RunContext) -> tuple[str, ...]:
 # --- the command -----------------------------------------------------------------------------------------
 
 
-def command_line(started: DispatchStarted, phase: PhaseRun, context: RunContext) -> tuple[str, float]:
+def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The test command on the files that differ, where the runner takes files; else the whole of it."""
     tests = context.settings.tests
-    run, first = _run_of(started, phase), phase.proven.get(ProofKind(started.scope))
+    run, first = _run_of(started, phase), phase.proof.newest_runs.get(ProofKind(started.scope))
     files = _files_of(first.promises) if first else run.files
     base = _base_results(phase, context)
     line = ""
@@ -161,9 +162,9 @@ def command_line(started: DispatchStarted, phase: PhaseRun, context: RunContext)
     return gates.with_names(line or tests.command, started, context, options), _limit_s(phase, context)
 
 
-def _limit_s(phase: PhaseRun, context: RunContext) -> float:
+def _limit_s(phase: WorkAttempt, context: RunContext) -> float:
     """A time limit by the time of the gate: the new test of a mended endless loop does not end on the base's code."""
-    gate, limit_s = phase.judged.get(TESTS), context.settings.tests.timeout_s
+    gate, limit_s = phase.proof.newest_gates.get(TESTS), context.settings.tests.timeout_s
     if gate is None or gate.ran is None:
         return limit_s
     ended = (recorded.event for recorded in context.store.list_facts(DispatchEnded, plan=context.plan))
@@ -177,7 +178,7 @@ def _files_of(promises: tuple[Promise, ...]) -> tuple[str, ...]:
     return tuple(files) if all(files) else ()
 
 
-def _run_of(started: DispatchStarted, phase: PhaseRun) -> ProofRun:
+def _run_of(started: DispatchStarted, phase: WorkAttempt) -> ProofRun:
     return next(run for run in phase.built.proofs if run.kind == started.scope)
 
 
@@ -186,7 +187,7 @@ def _run_of(started: DispatchStarted, phase: PhaseRun) -> ProofRun:
 
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that ran before on the same code, with the same command and environment: they do not run again."""
-    started, phase = action.dispatch, state.current
+    started, phase = action.dispatch, state.work
     if started.role != Role.PROVE:
         return gates.already_known(action, state, context)
     known = None if started.again else context.store.get_baseline(_key(_run_of(started, phase), context))
@@ -194,8 +195,8 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
 
 
 def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    phase = state.current
-    started, ended = phase.newest, phase.ended
+    phase = state.work
+    started, ended = phase.dispatches.newest, phase.dispatches.ended
     assert started is not None
     assert ended is not None
     for _, found, _, evidence in gates.read_checks(phase, context):
@@ -210,7 +211,7 @@ def _key(run: ProofRun, context: RunContext) -> str:
 
 def _judged(
     started: DispatchStarted,
-    phase: PhaseRun,
+    phase: WorkAttempt,
     context: RunContext,
     found: results.Results,
     *,
@@ -225,7 +226,7 @@ def _judged(
         is_named = base is not None and base.passes and names
         said = judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, found)
         return replace(judged, line=said.note, is_hollow=said.is_hollow)
-    first, notes = phase.proven.get(run.kind), list[str]()
+    first, notes = phase.proof.newest_runs.get(run.kind), list[str]()
     expected = _expected(run, phase, context, base)
     if first is not None:
         judged = replace(judged, time=first.time + 1)
@@ -248,22 +249,22 @@ def _judged(
     return replace(judged, promises=asked, notes=tuple(notes))
 
 
-def _is_allowed(promise: Promise, phase: PhaseRun) -> bool:
+def _is_allowed(promise: Promise, phase: WorkAttempt) -> bool:
     """Whether the phase's Allows: covers the test's file; a test without a file, whether it covers a changed one."""
     file = file_of(f"{promise.test}::")
     changed = [path for path in (phase.work.files if phase.work else ()) if is_on_test_side(path)]
     return any(covers(phase.chosen.allows, path) for path in ([file] if file else changed))
 
 
-def _base_results(phase: PhaseRun, context: RunContext) -> results.Results | None:
+def _base_results(phase: WorkAttempt, context: RunContext) -> results.Results | None:
     """The results before the phase, with the names of all tests where they are known."""
-    known = phase.baselines.get(TESTS)
+    known = phase.proof.baselines.get(TESTS)
     if known is None or not known.results:
         return None
     return results.from_text(context.store.get_baseline(known.key) or known.results)
 
 
-def _expected(run: ProofRun, phase: PhaseRun, context: RunContext, base: results.Results | None) -> Counter[str]:
+def _expected(run: ProofRun, phase: WorkAttempt, context: RunContext, base: results.Results | None) -> Counter[str]:
     """How many cases of each function passed before; for a test file that earlier phases changed, before them."""
     versions = dict(phase.built.versions)
     earlier = {path: count_cases(_passes_at(commit, context)) for path, commit in versions.items()}

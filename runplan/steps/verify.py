@@ -16,6 +16,7 @@ from runplan.errors import PlanUnreadable
 from runplan.git.objects import SUBMODULE, TREE, find
 from runplan.names import requires_ref
 from runplan.plan.model import Status, parse_plan
+from runplan.run.attempts import PhaseAttempt, UndoAttempt
 from runplan.run.dispatch import EVERY_PHASE, RETURN, Outcome, ToolUsed
 from runplan.run.events import (
     DriftFound,
@@ -24,8 +25,6 @@ from runplan.run.events import (
     Landed,
     LandingStarted,
     Paused,
-    RepairChosen,
-    UndoChosen,
     VerdictGiven,
     WorkRefused,
 )
@@ -42,9 +41,10 @@ if TYPE_CHECKING:
     from runplan.checks.returns import Unusable
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import Action
+    from runplan.run.attempts import WorkAttempt
     from runplan.run.dispatch import Return
     from runplan.run.events import Event, Rows
-    from runplan.run.state import PhaseRun, RunState
+    from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 
@@ -61,28 +61,28 @@ def reply_of(id: str, context: RunContext) -> tuple[str, Return | Unusable]:
 
 
 def judge_verdict(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    phase = state.current
-    assert phase.ended is not None
-    is_read_only = context.agents.is_sandboxed(phase.ended.agent)
+    phase = state.work
+    assert phase.dispatches.ended is not None
+    is_read_only = context.agents.is_sandboxed(phase.dispatches.ended.agent)
     if not is_read_only and (touched := context.proof.changed(context.personal)):
         detail = f"the verifier changed {', '.join(touched[:8])}"
         yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
         return
-    message, answer = reply_of(phase.ended.id, context)
-    scope = phase.newest.scope if phase.newest else ""
-    questions = () if scope else phase.questions_to_verifiers(state.options.changed)
+    message, answer = reply_of(phase.dispatches.ended.id, context)
+    scope = phase.dispatches.newest.scope if phase.dispatches.newest else ""
+    questions = () if scope else phase.proof.questions_to_verifiers(state.options.changed)
     ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
     asked = [item for item, _ in questions]
-    is_red = any(gate.answer == "failed" for gate in phase.judged.values())
+    is_red = any(gate.answer == "failed" for gate in phase.proof.newest_gates.values())
     judged = verdict.judge_reply(answer, ids, facts_of(phase, context), questions=asked, gates_red=is_red)
     if isinstance(judged, verdict.NoVerdict):
         yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
-    if judged.unresolved and phase.unresolved is None:
+    if judged.unresolved and phase.proof.unresolved is None:
         missing = tuple((item, words[:EVIDENCE]) for item, words in judged.unresolved)
         yield EvidenceUnresolved(patch=phase.built.patch, items=missing)
         return
-    is_last = sum(not one.scope for one in phase.verdicts) + 1 >= len(context.settings.agents.judges)
+    is_last = sum(not one.scope for one in phase.proof.verdicts) + 1 >= len(context.settings.agents.judges)
     if judged.passed and is_last and not scope and (found := measured(phase, context, message)) is not None:
         yield found  # before the verdict: after a crash in between both are found again
         if found.abort:
@@ -92,16 +92,16 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         patch=phase.built.patch,
         passed=judged.passed,
         items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
-        agent=phase.ended.agent,
+        agent=phase.dispatches.ended.agent,
         scope=scope,
         questions=questions,
         why=judged.why,
     )
 
 
-def facts_of(phase: PhaseRun, context: RunContext) -> Facts:
+def facts_of(phase: WorkAttempt, context: RunContext) -> Facts:
     """What the verifier's evidence is looked up in."""
-    base = plan_base(phase, context) if phase.newest and phase.newest.scope else phase.built.onto
+    base = plan_base(phase, context) if phase.dispatches.newest and phase.dispatches.newest.scope else phase.built.onto
     base_tree, tree = context.objects.commit(base).tree, phase.built.tree
     return Facts(
         count_lines=cache(lambda path: count_lines(tree, path, context)),
@@ -122,12 +122,12 @@ def count_lines(tree: str, path: str, context: RunContext) -> int | None:
     return len(stored.content.splitlines()) if stored is not None else None
 
 
-def _list_commands(phase: PhaseRun, context: RunContext) -> list[str] | None:
+def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
     """The commands of the gates and those that the verifier's stream shows; None when it does not show its tools."""
-    assert phase.ended is not None
-    agent = agent_of(context.settings.agents.agent(phase.ended.agent).kind)
+    assert phase.dispatches.ended is not None
+    agent = agent_of(context.settings.agents.agent(phase.dispatches.ended.agent).kind)
     used: list[ToolUsed] = []
-    for line in content(context.dispatches.directory(phase.ended.id) / "out.log").splitlines():
+    for line in content(context.dispatches.directory(phase.dispatches.ended.id) / "out.log").splitlines():
         with suppress(*MISREAD):
             used += [event for event in agent.read_line(line) if isinstance(event, ToolUsed)]
     if not used and not agent.prints_json:
@@ -141,7 +141,7 @@ def _list_commands(phase: PhaseRun, context: RunContext) -> list[str] | None:
 def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | None:
     """What has to happen before the landing that completes the plan; None when it may land."""
     phase = state.current
-    if isinstance(phase.chosen, UndoChosen) or not is_complete_with(plan, phase.chosen.phase):
+    if isinstance(phase, UndoAttempt) or not is_complete_with(plan, phase.chosen.phase):
         return None
     ref = requires_ref(context.slug)
     if context.workspace.user.tip(ref) is not None and not plan.complete:
@@ -149,8 +149,10 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
         return Paused(kind="parent", until=iso(until), words=words)
     is_finish = bool(context.lane) or state.options.mode == "finish"
-    is_verified = phase.is_last or isinstance(phase.chosen, RepairChosen)  # the phases were verified together before
-    if not is_finish or is_verified or phase.candidate is None or plan_base(phase, context) == phase.built.onto:
+    # A repair follows the phases, which were verified together before.
+    if not is_finish or not isinstance(phase, PhaseAttempt) or phase.is_last:
+        return None
+    if plan_base(phase, context) == phase.built.onto:
         return None
     return FinalVerificationDue(tree=phase.built.tree)
 
@@ -159,7 +161,7 @@ def is_complete_with(plan: Plan, phase: str) -> bool:
     return all(other.status is Status.DONE for other in plan.phases if other.id != phase)
 
 
-def plan_base(phase: PhaseRun, context: RunContext) -> str:
+def plan_base(phase: WorkAttempt, context: RunContext) -> str:
     """The target before the first phase of the plan landed, as far as the journal knows."""
     landed = {one.event.id for one in context.store.list_facts(Landed, plan=context.plan)}
     begun = (one.event for one in context.store.list_facts(LandingStarted, plan=context.plan))
@@ -171,7 +173,7 @@ def plan_base(phase: PhaseRun, context: RunContext) -> str:
 # --- the verification -----------------------------------------------------------------------------------
 
 
-def final_items(phase: PhaseRun, context: RunContext) -> Rows:
+def final_items(phase: WorkAttempt, context: RunContext) -> Rows:
     """One item for each phase of the plan."""
     plan, _ = context.plan_at(phase.built.onto)
     return tuple(
@@ -180,7 +182,7 @@ def final_items(phase: PhaseRun, context: RunContext) -> Rows:
     )
 
 
-def final_brief(brief: Brief, phase: PhaseRun, context: RunContext) -> tuple[Brief, tuple[str, ...]]:
+def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> tuple[Brief, tuple[str, ...]]:
     """The whole plan instead of one phase, and the files that differ from the time before the plan."""
     plan, text = context.plan_at(phase.built.onto)
     items, whole = final_items(phase, context), text.decode("utf-8", "replace")
@@ -213,7 +215,7 @@ def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
     return bool(commits)
 
 
-def measured(phase: PhaseRun, context: RunContext, message: str) -> DriftFound | None:
+def measured(phase: WorkAttempt, context: RunContext, message: str) -> DriftFound | None:
     """The differences that the last writer and the verifier report; None when they report none."""
     written = drift.read_tokens(reply_of(phase.written, context)[0] if phase.written else "")
     verified = drift.read_tokens(message)
@@ -232,7 +234,7 @@ def measured(phase: PhaseRun, context: RunContext, message: str) -> DriftFound |
     )
 
 
-def corrected(text: bytes, phase: PhaseRun, context: RunContext) -> tuple[bytes, list[str]]:
+def corrected(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[bytes, list[str]]:
     """The plan with the corrections of the phase, and a line about each for the report."""
     lines = list(phase.drift.lines) if phase.drift else []
     for of, bullet, stated, actual in phase.drift.corrections if phase.drift else ():

@@ -21,9 +21,10 @@ from runplan.gitfacts import AGENT, signing
 from runplan.names import HEADS
 from runplan.plan.body import QUOTED
 from runplan.run import events as e
+from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, WorkAttempt
 from runplan.run.dispatch import NOTES, Return
 from runplan.run.events import WorkRefused
-from runplan.run.reasons import NOT_OF_WORK, Beginning, Reason, beginning_after, conflicting, describe_ending, unsolved
+from runplan.run.reasons import NOT_OF_WORK, Beginning, Reason, beginning_after, describe_ending
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import release_issues
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from runplan.git.objects import Entry
     from runplan.gitfacts import Change, Commit, Oid
     from runplan.run.actions import Action, Fail, Finish, RebuildBranch
-    from runplan.run.state import PhaseRun, RunState
+    from runplan.run.state import RunState
     from runplan.steps.context import RunContext
 
 SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
@@ -53,8 +54,8 @@ LONGEST_SUBJECT = 60  #: characters of a commit's subject that are shown
 
 
 def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = state.current
-    if isinstance(phase.chosen, e.PhaseChosen) and phase.chosen.drift:
+    phase = state.work
+    if isinstance(phase, PhaseAttempt) and phase.chosen.drift:
         yield WorkRefused(reason=Reason.DRIFT, detail=phase.chosen.drift)
         return
     branch, base = context.branch(phase.chosen.phase), phase.chosen.tip
@@ -90,9 +91,9 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
 
 def _find_kept_work(state: RunState, context: RunContext, branch: str) -> e.KeptWork | None:
     """The work of the phase's last attempt, as it is on the user's branch now; None to begin without it."""
-    phase, user = state.current, context.workspace.user
+    phase, user = state.work, context.workspace.user
     failures = context.failures(phase.chosen.phase)
-    if not failures or state.options.anew or not isinstance(phase.chosen, e.PhaseChosen):
+    if not failures or state.options.anew or not isinstance(phase, PhaseAttempt):
         return None
     # An attempt that failed before any work, or without a change, says nothing about the work of the one before it.
     kept = [one for one in failures if one.event.branch] or failures[-1:]
@@ -165,12 +166,12 @@ def _park(context: RunContext, branch: str, base: str) -> str:
 
 def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Restart the branch on the target's tip; its former commits stay under a parked ref."""
-    phase = state.current
+    phase = state.work
     assert phase.work is not None
     parked = context.workspace.park(phase.work.head, under=phase.leased.branch)
     context.zone.lease(branch=phase.leased.branch, base=action.start, onto=action.onto, pin=context.mark)
     conflict = (
-        f"The work does not apply on the target any more. It conflicts in {conflicting(phase)}. "
+        f"The work does not apply on the target any more. It conflicts in {phase.delivery.conflicting_paths}. "
         f"It is kept at {parked}: bring it onto this branch."
     )
     yield e.BranchRebuilt(
@@ -196,7 +197,7 @@ def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str,
 
 
 def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase, kept = state.current, state.current.leased.kept
+    phase, kept = state.work, state.work.leased.kept
     head = _commit_leftovers(phase, context, message=_subject(phase))
     if isinstance(head, WorkRefused):
         yield head
@@ -226,11 +227,11 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     )
 
 
-def _subject(phase: PhaseRun) -> str:
+def _subject(phase: WorkAttempt) -> str:
     return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}\n"
 
 
-def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
+def _commit_leftovers(phase: WorkAttempt, context: RunContext, *, message: str) -> str | WorkRefused:
     """Commit everything that the agent left; the newest commit."""
     branch, left = phase.leased.branch, context.zone.leftovers
     tip = context.objects.tip(branch) or phase.base
@@ -250,10 +251,10 @@ def _commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> 
     return made
 
 
-def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
+def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
     read, written = phase.chosen, context.bookkeeping
     # An issue, a review or the log of a check may name a file, and permits nothing by that.
-    lines = [] if isinstance(read, e.RepairChosen) else read.text.splitlines(keepends=True)
+    lines = [] if isinstance(phase, RepairAttempt) else read.text.splitlines(keepends=True)
     own = "".join(line for line in lines if not line.startswith(QUOTED))
     bookkeeping = (*written, *FILES)
     return tamper.Permit(text=own, touches=read.touches, allows=read.allows, bookkeeping=bookkeeping, written=written)
@@ -268,19 +269,20 @@ def _broken(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
     return e.RulesBroken(tree=tree, reason=reason, lines=lines, remedy=tamper.describe_remedy(findings))
 
 
-def _conflict_markers(phase: PhaseRun, context: RunContext, head: str) -> WorkRefused | None:
+def _conflict_markers(phase: WorkAttempt, context: RunContext, head: str) -> WorkRefused | None:
     """A file that still has the conflict markers that the fixer had to resolve."""
 
     def has_markers(commit: str, path: str) -> bool:
         lines = (_file_text(context, commit, path) or "").splitlines()
         return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
 
-    before = (
-        phase.chosen.tip if isinstance(phase.chosen, e.MergeChosen) else phase.base
-    )  # a merge of the target has the markers in its base
+    # A merge of the target has the markers in its base.
+    before = phase.chosen.tip if isinstance(phase, MergeAttempt) else phase.base
     for path in phase.unsolved.paths if phase.unsolved else ():
         if has_markers(head, path) and not has_markers(before, path):
-            return WorkRefused(reason=Reason.CONFLICT, detail=unsolved(phase, f"it left conflict markers in {path}"))
+            return WorkRefused(
+                reason=Reason.CONFLICT, detail=phase.describe_unsolved(f"it left conflict markers in {path}")
+            )
     return None
 
 
@@ -294,7 +296,7 @@ def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: s
 
 
 def _tampered(
-    phase: PhaseRun, context: RunContext, head: str, changes: Sequence[Change], permit: Permit
+    phase: WorkAttempt, context: RunContext, head: str, changes: Sequence[Change], permit: Permit
 ) -> tuple[Tampering, ...]:
     """The changes of the work that the phase does not permit."""
 
@@ -312,7 +314,7 @@ def _tampered(
 
 
 def _in_commits(
-    phase: PhaseRun, context: RunContext, commits: Sequence[Commit], permit: Permit
+    phase: WorkAttempt, context: RunContext, commits: Sequence[Commit], permit: Permit
 ) -> tuple[Tampering, ...]:
     """Findings in single commits: a file that is added and removed again would land in the history."""
     steps = [phase.base, *(commit.oid for commit in commits)] if len(commits) > 1 else []  # one has the net change
@@ -357,16 +359,16 @@ def _file_text(context: RunContext, commit: str, path: str) -> str | None:
 
 
 def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = state.current
-    assert phase.ended is not None
+    phase = state.work
+    assert phase.dispatches.ended is not None
     number = len(phase.handovers) + 1
     message = f"wip: {context.slug} phase {phase.chosen.phase} hand-over {number}\n"
     head = _commit_leftovers(phase, context, message=message)
     if isinstance(head, WorkRefused):
         yield head
         return
-    message, returned = reply_of(phase.ended.id, context)
-    why = describe_ending(phase.ended)
+    message, returned = reply_of(phase.dispatches.ended.id, context)
+    why = describe_ending(phase.dispatches.ended)
     standing = Standing(
         number=number,
         why=why,
@@ -377,43 +379,53 @@ def hand_over(action: Action, state: RunState, context: RunContext) -> Iterator[
         summary=returned.summary if isinstance(returned, Return) else "",
         files=tuple(change.path for change in context.candidates.changes(phase.base, head)),
         message=message,
-        notes=context.agents.redacted(context.dispatches.read(phase.ended.id, NOTES) or ""),
+        notes=context.agents.redacted(context.dispatches.read(phase.dispatches.ended.id, NOTES) or ""),
         commit=head,
     )
     text = plain(handover_note(standing))
-    context.dispatches.write(phase.ended.id, "handoff.md", text)
+    context.dispatches.write(phase.dispatches.ended.id, "handoff.md", text)
     yield e.HandedOver(number=number, tree=context.objects.commit(head).tree, note=text, why=why)
 
 
 def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event]:
-    phase = state.current
+    attempt = state.current
+    failed = e.PhaseFailed(
+        phase=attempt.chosen.phase,
+        title=attempt.chosen.title,
+        reason=action.reason,
+        step=action.at,
+        detail=action.detail,
+        rejected=attempt.rejected,
+    )
+    yield _add_evidence(failed, attempt, context) if isinstance(attempt, WorkAttempt) else failed
+
+
+def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext) -> e.PhaseFailed:
+    """The failure with the place of the work, which is kept, and with what proves it."""
     branch = _publish(phase, context) if phase.lease else ""
     tree = phase.work.tree if phase.work else ""
-    is_stuck = _is_stuck(action, phase.chosen.phase, tree, context)
-    is_before_work = action.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
-    detail = f"{action.detail}{lacking(phase, context)}" if is_before_work else action.detail
-    yield e.PhaseFailed(
-        phase=phase.chosen.phase,
-        reason=Reason.NO_PROGRESS if is_stuck else action.reason,
-        step=action.at,
+    is_stuck = _is_stuck(failed, tree, context)
+    is_before_work = failed.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
+    detail = f"{failed.detail}{lacking(phase, context)}" if is_before_work else failed.detail
+    return replace(
+        failed,
+        reason=Reason.NO_PROGRESS if is_stuck else failed.reason,
         detail=f"same tree and same failure as the previous attempt: {detail}" if is_stuck else detail,
         tree=tree,
-        title=phase.chosen.title,
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
-        evidence="\n".join((*phase.cycles, *_evidence(action.reason, phase, context))),
-        output="\n".join(_output(action.reason, phase, context)),
-        dispatch=phase.newest.id if phase.newest else "",
-        rejected=phase.rejected,
+        evidence="\n".join((*phase.cycles, *_evidence(failed.reason, phase, context))),
+        output="\n".join(_output(failed.reason, phase, context)),
+        dispatch=phase.dispatches.newest.id if phase.dispatches.newest else "",
         head=(context.workspace.user.tip(branch) or "") if branch else "",
-        failed=phase.failed,
-        red=phase.red,
+        failed=phase.proof.failed_items,
+        red=phase.proof.red_checks,
         authors=phase.authors,
     )
 
 
-def _publish(phase: PhaseRun, context: RunContext) -> str:
+def _publish(phase: WorkAttempt, context: RunContext) -> str:
     """Keep the work on a branch of the user's, with the files that a stopped writer has not committed."""
     lease, kept = phase.leased, phase.leased.kept
     if phase.work is None:
@@ -421,50 +433,56 @@ def _publish(phase: PhaseRun, context: RunContext) -> str:
     return context.workspace.publish(lease.branch, base=phase.base, newer_than=(kept.ref, kept.head) if kept else None)
 
 
-def _is_stuck(action: Fail, phase: str, tree: str, context: RunContext) -> bool:
+def _is_stuck(failed: e.PhaseFailed, tree: str, context: RunContext) -> bool:
     """Whether the previous attempt failed for the same reason with the same work."""
-    if action.reason in NOT_OF_WORK or not tree:
+    earlier = context.failures(failed.phase)
+    if failed.reason in NOT_OF_WORK or not tree or not earlier:
         return False
-    last = [one.event for one in context.failures(phase)[-1:]]
-    reasons = (action.reason, Reason.NO_PROGRESS)
-    return any(one.tree == tree and one.reason in reasons and one.step == action.at for one in last)
+    last = earlier[-1].event
+    return last.tree == tree and last.reason in (failed.reason, Reason.NO_PROGRESS) and last.step == failed.step
 
 
-def _evidence(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
+def _evidence(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
     """A few lines that prove the failure: failed items, or guard findings."""
     lines: list[str] = []
-    if reason in (Reason.VERIFICATION_FAILED, Reason.NO_PROGRESS) and phase.verdict is not None:
-        lines = [f"{item}: {evidence}" for item, evidence in phase.failed]
+    if reason in (Reason.VERIFICATION_FAILED, Reason.NO_PROGRESS) and phase.proof.verdict is not None:
+        lines = [f"{item}: {evidence}" for item, evidence in phase.proof.failed_items]
     elif reason == Reason.GUARD_VIOLATED:
         lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
     return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
 
 
-def _output(reason: str, phase: PhaseRun, context: RunContext) -> list[str]:
+def _output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
     """The last lines of the commands that failed."""
     texts: list[str] = []
-    if reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED) or (reason == Reason.NO_PROGRESS and not phase.verdict):
-        texts = [gate.output for gate in phase.judged.values() if gate.answer != "passed"]
-    elif reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.newest is not None:
-        logs = log_files(phase.newest, context).values()
+    if reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED) or (
+        reason == Reason.NO_PROGRESS and not phase.proof.verdict
+    ):
+        texts = [gate.output for gate in phase.proof.newest_gates.values() if gate.answer != "passed"]
+    elif reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.dispatches.newest is not None:
+        logs = log_files(phase.dispatches.newest, context).values()
         texts = [content(path)[-OUTPUT_READ:].decode("utf-8", "replace") for path in logs]
     lines = [line for text in texts for line in plain(text).splitlines()[-LINES_SHOWN:]]
     return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
 
 
 def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    phase = state.current
-    branch = phase.lease.branch if phase.lease else ""
-    tip = context.objects.tip(branch) if branch else None
-    if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
-        context.removal.landed(branch, tip)
-    elif branch:
-        context.workspace.give_to_user(branch, base=phase.base)
-    kept = phase.lease.kept if phase.lease and phase.landed else None
+    attempt = state.current
+    if isinstance(attempt, WorkAttempt) and attempt.lease is not None:
+        _clean_branch(attempt, attempt.lease, context)
+    yield e.CleanedUp(phase=attempt.chosen.phase)
+
+
+def _clean_branch(phase: WorkAttempt, lease: e.Leased, context: RunContext) -> None:
+    head = phase.work.head if phase.work and phase.delivery.landed else ""  # of the landed work
+    if head and context.objects.tip(lease.branch) == head:
+        context.removal.landed(lease.branch, head)
+    else:
+        context.workspace.give_to_user(lease.branch, base=phase.base)
+    kept = lease.kept if phase.delivery.landed else None
     if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
-        is_landed = phase.work is not None and context.objects.is_ancestor(kept.head, phase.work.head)
+        is_landed = bool(head) and context.objects.is_ancestor(kept.head, head)
         context.removal.ref(kept.ref, landed=kept.head if is_landed else "")
-    yield e.CleanedUp(phase=phase.chosen.phase)
 
 
 def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.run.decide import pause_reason
-from runplan.run.projection import Since, moved, project
+from runplan.run.projection import CurrentStep, project, start_of_current_step
 from runplan.run.recorded import may_wait, read_row, sanitized, to_json
 from runplan.run.state import RunState, apply
 from runplan.times import iso
@@ -42,29 +42,29 @@ class Journal:
         self._on_event = on_event
         self.state = RunState()
         self._started = ""
-        self._since = Since()
+        self._current_step = CurrentStep()
         for record in list_records(store, run):
             self._started = self._started or record.at
             self.state = apply(self.state, record.event)
-            self._since = moved(self._since, self.state, record.at)
+            self._current_step = start_of_current_step(self._current_step, self.state, record.at)
 
     def append(self, *events: Event, lane: str = "") -> None:
         """Record events together. They are durable when this returns, unless all of them may wait for the next."""
         now = iso(self._clock.now())
-        state, since = self.state, self._since
+        state, step = self.state, self._current_step
         facts = [replace(sanitized(event), lane=lane) for event in events]
         for fact in facts:
             state = apply(state, fact)
-            since = moved(since, state, now)
+            step = start_of_current_step(step, state, now)
         self._started = self._started or now
-        row = project(state, run=self._run, plan=self._plan, started=self._started, since=since.at)
+        row = project(state, run=self._run, plan=self._plan, started=self._started, since=step.since)
         rows = [(now, type(fact).__name__, to_json(fact)) for fact in facts]
         waits = all(map(may_wait, facts))
         self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
-        self.state, self._since = state, since
-        phase = (self.lane(lane).state if lane else state).phase
+        self.state, self._current_step = state, step
+        attempt = (self.lane(lane).state if lane else state).attempt
         for fact in facts:
-            self._on_event(fact, phase.chosen.phase if phase else "")
+            self._on_event(fact, attempt.chosen.phase if attempt else "")
 
     def lane(self, name: str) -> LaneJournal:
         return LaneJournal(self, name)

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
+from runplan.run.attempts import PhaseAttempt, WorkAttempt
 from runplan.run.reasons import Beginning, Reason
 from runplan.run.rows import RunRow
-from runplan.run.state import PhaseRun, RunState
+from runplan.run.state import RunState
 from runplan.settings.load import Layer, LoadedSettings, merge_layers
 from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
@@ -128,14 +129,15 @@ def started(
 
 
 def _running(state: RunState) -> tuple[str, str]:
-    assert state.phase is not None
-    assert state.phase.dispatch is not None
-    return state.phase.dispatch.id, state.phase.dispatch.role
+    dispatch = state.work.dispatches.running
+    assert dispatch is not None
+    return dispatch.id, dispatch.role
 
 
-def _checked(phase: PhaseRun | None) -> tuple[str, ...]:
+def _checked(phase: WorkAttempt) -> tuple[str, ...]:
     """The checks of the dispatch that ended."""
-    return (phase.newest.gates if phase and phase.newest and phase.ended else ()) or ("tests",)
+    newest = phase.dispatches.newest if phase.dispatches.ended else None
+    return (newest.gates if newest else ()) or ("tests",)
 
 
 class Chance:
@@ -185,7 +187,7 @@ class Chance:
     def _lease(self, state: RunState) -> e.Event:
         if self._choose(["fine", "fine", "fine", "refused"]) == "refused":
             return e.WorkRefused(reason="blocked", detail="the branch exists")
-        phase = state.phase.chosen.phase if state.phase else ""
+        phase = state.attempt.chosen.phase if state.attempt else ""
         fresh = self._choose(["fresh", "used"]) == "fresh"
         lease = e.Leased(
             phase=phase, branch=f"refs/heads/{phase}", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=fresh
@@ -212,7 +214,6 @@ class Chance:
         return [*found, e.DispatchEnded(id=name, role=role, ending=ending, code=code, said=said, kind=kind)]
 
     def _judge(self, action: a.Action, state: RunState) -> list[e.Event]:
-        phase = state.phase
         match action:
             case a.Action(step="take-work"):
                 match self._choose(["fine", "fine", "fine", "broken", "refused"]):
@@ -225,58 +226,57 @@ class Chance:
             case a.Action(step="judge-baseline"):
                 if self._choose(["fine", "fine", "red"]) == "red":
                     return [e.WorkRefused(reason="baseline-red", detail="x")]
-                tree = phase.candidate.onto_tree if phase and phase.candidate else "t0"
-                return [e.BaselineKnown(key="k", tree=tree, results="", name=name) for name in _checked(phase)]
+                tree = state.work.built.onto_tree if state.work.delivery.candidate else "t0"
+                return [e.BaselineKnown(key="k", tree=tree, results="", name=name) for name in _checked(state.work)]
             case a.Action(step="judge-gate"):
-                tree = phase.candidate.tree if phase and phase.candidate else ""
-                return [self._gate(name, tree, phase) for name in _checked(phase)]
+                return [self._gate(name, state.work.built.tree, state.work) for name in _checked(state.work)]
             case a.Action(step="judge-proof"):
-                return [self._proof(phase)]
+                return [self._proof(state.work)]
             case a.Action(step="judge-verdict"):
                 return [self._verdict(state)]
             case _:
                 return self._land(action, state)
 
-    def _gate(self, name: str, tree: str, phase: PhaseRun | None) -> e.Event:
-        before = phase.judged.get(name) if phase else None
+    def _gate(self, name: str, tree: str, phase: WorkAttempt) -> e.Event:
+        before = phase.proof.newest_gates.get(name)
         answer = self._choose(["passed", "passed", "failed", "unfinished"])
         time = before.time + 1 if before else 1
         return e.GateJudged(tree=tree, answer=answer, code=0, line="x", time=time, name=name)
 
-    def _proof(self, phase: PhaseRun | None) -> e.Event:
-        assert phase is not None
-        assert phase.newest is not None
-        kind = e.ProofKind(phase.newest.scope)
-        time = phase.proven[kind].time + 1 if kind in phase.proven else 1
+    def _proof(self, phase: WorkAttempt) -> e.Event:
+        assert phase.dispatches.newest is not None
+        kind = e.ProofKind(phase.dispatches.newest.scope)
+        time = phase.proof.newest_runs[kind].time + 1 if kind in phase.proof.newest_runs else 1
         broken = (e.Promise(test="a.py::test_a", why="x"),) if self._choose(["kept", "broken"]) == "broken" else ()
         return e.ProofJudged(tree=phase.built.tree, kind=kind, line="x", time=time, promises=broken)
 
     def _verdict(self, state: RunState) -> e.Event:
-        assert state.phase is not None
-        assert state.phase.candidate is not None
-        again = ["unresolved"] if state.phase.unresolved is None else []
+        candidate = state.work.built
+        proof = state.work.proof
+        newest = state.work.dispatches.newest
+        scope = newest.scope if newest else ""
+        again = ["unresolved"] if proof.unresolved is None else []
         match self._choose(["pass", "pass", "fail", "invalid", "wrote", *again]):
             case "unresolved":
-                return e.EvidenceUnresolved(patch=state.phase.candidate.patch, items=(("W1", "names nothing"),))
+                return e.EvidenceUnresolved(patch=candidate.patch, items=(("W1", "names nothing"),))
             case "invalid":
                 return e.WorkRefused(reason="invalid-verdict", detail="too short")
             case "wrote":
                 return e.WorkRefused(reason="readonly-violated", detail="x")
             case word:
                 passed = word == "pass"
-                candidate = state.phase.candidate
                 return e.VerdictGiven(
                     tree=candidate.tree,
                     patch=candidate.patch,
                     passed=passed,
                     items=(("W1", passed, "seen"),),
                     agent="robot",
-                    scope=state.phase.newest.scope if state.phase.newest else "",
-                    questions=() if state.phase.newest and state.phase.newest.scope else state.phase.questions,
+                    scope=scope,
+                    questions=() if scope else proof.questions,
                 )
 
     def _land(self, action: a.Action, state: RunState) -> list[e.Event]:
-        phase = state.phase
+        phase = state.attempt
         match action:
             case a.Action(step="build-candidate"):
                 return [self._build(state)]
@@ -292,8 +292,8 @@ class Chance:
                 ]
             case a.Action(step="ask"):
                 assert phase is not None
-                assert phase.candidate is not None
-                return [e.ApprovalAsked(tree=phase.candidate.tree)]
+                assert phase.delivery.candidate is not None
+                return [e.ApprovalAsked(tree=phase.delivery.candidate.tree)]
             case a.Action(step="land"):
                 return self._swap(state)
             case a.Fail(reason=reason, at=step, detail=detail):
@@ -312,7 +312,7 @@ class Chance:
             case "empty":
                 return e.WorkRefused(reason="already-on-target", detail="x")
             case word:
-                failed = state.phase.failed_tree if state.phase else ""
+                failed = state.work.failed_tree
                 tree = failed if word == "same" and failed else self._new("t")
                 onto = self._choose(["c0", "c0", "c9"])
                 return e.CandidateBuilt(
@@ -329,15 +329,20 @@ class Chance:
         return tuple(e.ProofRun(kind=kind, commit="c8", tree=self._new("t")) for kind in kinds)
 
     def _swap(self, state: RunState) -> list[e.Event]:
-        phase = state.phase
+        phase = state.attempt
         assert phase is not None
-        begun = phase.landing or e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2")
-        before: list[e.Event] = [] if phase.landing else [begun]
-        if before and phase.candidate and not phase.is_last and self._choose(["more", "last"]) == "last":
-            return [e.FinalVerificationDue(tree=phase.candidate.tree)]
+        begun = phase.delivery.landing or e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2")
+        before: list[e.Event] = [] if phase.delivery.landing else [begun]
+        if (
+            before
+            and isinstance(phase, PhaseAttempt)
+            and not phase.is_last
+            and self._choose(["more", "last"]) == "last"
+        ):
+            return [e.FinalVerificationDue(tree=phase.built.tree)]
         match self._choose(["landed", "landed", "held", "moved", "refused", "crash"]):
             case "landed":
-                self._marked = phase.candidate is None
+                self._marked = phase.delivery.candidate is None
                 return [*before, e.Landed(id="l", phase=phase.chosen.phase, tip="c3", code="c2")]
             case "held":
                 return [*before, e.LandingHeld(why="a.txt is edited")]
@@ -346,5 +351,5 @@ class Chance:
             case "refused":
                 return [*before, e.LandingRefused(why="protected branch")]
             case _:
-                self._marked = not before and phase.candidate is None
+                self._marked = not before and phase.delivery.candidate is None
                 return before or [e.Landed(id="l", phase=phase.chosen.phase, tip="c3", code="c2")]

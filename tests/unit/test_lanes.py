@@ -244,7 +244,7 @@ def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     facts += in_lane("2", read("p2"), built[1], e.LandingHeld(why="w"))
     state = fold([*facts, e.Answered(tree="t2", approved=False, why="no")])
 
-    phases = {lane.phase: lane.state.phase for lane in open_lanes(state)}
+    phases = {lane.phase: lane.state.attempt for lane in open_lanes(state)}
     assert phases["p1"] is not None
     assert phases["p1"].refusal is None
     assert phases["p2"] is not None

@@ -5,6 +5,7 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from runplan.run import actions as a, events as e
+from runplan.run.attempts import PhaseAttempt
 from runplan.run.decide import decide
 from runplan.run.delivery import MAX_MOVES
 from runplan.run.reasons import Reason
@@ -64,15 +65,16 @@ def test_nothing_lands_without_a_passed_verdict_and_a_gate_on_the_same_tree(data
     events = drive(data, started())
     state = RunState()
     for event in events:
-        if isinstance(event, e.LandingStarted) and state.phase is not None and state.phase.candidate is not None:
-            tree = state.phase.candidate.tree
-            assert state.phase.gates[-1].tree == tree
-            assert state.phase.gates[-1].answer == "passed"
-            assert state.phase.verdict is not None
-            assert state.phase.verdict.passed
-            assert state.phase.verdict.tree == tree or state.phase.verdict.patch == state.phase.candidate.patch
-            assert set(state.phase.proven) == {run.kind for run in state.phase.candidate.proofs}
-            assert state.phase.questions in [verdict.questions for verdict in state.phase.verdicts]
+        if isinstance(event, e.LandingStarted) and isinstance(state.attempt, PhaseAttempt):
+            candidate = state.attempt.built
+            proof = state.attempt.proof
+            assert proof.gates[-1].tree == candidate.tree
+            assert proof.gates[-1].answer == "passed"
+            assert proof.verdict is not None
+            assert proof.verdict.passed
+            assert proof.verdict.tree == candidate.tree or proof.verdict.patch == candidate.patch
+            assert set(proof.newest_runs) == {run.kind for run in candidate.proofs}
+            assert proof.questions in [verdict.questions for verdict in proof.verdicts]
         state = apply(state, event)
 
 
@@ -152,8 +154,7 @@ def test_a_begun_landing_is_recovered_before_anything_else() -> None:
 def test_a_verdict_carries_over_to_a_moved_target_with_the_same_patch_only(patch: str, carries: bool) -> None:
     built = e.CandidateBuilt(onto="c9", onto_tree="t9b", commits=("c10",), tree="t9", patch=patch)
     moved = landing(e.LandingMoved(tip="c9"), built)
-    assert moved.phase is not None
-    assert (moved.phase.verdict is not None) is carries
+    assert (moved.work.proof.verdict is not None) is carries
     assert decide(moved).actions == (a.JUDGE_GATE,)
 
 
@@ -469,11 +470,11 @@ def test_unresolved_evidence_has_the_same_verifier_asked_again_in_the_same_cycle
     asked = apply(before, unresolved)
     assert starting(asked) == starting(before)
     assert "asked once more" in decide(asked).why
-    assert asked.current.unresolved == unresolved
+    assert asked.work.proof.unresolved == unresolved
     answered = apply(asked, verdict("codex", passed=False))
-    assert answered.current.unresolved is None, "the next verifier is asked once more for its own evidence"
+    assert answered.work.proof.unresolved is None, "the next verifier is asked once more for its own evidence"
     other = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="other")
-    assert apply(asked, other).current.unresolved is None
+    assert apply(asked, other).work.proof.unresolved is None
 
 
 def test_the_last_phase_is_verified_together_with_all_others_before_it_lands() -> None:
@@ -492,15 +493,14 @@ def test_a_phase_with_an_interface_waits_for_its_sign_off_also_with_auto(
     in_plan: tuple[str, ...], patterns: tuple[str, ...], waits: bool
 ) -> None:
     state = landing()
-    assert state.phase is not None
-    assert state.phase.work is not None
+    assert state.work.work is not None
     assert state.started is not None
     phase = replace(
-        state.phase,
-        chosen=replace(state.phase.chosen, sign_off=in_plan),
-        work=replace(state.phase.work, files=("web.html",)),
+        state.work,
+        chosen=replace(state.work.chosen, sign_off=in_plan),
+        work=replace(state.work.work, files=("web.html",)),
     )
-    state = replace(state, phase=phase, started=replace(state.started, sign_off=patterns))
+    state = replace(state, attempt=phase, started=replace(state.started, sign_off=patterns))
     if not waits:
         assert decide(state).actions == (a.LAND,)
         return

@@ -7,12 +7,13 @@ from runplan.errors import SettingsError
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_waiting
 from runplan.run import events as e
 from runplan.run.actions import Decision
-from runplan.run.state import PhaseRun, RunState
+from runplan.run.attempts import PhaseAttempt
+from runplan.run.state import RunState
 from runplan.settings.load import Layer
 from tests.support.builders import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}
-PHASE = PhaseRun(chosen=e.PhaseChosen(tip="0", phase="2", title="Two"))
+PHASE = PhaseAttempt(chosen=e.PhaseChosen(tip="0", phase="2", title="Two"))
 
 
 def ended(outcome: str, reason: str = "", detail: str = "") -> RunState:
@@ -29,7 +30,7 @@ def test_a_run_that_is_done_says_what_has_landed() -> None:
 
 def test_a_failed_run_names_phase_reason_and_command() -> None:
     failure = e.PhaseFailed(phase="2", reason="tests-failed", step="gate", detail="3 of 40 tests fail")
-    state = replace(ended("failed", "tests-failed", "3 of 40 tests fail"), phase=replace(PHASE, failure=failure))
+    state = replace(ended("failed", "tests-failed", "3 of 40 tests fail"), attempt=replace(PHASE, failure=failure))
     notice = of_ending(state, **WHERE)
     assert notice is not None
     assert (notice.kind, notice.phase, notice.reason) == ("failed", "2", "tests-failed")
@@ -51,7 +52,7 @@ def test_an_ending_that_the_user_caused_sends_no_notice(outcome: str) -> None:
 
 def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
     decision = Decision(actions=(), why="the candidate is proven and waits for a person", waiting="approval")
-    notice = of_waiting(RunState(phase=PHASE), decision, **WHERE)
+    notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
     assert notice is not None
     assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", "approval")
     assert notice.title == "plans/x.md: phase 2 waits for you (approval)"
@@ -62,7 +63,7 @@ def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
 
 def test_a_run_that_waits_for_the_checkout_is_not_reduced_to_one_phase_by_the_command() -> None:
     decision = Decision(actions=(), why="the landing waits", waiting="checkout", about="a.txt is edited")
-    notice = of_waiting(RunState(phase=PHASE), decision, **WHERE)
+    notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
     assert notice is not None
     see = "See why: runplan explain plans/x.md 2"
     assert notice.text == f"a.txt is edited. {see}; continue it: runplan retry plans/x.md."
@@ -77,7 +78,7 @@ def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:
 
 @pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable", ""])
 def test_a_wait_that_ends_by_itself_sends_no_notice(waiting: str) -> None:
-    assert of_waiting(RunState(phase=PHASE), Decision(actions=(), why="", waiting=waiting), **WHERE) is None
+    assert of_waiting(RunState(attempt=PHASE), Decision(actions=(), why="", waiting=waiting), **WHERE) is None
 
 
 @pytest.mark.parametrize(

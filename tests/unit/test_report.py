@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from runplan.report import sections
 from runplan.report.text import escape_inline, prepend_sections
 from runplan.run import events as e
+from runplan.run.attempts import Delivery, PhaseAttempt, Proof
 from runplan.run.reasons import Reason
 from runplan.run.recorded import Recorded
-from runplan.run.state import PhaseRun
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OTHER_TREE = "d8329fc1cc938780ffdd9f94e0d364e0ea74f579"
@@ -29,17 +29,21 @@ VERDICT = e.VerdictGiven(
 GATE = e.GateJudged(tree=TREE, answer="passed", code=0, line="12 passed, 0 failed", time=1)
 LINT = e.GateJudged(tree=TREE, answer="passed", code=0, line="passed", time=1, name="lint")
 RESULTS = json.dumps({"passed": 10, "failed": None, "exit_code": 0})
-PHASE = PhaseRun(
+PROOF = Proof(
+    baselines={"tests": e.BaselineKnown(key="k", tree=OTHER_TREE, results=RESULTS)}, gates=(GATE,), verdicts=(VERDICT,)
+)
+DELIVERY = Delivery(
+    candidate=e.CandidateBuilt(onto="c", onto_tree=OTHER_TREE, commits=tuple(COMMITS), tree=TREE, patch="p")
+)
+PHASE = PhaseAttempt(
     chosen=e.PhaseChosen(
         tip="c", phase="4a", title="Read tables", items=(("W1", "Read rows"), ("C1", "Pipes `a|b`\nare kept"))
     ),
     lease=e.Leased(
         phase="4a", branch="refs/heads/runplan/parser/4a", base="c", base_tree="t", worktree="w", attempt=1, fresh=True
     ),
-    baselines={"tests": e.BaselineKnown(key="k", tree=OTHER_TREE, results=RESULTS)},
-    candidate=e.CandidateBuilt(onto="c", onto_tree=OTHER_TREE, commits=tuple(COMMITS), tree=TREE, patch="p"),
-    gates=(GATE,),
-    verdicts=(VERDICT,),
+    proof=PROOF,
+    delivery=DELIVERY,
 )
 
 FAILED = e.PhaseFailed(
@@ -53,7 +57,7 @@ FAILED = e.PhaseFailed(
 )
 
 
-def phase_section(phase: PhaseRun, **given: Any) -> str:
+def phase_section(phase: PhaseAttempt, **given: Any) -> str:
     usual: dict[str, Any] = {"plan": "plans/parser.md", "run": "r-1", "subjects": COMMITS}
     return sections.phase_section(phase, **{**usual, "commands": {"tests": "make test", "lint": "ruff"}, **given})
 
@@ -110,7 +114,7 @@ def test_every_verifier_gives_its_evidence_and_the_final_verdict_is_listed() -> 
     """The items are those of the phase; a final verdict has one item for each phase of the plan."""
     other = replace(VERDICT, agent="gemini", items=(("W1", True, "rows.py"), ("C1", False, "no")))
     final = replace(VERDICT, scope="final", items=(("phase-1", True, "x"),))
-    section = phase_section(replace(PHASE, verdicts=(VERDICT, other, final)))
+    section = phase_section(replace(PHASE, proof=replace(PROOF, verdicts=(VERDICT, other, final))))
     assert "| W1 | Read rows | pass | `codex`: tests/test_rows.py::test_row; `gemini`: rows.py |" in section
     assert "| fail | `codex`: see `x\\|y`; `gemini`: no |" in section
     assert f"- Verdict: pass by `gemini` on tree `{TREE}`\n" in section
@@ -120,18 +124,20 @@ def test_every_verifier_gives_its_evidence_and_the_final_verdict_is_listed() -> 
 
 def test_every_check_is_listed_with_its_differences_to_the_base() -> None:
     differences = (("new", 7, ("a", "b", "c", "d", "e", "f")), ("fixed", 1, ("g",)))
-    section = phase_section(replace(PHASE, gates=(replace(GATE, differences=differences), LINT)))
+    section = phase_section(replace(PHASE, proof=replace(PROOF, gates=(replace(GATE, differences=differences), LINT))))
     assert "exit 0, 12 passed, 0 failed; 7 new: a, b, c, d, e, …; 1 fixed: g\n" in section
     assert f"- Gate lint: `ruff` on tree `{TREE}`: exit 0, passed\n" in section
 
 
 def test_an_approval_is_part_of_the_verification() -> None:
-    assert f"- Approved by a person on tree `{TREE}`\n" in phase_section(replace(PHASE, approved=TREE))
-    assert "Approved" not in phase_section(replace(PHASE, approved=OTHER_TREE))
+    assert f"- Approved by a person on tree `{TREE}`\n" in phase_section(
+        replace(PHASE, delivery=replace(DELIVERY, approved=TREE))
+    )
+    assert "Approved" not in phase_section(replace(PHASE, delivery=replace(DELIVERY, approved=OTHER_TREE)))
 
 
 def test_a_verdict_from_another_tree_names_both() -> None:
-    section = phase_section(replace(PHASE, verdicts=(replace(VERDICT, tree=OTHER_TREE),)))
+    section = phase_section(replace(PHASE, proof=replace(PROOF, verdicts=(replace(VERDICT, tree=OTHER_TREE),))))
     assert f"on tree `{OTHER_TREE}`, carried over to tree `{TREE}` (the same patch)" in section
 
 
@@ -139,7 +145,7 @@ def test_every_section_of_a_project_without_tests_says_so() -> None:
     """N8"""
     skipped = replace(GATE, answer="skipped", code=None)
     assert "- Tests: skipped — no test infrastructure\n" in phase_section(
-        replace(PHASE, baselines={}, gates=(skipped,))
+        replace(PHASE, proof=replace(PROOF, baselines={}, gates=(skipped,)))
     )
 
 
@@ -152,7 +158,8 @@ def test_warnings_and_fix_cycles_are_shown() -> None:
 def test_quoted_output_has_a_bounded_length() -> None:
     long = "m" * 10_000_000
     many = {f"abc1234{number:033}": long for number in range(1000)}
-    section = phase_section(replace(PHASE, gates=(replace(GATE, line=long),)), subjects=many, warnings=(long,))
+    proof = replace(PROOF, gates=(replace(GATE, line=long),))
+    section = phase_section(replace(PHASE, proof=proof), subjects=many, warnings=(long,))
     assert len(section) < 60_000
     assert f"- `abc1234` {'m' * 296} […]\n" in section
     assert "- and 900 more\n" in section
@@ -160,7 +167,7 @@ def test_quoted_output_has_a_bounded_length() -> None:
 
 
 def test_a_gate_that_did_not_end_says_so() -> None:
-    section = phase_section(replace(PHASE, gates=(replace(GATE, code=None, line="killed"),)))
+    section = phase_section(replace(PHASE, proof=replace(PROOF, gates=(replace(GATE, code=None, line="killed"),))))
     assert f"`make test` on tree `{TREE}`: did not finish, killed" in section
 
 
@@ -267,8 +274,11 @@ def test_no_text_changes_the_structure_of_a_phase_section(text: str) -> None:
     hostile = replace(
         PHASE,
         chosen=replace(PHASE.chosen, title=text, items=(("W1", text), ("C1", text))),
-        gates=(replace(GATE, line=text, differences=(("new", 1, (text,)),)),),
-        verdicts=(replace(VERDICT, items=(("W1", True, text), ("C1", True, text))),),
+        proof=replace(
+            PROOF,
+            gates=(replace(GATE, line=text, differences=(("new", 1, (text,)),)),),
+            verdicts=(replace(VERDICT, items=(("W1", True, text), ("C1", True, text))),),
+        ),
     )
     section = phase_section(hostile, subjects=dict.fromkeys(COMMITS, text), warnings=(text,))
     assert skeleton(section) == skeleton(phase_section(PHASE, warnings=("w",)))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runplan.report.html import LONGEST_DIFF, commits_in, render_page
 from runplan.report.text import prepend_sections
-from tests.unit.test_report import COMMITS, FAILED, HOSTILE, PHASE, VERDICT, failure_section, phase_section
+from tests.unit.test_report import COMMITS, FAILED, HOSTILE, PHASE, PROOF, VERDICT, failure_section, phase_section
 
 REPORT = prepend_sections(None, plan_title="Parser", sections=[failure_section(FAILED), phase_section(PHASE)])
 
@@ -99,7 +99,9 @@ def test_a_long_diff_is_cut_and_names_the_command() -> None:
 
 @pytest.mark.parametrize("text", ["a\\|b", "a|b", "\\", "`a|b`"])
 def test_a_cell_reads_as_it_was_written(text: str) -> None:
-    section = phase_section(replace(PHASE, verdicts=(replace(VERDICT, items=(("W1", True, text),)),)))
+    section = phase_section(
+        replace(PHASE, proof=replace(PROOF, verdicts=(replace(VERDICT, items=(("W1", True, text),)),)))
+    )
     assert f'<td data-label="Evidence">{text}</td>'.replace("`a|b`", "<code>a|b</code>") in render_page(
         section, diffs={}
     )
@@ -110,7 +112,7 @@ def test_no_text_of_an_agent_becomes_markup(text: str) -> None:
     verdict = replace(VERDICT, items=(("W1", True, f"<script>{text}"),))
     read = replace(PHASE.chosen, title=text, items=(("W1", text),))
     subjects = dict.fromkeys(COMMITS, f'<img src="x">{text}')
-    section = phase_section(replace(PHASE, chosen=read, verdicts=(verdict,)), subjects=subjects)
+    section = phase_section(replace(PHASE, chosen=read, proof=replace(PROOF, verdicts=(verdict,))), subjects=subjects)
     failure = failure_section(replace(FAILED, detail=f"{text}</pre><script>"))
     seen = Reader(render_page(f"{text}\n{section}{failure}", diffs={"abc1234": f"+</pre>{text}<script>"}))
     assert not {"script", "img", "link", "b"} & set(seen.tags)

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.projection import Since, moved
+from runplan.run.projection import CurrentStep, start_of_current_step
 from runplan.run.state import RunState, apply
 from tests.support.builders import started
 
@@ -58,8 +58,8 @@ def away(until: str) -> e.Paused:
 )
 def test_the_shown_state_has_the_time_of_its_last_change(facts: list[e.Event], since: str) -> None:
     """The facts were recorded at 0, 1, 2, …"""
-    state, since_state = RunState(), Since()
+    state, since_state = RunState(), CurrentStep()
     for at, fact in enumerate(facts):
         state = apply(state, fact)
-        since_state = moved(since_state, state, str(at))
-    assert since_state.at == since
+        since_state = start_of_current_step(since_state, state, str(at))
+    assert since_state.since == since

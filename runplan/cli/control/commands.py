@@ -22,13 +22,14 @@ from runplan.engine.runs import end_recorded_agents, state_of
 from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
+from runplan.run.attempts import AnyAttempt, Proof, WorkAttempt
 from runplan.run.decide import decide
 from runplan.run.delivery import ANSWERED
 from runplan.run.events import Answered, PhaseFailed
 from runplan.run.reasons import describe_proof
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
-from runplan.run.state import PhaseRun, RunState, open_states
+from runplan.run.state import RunState, open_states
 from runplan.settings.places import state_directory
 from runplan.text import command, plain
 
@@ -156,7 +157,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     run: str
     state: RunState
-    phase: PhaseRun
+    attempt: AnyAttempt
     waiting: str = ""  #: what it waits for; "" after a failure
 
 
@@ -170,11 +171,12 @@ def _list_pending(context: RepositoryContext, plan: str | None, wanted: str | No
             continue
         state = state_of(store, row)
         for _, lane_state in open_states(state):
-            phase = lane_state.phase
+            attempt = lane_state.attempt
             waiting = decide(lane_state).waiting
-            is_shown = phase is not None and (verb != "diff" or phase.candidate is not None)
-            if phase is not None and is_shown and waiting in waits and wanted in (None, phase.chosen.phase):
-                changes.append(Change(run=row.id, state=state, phase=phase, waiting=waiting))
+            if attempt is None or waiting not in waits or wanted not in (None, attempt.chosen.phase):
+                continue
+            if verb != "diff" or attempt.delivery.candidate is not None:
+                changes.append(Change(run=row.id, state=state, attempt=attempt, waiting=waiting))
     return changes
 
 
@@ -192,12 +194,13 @@ def _kept_work(context: RepositoryContext, plan: str, wanted: str | None) -> Cha
         if wanted not in (None, failed.phase) or row is None:
             continue
         state = state_of(store, row)
-        phases = [each.phase for each in (state, *(lane.state for lane in state.lanes))]
-        phase = next(
-            (phase for phase in phases if phase and phase.failure and phase.failure.phase == failed.phase), None
+        attempts = [state.attempt, *(lane.state.attempt for lane in state.lanes)]
+        failures = (
+            attempt for attempt in attempts if attempt and attempt.failure and attempt.failure.phase == failed.phase
         )
+        attempt = next(failures, None)
         is_kept = bool(failed.branch) and context.git.tip(f"refs/heads/{failed.branch}") is not None
-        return Change(run=row.id, state=state, phase=phase) if phase is not None and is_kept else None
+        return Change(run=row.id, state=state, attempt=attempt) if attempt is not None and is_kept else None
     return None
 
 
@@ -218,19 +221,20 @@ def run_diff(args: argparse.Namespace) -> None:
 
 def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
     """The change as data (docs/reference.md)."""
-    phase = change.phase
+    attempt = change.attempt
     started = change.state.options
-    verdict = phase.verdict
-    texts = dict((*phase.chosen.items, *phase.questions))
-    failed = phase.failure
-    if failed is None:
-        commit = phase.built.commits[-1]
-        tree = phase.built.tree
-        onto = phase.built.onto
-    else:
+    proof = attempt.proof if isinstance(attempt, WorkAttempt) else Proof()
+    verdict = proof.verdict
+    texts = dict((*attempt.chosen.items, *proof.questions))
+    failed = attempt.failure
+    if failed is not None and isinstance(attempt, WorkAttempt):
         commit = context.git.tip(f"refs/heads/{failed.branch}") or ""
-        onto = phase.base
+        onto = attempt.base
         tree = context.git.commit(commit).tree
+    else:
+        commit = attempt.built.commits[-1]
+        tree = attempt.built.tree
+        onto = attempt.built.onto
     checks = context.for_run(started).settings.checks
     gates = [
         {
@@ -240,7 +244,7 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
             "tree": gate.tree,
             "result": gate.line,
         }
-        for gate in phase.gates
+        for gate in proof.gates
     ]
     items = [
         {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
@@ -248,8 +252,8 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
     ]
     return {
         "plan": started.plan,
-        "phase": phase.chosen.phase,
-        "title": phase.chosen.title,
+        "phase": attempt.chosen.phase,
+        "title": attempt.chosen.title,
         "run": change.run,
         "waiting_for": change.waiting or None,
         "failed": failed
@@ -261,15 +265,15 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         "gates": gates,
         "proofs": [
             {
-                "kind": proof.kind,
-                "result": describe_proof(proof),
-                "broken": [to_builtins(promise) for promise in proof.promises],
+                "kind": run.kind,
+                "result": describe_proof(run),
+                "broken": [to_builtins(promise) for promise in run.promises],
             }
-            for proof in phase.proofs
+            for run in proof.runs
         ],
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
-        "findings": list(phase.warnings),
+        "findings": list(attempt.warnings),
         "diff": context.diff(onto, commit).decode("utf-8", "backslashreplace"),
     }
 
@@ -313,7 +317,7 @@ def _change_to_answer(context: RepositoryContext, plan: str | None, wanted: str 
     changes = _list_pending(context, plan, wanted, verb)
     if plan is None and len(changes) > 1:
         commands = (
-            command("runplan", verb, change.state.options.plan, change.phase.chosen.phase) for change in changes
+            command("runplan", verb, change.state.options.plan, change.attempt.chosen.phase) for change in changes
         )
         raise NotFound(f"{len(changes)} changes wait for you; name one: {'; '.join(commands)}")
     if not changes:
@@ -333,13 +337,14 @@ def _submit_answer(verb: str, args: argparse.Namespace, answer: Answered) -> Exi
     """Record the answer to the change that waits, and continue the run as it was started."""
     with open_context() as context:
         change = _change_to_answer(context, plan_path(context, args.plan) if args.plan else None, args.phase, verb)
-        phase, state, path = change.phase, change.state, change.state.options.plan
-        if phase.candidate is not None:
-            tree = phase.candidate.tree
-            commit = phase.candidate.commits[-1]
+        phase, state, path = change.attempt.chosen.phase, change.state, change.state.options.plan
+        candidate = change.attempt.delivery.candidate
+        if candidate is not None:
+            tree = candidate.tree
+            commit = candidate.commits[-1]
             answer = replace(answer, tree=tree)
             action = "approving" if verb == "approve" else "rejecting"
-            progress.say(f"{action} phase {phase.chosen.phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
+            progress.say(f"{action} phase {phase} of {path}: commit {commit[:SHORT]}, tree {tree[:SHORT]}")
         context = context.for_run(state.options)
         request = RunRequest(started=state.options, answer=answer)
         return runs.submit_run(context, request) if state.options.daemon else runs.run_here(context, request)

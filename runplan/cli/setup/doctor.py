@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from runplan.git.command import Git
-    from runplan.run.state import PhaseRun
+    from runplan.run.attempts import WorkAttempt
 
 
 class State(StrEnum):
@@ -234,7 +234,7 @@ def _rehearse_phase(context: RepositoryContext, checks: Sequence[Check]) -> Chec
     if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
         last = "".join(f"\n{line}" for line in failure.output.splitlines()[-progress.LINES_SHOWN :])
         return Check("run", State.FAIL, f"{failure.detail}{last}", Reason(failure.reason).advice)
-    results = [from_text(known.results) for known in phase.baselines.values()]
+    results = [from_text(known.results) for known in phase.proof.baselines.values()]
     times = [f"{'set-up' if dispatch.role == 'setup' else 'tests'} {elapsed(dispatch.seconds)}" for dispatch in ended]
     detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
     if any(result.red for result in results):
@@ -242,7 +242,7 @@ def _rehearse_phase(context: RepositoryContext, checks: Sequence[Check]) -> Chec
     return Check("run", State.OK, detail)
 
 
-def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> PhaseRun:
+def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> WorkAttempt:
     """Rehearse a phase; its state, and the set-up and tests that ended."""
 
     def show(event: e.Event) -> None:
@@ -253,7 +253,7 @@ def _run_rehearsal(context: RepositoryContext, ended: list[e.DispatchEnded]) -> 
 
     context = runs.with_target_settings(context.with_settings(), "").with_landing("cherry-pick")
     with Interruption(0.0), progress.live_line(), open_repository(context) as repository:
-        return rehearse_phase(context, repository, show).current
+        return rehearse_phase(context, repository, show).work
 
 
 def _check_github(context: RepositoryContext) -> list[Check]:

@@ -287,7 +287,7 @@ def _list_steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
     for fact in facts:
         state = apply(state, fact.event)
         lanes = {lane.name: lane.phase for lane in state.lanes}
-        phase = lanes.get(fact.event.lane, "") or (state.phase.chosen.phase if state.phase else "")
+        phase = lanes.get(fact.event.lane, "") or (state.attempt.chosen.phase if state.attempt else "")
         steps.append({"at": fact.at, "event": type(fact.event).__name__, "phase": phase, "why": decide(state).why})
     return steps
 
