@@ -33,7 +33,7 @@ _LONGEST_LINE = 10_000  # characters; no summary is longer
 _TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
 _MOST_NAMES = 20_000  # with more tests, only their counts are compared
 _LONGEST_NAME = 500  # characters
-_NO_REPORT = Report(end=-1, passed=None, failed=None, skipped=None)
+_NO_REPORT = Report(passed=None, failed=None, skipped=None)
 MOST_NOTED = 20  #: names of one kind that an event carries
 
 
@@ -134,29 +134,30 @@ def _count_unfailed(report: Report) -> int:
 def _read_report(lines: list[str], pattern: str, junit: Iterable[str] | None) -> tuple[str, Report, str]:
     """The runner's name, its report, and why the run is not complete."""
     if junit is not None:
-        found = plain.read_junit(junit)
-        return ("junit", found, "") if isinstance(found, Report) else ("", _NO_REPORT, found)
-    name, report = _closing_report(lines)
+        listed = plain.read_junit(junit)
+        return ("junit", listed, "") if isinstance(listed, Report) else ("", _NO_REPORT, listed)
+    name, report, rest = _closing_report(lines)
     if pattern:
-        own = plain.read_configured(lines, pattern)
-        if own is None:
+        configured = plain.read_configured(lines, pattern)
+        if configured is None:
             return name, report, f"the output does not contain tests.summary {pattern!r}"
-        return (name, report, "") if own.passed is None else ("summary", own, "")
-    begun = [each.name for each in RUNNERS if each.begins and any(map(each.begins.match, lines[report.end + 1 :]))]
+        return (name, report, "") if configured.passed is None else ("summary", configured, "")
+    begun = [runner.name for runner in RUNNERS if runner.begins and any(map(runner.begins.match, rest))]
     return name, report, f"no closing summary of {begun[0]}" if begun else ""
 
 
-def _closing_report(lines: list[str]) -> tuple[str, Report]:
-    """The last summary in the output, if it is near its end."""
+def _closing_report(lines: list[str]) -> tuple[str, Report, list[str]]:
+    """The runner and report of the last summary in the output, if it is near its end, and the lines after it."""
     offset = max(0, len(lines) - _LINES_CLOSING)
-    name, best = "", _NO_REPORT
+    best = ("", _NO_REPORT, lines)
     for runner in RUNNERS:
         closing = find_last(lines[offset:], runner.closing)
         report = runner.read(lines, offset + closing[0], closing[1]) if closing else None
-        if report is not None and report.end > best.end:
-            name, best = runner.name, report
-    is_near = sum(1 for line in lines[best.end + 1 :] if not _TABLE.search(line)) <= _NEAR_END
-    return (name, best) if is_near else ("", _NO_REPORT)
+        if closing and report is not None:
+            rest = lines[offset + closing[0] + report.lines_after + 1 :]
+            best = (runner.name, report, rest) if not best[0] or len(rest) < len(best[2]) else best
+    is_near = sum(1 for line in best[2] if not _TABLE.search(line)) <= _NEAR_END
+    return best if is_near else ("", _NO_REPORT, lines)
 
 
 # --- against the baseline ----------------------------------------------------------------------------------
@@ -188,8 +189,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     def noted(self) -> tuple[tuple[str, int, tuple[str, ...]], ...]:
         """Each kind of difference with its count and first names, as an event carries it."""
         kinds = ("regressed", "missing", "pre_existing", "fixed", "new")
-        found = ((kind.replace("_", "-"), getattr(self, kind)) for kind in kinds)
-        return tuple((kind, len(names), names[:MOST_NOTED]) for kind, names in found if names)
+        tests = ((kind.replace("_", "-"), getattr(self, kind)) for kind in kinds)
+        return tuple((kind, len(names), names[:MOST_NOTED]) for kind, names in tests if names)
 
 
 def baseline_fault(baseline: Results) -> str:
@@ -309,7 +310,8 @@ def rerun_command(command: str, results: Results) -> str:
 
     After a suite that stopped early, all tests have to run again.
     """
-    names, words = sorted(results.failures), command.split()
+    names = sorted(results.failures)
+    words = command.split()
     if results.unfinished or not 0 < len(names) <= _MOST_AGAIN or not all(map(_ALONE.fullmatch, words)):
         return ""
     quoted = " ".join(shlex.quote(name) for name in names)

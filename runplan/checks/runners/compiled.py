@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed
+from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed, match_lines
 
 # --- cargo -------------------------------------------------------------------------------------------------------
 
@@ -23,26 +23,25 @@ _PLACE = re.compile(r" \(line \d+\)")  # of a documentation test; it moves with 
 _CARGO_STATES = {"ok": TestState.PASSED, "FAILED": TestState.FAILED, "ignored": TestState.SKIPPED}
 
 
-def read_cargo(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
-    results = [found for line in lines if (found := _CARGO_CLOSING.match(line))]
+def read_cargo(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
+    results = match_lines(lines, _CARGO_CLOSING)
     tests: list[tuple[str, TestState]] = []
     binary = ""
-    for line in lines[:at]:
-        if found := _BINARY.match(line):
-            binary = f"{found[1] or found[2]}::"
+    for line in lines[:end]:
+        if begun := _BINARY.match(line):
+            binary = f"{begun[1] or begun[2]}::"
         elif test := _CARGO_TEST.match(line):
             tests.append((binary + _PLACE.sub("", test[1]), _CARGO_STATES[test[2]]))
-    failed = sum(int(one[2]) for one in results)
+    failed = sum(int(result[2]) for result in results)
     if failed and all(state is not TestState.FAILED for _, state in tests):  # --quiet
-        listed = find_last(lines[:at], _LIST)
-        tests += list_failed(lines[listed[0] : at] if listed else (), _LISTED)
+        listed = find_last(lines[:end], _LIST)
+        tests += list_failed(lines[listed[0] : end] if listed else (), _LISTED)
     return Report(
-        end=at,
-        passed=sum(int(one[1]) for one in results),
+        passed=sum(int(result[1]) for result in results),
         failed=failed,
-        skipped=sum(int(one[3]) for one in results),
+        skipped=sum(int(result[3]) for result in results),
         tests=tests,
-        stopped="cargo did not run every test binary; use --no-fail-fast" if find_last(lines[at:], _STOPPED) else "",
+        stopped="cargo did not run every test binary; use --no-fail-fast" if find_last(lines[end:], _STOPPED) else "",
     )
 
 
@@ -62,10 +61,10 @@ _GO_STATES = {
 }
 
 
-def read_go(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
+def read_go(lines: list[str], end: int, _closing: re.Match[str]) -> Report:
     tests: dict[str, TestState] = {}
     begun: dict[str, TestState] = {}  #: of a package that has not ended yet
-    for line in lines[: at + 1]:
+    for line in lines[: end + 1]:
         if line.startswith('{"Time":'):
             _add_event(line, tests)
         elif test := _GO_TEST.match(line):
@@ -77,13 +76,12 @@ def read_go(lines: list[str], at: int, _closing: re.Match[str]) -> Report:
     states = list(tests.values())
     is_verbose = any(line.startswith(("=== RUN", '{"Time":')) for line in lines)
     return Report(
-        end=at,
         passed=states.count(TestState.PASSED) if is_verbose or not tests else None,
         failed=states.count(TestState.FAILED),
         skipped=states.count(TestState.SKIPPED),
         tests=list(tests.items()),
         is_named=True,
-        stopped="a test ended its package early" if _has_died(lines[: at + 1], tests) else "",
+        stopped="a test ended its package early" if _has_died(lines[: end + 1], tests) else "",
     )
 
 
@@ -91,29 +89,31 @@ def _has_died(lines: list[str], tests: dict[str, TestState]) -> bool:
     """Whether a test panicked or exited, so that the tests after it did not run."""
     if any(line.startswith("panic: ") or '"Output":"panic: ' in line for line in lines):
         return True
-    packages = (found for line in lines if (found := _PACKAGE.match(line)) and found[1] == "FAIL")
-    return any(found[2] in tests and not found[3].startswith("[") for found in packages)
+    packages = (package for package in match_lines(lines, _PACKAGE) if package[1] == "FAIL")
+    return any(package[2] in tests and not package[3].startswith("[") for package in packages)
 
 
-def _package_state(found: re.Match[str], tests: dict[str, TestState]) -> dict[str, TestState]:
+def _package_state(package: re.Match[str], tests: dict[str, TestState]) -> dict[str, TestState]:
     """The package as a test of its own where none of its tests says how it ended."""
-    if found[1] == "FAIL":
-        return {} if TestState.FAILED in tests.values() else {found[2]: TestState.FAILED}
-    if found[1] == "?" or "[no tests to run]" in found[4]:
+    if package[1] == "FAIL":
+        return {} if TestState.FAILED in tests.values() else {package[2]: TestState.FAILED}
+    if package[1] == "?" or "[no tests to run]" in package[4]:
         return {}
-    return {} if tests else {found[2]: TestState.PASSED}
+    return {} if tests else {package[2]: TestState.PASSED}
 
 
 def _add_event(line: str, tests: dict[str, TestState]) -> None:
     try:
         event = json.loads(line)
-        package, test, state = event["Package"], event.get("Test"), _GO_STATES.get(event["Action"])
+        package = event["Package"]
+        test = event.get("Test")
+        state = _GO_STATES.get(event["Action"])
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return
     if state is not None and test:
         tests[f"{package}.{test}"] = state
     elif state is TestState.FAILED and not any(
-        one is TestState.FAILED for name, one in tests.items() if name.startswith(f"{package}.")
+        known is TestState.FAILED for name, known in tests.items() if name.startswith(f"{package}.")
     ):
         tests[package] = TestState.FAILED
 
@@ -130,20 +130,21 @@ _SKIPPED = ("***Skipped", "***Not Run (Disabled)")
 _CTEST_STATES = {"Passed": TestState.PASSED, **dict.fromkeys(_SKIPPED, TestState.SKIPPED)}
 
 
-def read_ctest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
+def read_ctest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     if closing[1] is None:
-        return Report(end=at, passed=0, failed=0)
-    failed, total = int(closing[1]), int(closing[2])
-    listed = [found for line in lines[:at] if (found := _LINE.match(line))]
-    failures = list_failed(lines[at:], _FAILED)
-    end = find_last(lines[at:], _FAILED)
-    planned = max((int(found[1]) for found in listed), default=0)
+        return Report(passed=0, failed=0)
+    listed = match_lines(lines[:end], _LINE)
+    last_failure = find_last(lines[end:], _FAILED)
+    planned = max((int(test[1]) for test in listed), default=0)
     return Report(
-        end=at + (end[0] if end else 0),
-        passed=total - failed,
-        failed=failed,
-        skipped=sum(found[3] in _SKIPPED for found in listed),
-        tests=[*((found[2], _CTEST_STATES.get(found[3], TestState.FAILED)) for found in listed), *failures],
+        lines_after=last_failure[0] if last_failure else 0,
+        passed=int(closing[2]) - int(closing[1]),
+        failed=int(closing[1]),
+        skipped=sum(test[3] in _SKIPPED for test in listed),
+        tests=[
+            *((test[2], _CTEST_STATES.get(test[3], TestState.FAILED)) for test in listed),
+            *list_failed(lines[end:], _FAILED),
+        ],
         stopped="ctest did not run every test" if len(listed) < planned else "",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed, read_counts
+from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed, match_lines, read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,15 +21,14 @@ _JEST_STATES = {**dict.fromkeys("✓√", TestState.PASSED), **dict.fromkeys("�
 _UNLOADABLE = "Test suite failed to run"
 
 
-def read_jest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
+def read_jest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1] or "")
-    suites = find_last(lines[:at], _SUITES)
+    suites = find_last(lines[:end], _SUITES)
     suite_counts = read_counts(suites[1][1] if suites else "")
-    tests = list(_read_tests(lines[:at]))
+    tests = list(_read_tests(lines[:end]))
     unloadable = sum(" › " not in name for name in dict(tests))
     ran = suite_counts["of"] + suite_counts["skipped"]  # of "1 skipped, 1 passed, 1 of 2 total"
     return Report(
-        end=at,
         passed=numbers["passed"],
         failed=numbers["failed"] + unloadable or suite_counts["failed"],
         skipped=numbers["skipped"] + numbers["todo"],
@@ -40,19 +39,23 @@ def read_jest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
 
 def _read_tests(lines: list[str]) -> Iterator[tuple[str, TestState]]:
     """The tests under each file: the tree of --verbose, then the details of failures."""
-    file, path, is_tree = "", dict[int, str](), False
+    file = ""
+    path: dict[int, str] = {}
+    is_tree = False
     for line in lines:
-        if found := _FILE.match(line):
-            file, path, is_tree = found[2], {}, True
+        if head := _FILE.match(line):
+            file = head[2]
+            path = {}
+            is_tree = True
         elif not line.strip():
             is_tree = False
         elif file and (detail := _DETAIL.match(line)):
             yield (file if detail[1] == _UNLOADABLE else f"{file} › {detail[1].strip()}"), TestState.FAILED
-        elif is_tree and (found := _JEST_LINE.match(line)):
-            indent, mark, name = len(found[1]), found[2], found[3]
-            path = {**{depth: suite for depth, suite in path.items() if depth < indent}, indent: name}
-            if mark:
-                yield " › ".join((file, *path.values())), _JEST_STATES.get(mark, TestState.SKIPPED)
+        elif is_tree and (listed := _JEST_LINE.match(line)):
+            indent = len(listed[1])
+            path = {**{depth: suite for depth, suite in path.items() if depth < indent}, indent: listed[3]}
+            if listed[2]:
+                yield " › ".join((file, *path.values())), _JEST_STATES.get(listed[2], TestState.SKIPPED)
 
 
 JEST = Runner("jest", _JEST_CLOSING, read_jest, re.compile(r"^ ?(?:PASS|FAIL) +\S+\.[cm]?[jt]sx?\b"))
@@ -67,22 +70,22 @@ _FAILED = re.compile(r"^ *FAIL +(.+?)(?: \[ \S+ \])?$")
 _VITEST_STATES = {"×": TestState.FAILED, "↓": TestState.SKIPPED}
 
 
-def read_vitest(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
-    files = find_last(lines[:at], _FILES)
+def read_vitest(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
+    files = find_last(lines[:end], _FILES)
     if closing[1] is None:
-        return Report(end=at, passed=0, failed=0)
+        return Report(passed=0, failed=0)
     if files is None:
         return None
-    numbers, file_numbers = read_counts(closing[1]), read_counts(files[1][1])
-    failures = list_failed(lines[:at], _FAILED)
-    listed = (found for line in lines[:at] if (found := _VITEST_LINE.match(line)))
+    numbers = read_counts(closing[1])
+    file_numbers = read_counts(files[1][1])
+    failures = list_failed(lines[:end], _FAILED)
+    listed = match_lines(lines[:end], _VITEST_LINE)
     ran = file_numbers["failed"] + file_numbers["passed"] + file_numbers["skipped"]
     return Report(
-        end=at,
         passed=numbers["passed"],
         failed=max(numbers["failed"], len(dict(failures))) or file_numbers["failed"],
         skipped=numbers["skipped"] + numbers["todo"],
-        tests=[*((one[2], _VITEST_STATES.get(one[1], TestState.PASSED)) for one in listed), *failures],
+        tests=[*((test[2], _VITEST_STATES.get(test[1], TestState.PASSED)) for test in listed), *failures],
         stopped="vitest did not run every test file" if ran < int(files[1][2] or 0) else "",
     )
 

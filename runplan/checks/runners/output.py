@@ -20,10 +20,10 @@ class TestState(StrEnum):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    end: int  #: index of its last line
     passed: int | None  #: None if the runner does not count tests
     failed: int | None
     skipped: int | None = 0
+    lines_after: int = 0  #: lines of the report after its closing line
     tests: list[tuple[str, TestState]] = []  #: every test that the output names, with its state
     is_named: bool = False  #: `tests` lists all of them, even if the counts differ
     reasons: dict[str, str] = {}  #: the first line of a failure, by test
@@ -46,25 +46,29 @@ def find_last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match
     return None
 
 
+def match_lines(lines: Iterable[str], pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    return [match for line in lines if (match := pattern.match(line))]
+
+
 def list_failed(lines: Iterable[str], pattern: re.Pattern[str]) -> list[tuple[str, TestState]]:
     """The names in group 1 of the pattern, as failed tests."""
-    return [(match[1].strip(), TestState.FAILED) for line in lines if (match := pattern.match(line))]
+    return [(match[1].strip(), TestState.FAILED) for match in match_lines(lines, pattern)]
 
 
 def worst_states(tests: Iterable[tuple[str, TestState]]) -> dict[str, TestState]:
     """Each test with its state; of several states, a failure counts most and a skip least."""
     order = (TestState.SKIPPED, TestState.PASSED, TestState.FAILED)
-    found: dict[str, TestState] = {}
+    states: dict[str, TestState] = {}
     for name, state in tests:
-        found[name] = max(found.get(name, state), state, key=order.index)
-    return found
+        states[name] = max(states.get(name, state), state, key=order.index)
+    return states
 
 
-def count_states(tests: list[tuple[str, TestState]], *, end: int) -> Report:
+def count_states(tests: list[tuple[str, TestState]], *, lines_after: int = 0) -> Report:
     """The report of a runner that names every test and counts none."""
     numbers = Counter(state for _, state in tests)
     passed, failed, skipped = (numbers[state] for state in TestState)
-    return Report(end=end, passed=passed, failed=failed, skipped=skipped, tests=tests)
+    return Report(passed=passed, failed=failed, skipped=skipped, tests=tests, lines_after=lines_after)
 
 
 def read_counts(text: str) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,31 +26,29 @@ _OUT_OF = re.compile(
 _FAILED = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 
 
-def read_pair(lines: list[str], at: int, closing: re.Match[str]) -> Report:
+def read_pair(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     passed, failed = (int(number) for number in closing.groups() if number is not None)
-    return Report(end=at, passed=passed, failed=failed, tests=list_failed(lines[:at], _FAILED))
+    return Report(passed=passed, failed=failed, tests=list_failed(lines[:end], _FAILED))
 
 
-def read_out_of(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
-    passed, total = int(closing[1]), int(closing[2])
-    if passed > total:
+def read_out_of(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
+    failed = int(closing[2]) - int(closing[1])
+    if failed < 0:
         return None
-    return Report(end=at, passed=passed, failed=total - passed, tests=list_failed(lines[:at], _FAILED))
+    return Report(passed=int(closing[1]), failed=failed, tests=list_failed(lines[:end], _FAILED))
 
 
 def read_configured(lines: list[str], pattern: str) -> Report | None:
     """The last match of tests.summary; its groups `passed` and `failed` are the counts. None without a match."""
     try:
-        found = None
-        for found in re.finditer(pattern, "\n".join(lines), re.MULTILINE):  # noqa: B007
-            pass
+        matches = deque(re.finditer(pattern, "\n".join(lines), re.MULTILINE), maxlen=1)
     except re.error as error:
         raise SettingsError(f"[tests] summary: not a regular expression: {error}") from error
-    if found is None:
+    if not matches:
         return None
-    numbers = {name: int(text) for name, text in found.groupdict().items() if (text or "").isdecimal()}
+    numbers = {name: int(text) for name, text in matches[0].groupdict().items() if (text or "").isdecimal()}
     failures = list_failed(lines, _FAILED) if numbers.get("failed") else []
-    return Report(end=0, passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
+    return Report(passed=numbers.get("passed"), failed=numbers.get("failed", 0), tests=failures)
 
 
 PAIR = Runner("plain", _PAIR, read_pair)
@@ -83,13 +82,14 @@ def read_junit(texts: Iterable[str]) -> Report | str:
             return f"a JUnit file is no XML: {error}"
     if text is None:
         return "no file matches tests.junit"
-    return replace(count_states(tests, end=0), reasons=reasons)
+    return replace(count_states(tests), reasons=reasons)
 
 
 def _read_cases(root: ET.Element) -> Iterator[tuple[str, TestState, str]]:
     """The name of each test, its state, and the first line of its failure."""
     for case in root.iter("testcase"):
-        place, name = _describe_place(case.get("file", ""), case.get("classname", "")), case.get("name", "")
+        place = _describe_place(case.get("file", ""), case.get("classname", ""))
+        name = case.get("name", "")
         children = {child.tag.rpartition("}")[2]: child for child in case}
         state = TestState.SKIPPED if "skipped" in children or case.get("status") in _NOT_RUN else TestState.PASSED
         failed = children.get("failure", children.get("error"))

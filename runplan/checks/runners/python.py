@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed, read_counts
+from runplan.checks.runners.output import Report, Runner, TestState, find_last, list_failed, match_lines, read_counts
 
 # --- pytest ------------------------------------------------------------------------------------------------------
 
@@ -27,15 +27,14 @@ _STATES = {
 }
 
 
-def read_pytest(lines: list[str], at: int, closing: re.Match[str]) -> Report:
+def read_pytest(lines: list[str], end: int, closing: re.Match[str]) -> Report:
     numbers = read_counts(closing[1])
-    block = find_last(lines[:at], _BLOCK)
-    summary = lines[block[0] : at] if block else []
-    tests = [(found[1], _STATES[found[2]]) for line in lines[:at] if (found := _LINE.match(line))]
-    tests += [(found[2], _STATES[found[1]]) for line in lines[:at] if (found := _PASSED.match(line))]
-    stopped = find_last(lines[:at], _STOPPED)
+    block = find_last(lines[:end], _BLOCK)
+    summary = lines[block[0] : end] if block else []
+    tests = [(test[1], _STATES[test[2]]) for test in match_lines(lines[:end], _LINE)]
+    tests += [(test[2], _STATES[test[1]]) for test in match_lines(lines[:end], _PASSED)]
+    stopped = find_last(lines[:end], _STOPPED)
     return Report(
-        end=at,
         passed=numbers["passed"],
         failed=numbers["failed"] + numbers["error"] + numbers["errors"],
         skipped=numbers["skipped"] + numbers["xfailed"] + numbers["xpassed"],
@@ -56,21 +55,21 @@ _NAME = re.compile(r"^(\w+ \([\w.]+\))(?: \.\.\. |$)")
 _UNITTEST_STATE = re.compile(r"^(?:.*?\) |.*)?\.\.\. (ok|FAIL|ERROR|skipped .*|expected failure|unexpected success)$")
 
 
-def read_unittest(lines: list[str], at: int, ran: re.Match[str]) -> Report | None:
-    found = find_last(lines[: at + 3], _UNITTEST_CLOSING)
-    if found is None or found[0] < at:
+def read_unittest(lines: list[str], end: int, ran: re.Match[str]) -> Report | None:
+    closing = find_last(lines[: end + 3], _UNITTEST_CLOSING)
+    if closing is None or closing[0] < end:
         return None
     numbers = Counter[str]()
-    for key, number in re.findall(r"([a-z ]{1,30})=(\d{1,9})", found[1][1] or ""):
+    for key, number in re.findall(r"([a-z ]{1,30})=(\d{1,9})", closing[1][1] or ""):
         numbers[key.strip()] = int(number)
     failed = numbers["failures"] + numbers["errors"] + numbers["unexpected successes"]
     skipped = numbers["skipped"] + numbers["expected failures"]
     return Report(
-        end=found[0],
+        lines_after=closing[0] - end,
         passed=max(int(ran[1]) - failed - skipped, 0),
         failed=failed,
         skipped=skipped,
-        tests=[*_read_listed(lines[:at]), *list_failed(lines[: found[0]], _UNITTEST_FAILED)],
+        tests=[*_read_listed(lines[:end]), *list_failed(lines[: closing[0]], _UNITTEST_FAILED)],
     )
 
 

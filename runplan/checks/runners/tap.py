@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runplan.checks.runners.output import Report, Runner, TestState, count_states, find_last
+from runplan.checks.runners.output import Report, Runner, TestState, count_states, find_last, match_lines
 
 _PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
 _POINT = re.compile(
@@ -19,61 +19,59 @@ _DETAILS = re.compile(r"^✖ failing tests:$")
 _SPEC = re.compile(r"^( *)([✔✖▶﹣]) (.+?)(?: \([\d.]+ms\))?( # .*)?$")
 
 
-def read_tap(lines: list[str], at: int, plan: re.Match[str]) -> Report | None:
+def read_tap(lines: list[str], end: int, plan: re.Match[str]) -> Report | None:
     """TAP is complete when the last point has the number that the plan announced."""
     point = find_last(lines, _TOP_POINT)
     if int(plan[1]) != (int(point[1][1]) if point else 0):
         return None
-    return count_states(_read_points(lines), end=max(at, point[0] if point else 0))
+    return count_states(_read_points(lines), lines_after=max(0, point[0] - end) if point else 0)
 
 
-def read_node(lines: list[str], at: int, closing: re.Match[str]) -> Report | None:
-    passes = find_last(lines[:at], _PASS)
+def read_node(lines: list[str], end: int, closing: re.Match[str]) -> Report | None:
+    passes = find_last(lines[:end], _PASS)
     if passes is None:
         return None
-    others = {found[1]: int(found[2]) for line in lines[at : at + 5] if (found := _OTHER.match(line))}
-    has_details = find_last(lines[at:], _DETAILS)  # every failure again, with its trace
+    others = {other[1]: int(other[2]) for other in match_lines(lines[end : end + 5], _OTHER)}
+    has_details = find_last(lines[end:], _DETAILS)  # every failure again, with its trace
     return Report(
-        end=len(lines) - 1 if has_details else at,
+        lines_after=len(lines) - 1 - end if has_details else 0,
         passed=int(passes[1][1]),
         failed=int(closing[1]) + others.get("cancelled", 0),
         skipped=others.get("skipped", 0) + others.get("todo", 0),
-        tests=_read_points(lines[:at]) or _read_spec(lines[:at]),
+        tests=_read_points(lines[:end]) or _read_spec(lines[:end]),
     )
 
 
 def _read_points(lines: list[str]) -> list[tuple[str, TestState]]:
     """The points without sub-tests; a point that follows deeper ones is their parent."""
-    found: list[tuple[int, str, TestState]] = []
-    for line in lines:
-        if not (point := _POINT.match(line)):
-            continue
-        depth, name = len(point[1]), point[4].strip() or f"test {point[3]}"
-        first = next((n for n in range(len(found), 0, -1) if found[n - 1][0] <= depth), 0)
-        if children := found[first:]:
-            found[first:] = [(depth, f"{name} › {child}", state) for _, child, state in children]
+    points: list[tuple[int, str, TestState]] = []
+    for point in match_lines(lines, _POINT):
+        depth = len(point[1])
+        name = point[4].strip() or f"test {point[3]}"
+        first = next((n for n in range(len(points), 0, -1) if points[n - 1][0] <= depth), 0)
+        if children := points[first:]:
+            points[first:] = [(depth, f"{name} › {child}", state) for _, child, state in children]
         else:
             state = TestState.FAILED if point[2] else TestState.PASSED
-            found.append((depth, name, TestState.SKIPPED if point[5] else state))
-    return [(name, state) for _, name, state in found]
+            points.append((depth, name, TestState.SKIPPED if point[5] else state))
+    return [(name, state) for _, name, state in points]
 
 
 def _read_spec(lines: list[str]) -> list[tuple[str, TestState]]:
     """The tests of node's spec report; `▶` begins a suite, and a line at its depth ends it."""
-    found: list[tuple[str, TestState]] = []
+    tests: list[tuple[str, TestState]] = []
     suites: dict[int, str] = {}
-    for line in lines:
-        if not (match := _SPEC.match(line)):
-            continue
-        depth, mark, name = len(match[1]), match[2], match[3]
+    for match in match_lines(lines, _SPEC):
+        depth = len(match[1])
+        _, mark, name, remark = match.groups()
         is_end = suites.get(depth) == name and mark != "▶"
         suites = {deep: suite for deep, suite in suites.items() if deep < depth}
         if mark == "▶":
             suites[depth] = name
         elif not is_end:
             state = TestState.FAILED if mark == "✖" else TestState.PASSED
-            found.append((" › ".join((*suites.values(), name)), TestState.SKIPPED if match[4] else state))
-    return found
+            tests.append((" › ".join((*suites.values(), name)), TestState.SKIPPED if remark else state))
+    return tests
 
 
 NODE = Runner("node", _FAIL, read_node)
