@@ -71,9 +71,9 @@ def read_tokens(message: str) -> Tokens:
     malformed: list[str] = []
     marked = (line.partition(MARK)[2] for line in message.splitlines() if MARK in line[:200])
     for rest in islice(marked, _MOST_TOKENS):
-        found = _TOKEN.fullmatch(rest)
-        if found and _is_id(found[1]):
-            drifts.append(Drift(found[1], int(found[2]), found[3], found[4].strip(), int(found[5])))
+        token = _TOKEN.fullmatch(rest)
+        if token and _is_id(token[1]):
+            drifts.append(Drift(token[1], int(token[2]), token[3], token[4].strip(), int(token[5])))
         else:
             malformed.append(rest.strip()[:200])
     return Tokens(tuple(dict.fromkeys(drifts)), tuple(malformed))
@@ -98,7 +98,9 @@ def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tu
     Up to 10 % is corrected, up to 20 % also noted, more fails the phase. So does a second correction of a criterion;
     `corrected` are the phase and bullet of each correction that this run has made.
     """
-    places = {(id_key(one.phase), one.bullet, one.field): one for one in (*implementer.drifts, *verifier.drifts)}
+    places = {
+        (id_key(drift.phase), drift.bullet, drift.field): drift for drift in (*implementer.drifts, *verifier.drifts)
+    }
     before = {(id_key(phase), bullet) for phase, bullet in corrected}
     corrections: list[Drift] = []
     aborts: list[str] = []
@@ -130,8 +132,8 @@ def judge_drifts(implementer: Tokens, verifier: Tokens, corrected: Collection[tu
 def _read_stated(stated: str) -> tuple[str, tuple[int, ...]]:
     plain = stated.strip()
     for kind, form in _FORMS:
-        if found := form.fullmatch(plain):
-            return kind, tuple(int(number) for number in found.groups())
+        if match := form.fullmatch(plain):
+            return kind, tuple(map(int, match.groups()))
     return "", ()
 
 
@@ -163,15 +165,16 @@ def correct_section(section: str, drift: Drift, *, date: str) -> tuple[str, str]
     places = _numbered_criteria(lines)
     if drift.bullet > len(places):
         return section, f"phase {drift.phase} has {len(places)} criteria with a number, not {drift.bullet}"
-    at = places[drift.bullet - 1]
-    line, literal = lines.texts[at].rstrip(), drift.stated.strip()
-    found = re.search(rf"(?<![\w.,-]){re.escape(literal)}(?![\w-]|[.,]\d)", line)
-    if found is None:
+    place = places[drift.bullet - 1]
+    line = lines.texts[place].rstrip()
+    literal = drift.stated.strip()
+    number = re.search(rf"(?<![\w.,-]){re.escape(literal)}(?![\w-]|[.,]\d)", line)
+    if number is None:
         return section, f"{where} does not contain {literal!r}"
-    new = f"{line[: found.start()]}{corrected_text(drift.stated, drift.actual)}{line[found.end() :]}"
+    new = f"{line[: number.start()]}{corrected_text(drift.stated, drift.actual)}{line[number.end() :]}"
     comment = f"<!-- Auto-corrected {date}: was {literal}, arithmetic says {drift.actual} -->"
-    rest = lines.between(at, len(lines.texts)).removeprefix(line)
-    return f"{lines.between(0, at)}{new} {comment}{rest}", ""
+    rest = lines.between(place, len(lines.texts)).removeprefix(line)
+    return f"{lines.between(0, place)}{new} {comment}{rest}", ""
 
 
 def has_numbered_criterion(section: str) -> bool:
@@ -196,7 +199,7 @@ def _lines_under(lines: Lines, title: str) -> range:
 
 
 def _text_under(lines: Lines, title: str) -> str:
-    return "\n".join(lines.texts[at] for at in _lines_under(lines, title) if not lines.inert[at])
+    return "\n".join(lines.texts[line] for line in _lines_under(lines, title) if not lines.inert[line])
 
 
 # --- before an agent starts ---------------------------------------------------------------------------------
@@ -229,7 +232,7 @@ def find_contradictions(section: str) -> list[tuple[int, str]]:
         derived = [(text, value) for text, value, _, counted in sums if counted == noun]
         form = r"(?:<=|≤|>=|≥|~|\b(?:at most|at least|approximately|exactly|expected) )?"
         numbers = rf"(?<![\w.,+-])({form}\d{{1,9}}(?:[-–]\d{{1,9}})?) {noun}\b"
-        stated_for = [one for line in criteria for one in re.findall(numbers, line)]
+        stated_for = [number for line in criteria for number in re.findall(numbers, line)]
         if len(derived) == len(stated_for) == 1:  # else they may count different things
             compared.append((*derived[0], stated_for[0]))
     shares = (
@@ -244,5 +247,5 @@ def stale_phrase(section: str) -> str:
 
     They do not count when the plan changed after the phases that it depends on were done.
     """
-    found = _STALE.search(_text_under(scan_lines(section.encode(), path=""), "dependencies"))
-    return found.group() if found else ""
+    phrase = _STALE.search(_text_under(scan_lines(section.encode(), path=""), "dependencies"))
+    return phrase.group() if phrase else ""

@@ -123,7 +123,7 @@ def _count_lines(path: str, facts: Facts) -> int | None:
     """The lines of a file; of a changed file also by the end of its path."""
     changed = facts.by_name.get(posixpath.basename(path), ())
     meant = (path, *(other for other in changed if other.endswith(f"/{path}")))
-    return max((lines for each in meant if (lines := facts.count_lines(each)) is not None), default=None)
+    return max((lines for candidate in meant if (lines := facts.count_lines(candidate)) is not None), default=None)
 
 
 def _look_up_test(ref: str, facts: Facts) -> Lookup:
@@ -169,7 +169,7 @@ def _look_up_command(command: str, facts: Facts) -> Lookup:
     """A command alone proves nothing."""
     shown = facts.list_commands()
     wanted = " ".join(command.split())
-    is_known = shown is None or (wanted and any(wanted in " ".join(each.split()) for each in shown))
+    is_known = shown is None or (wanted and any(wanted in " ".join(line.split()) for line in shown))
     return Lookup(False, "" if is_known else "is not among the commands that ran")
 
 

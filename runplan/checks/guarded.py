@@ -107,7 +107,8 @@ def find_changes(
 
 def _describe_difference(path: str, named: _Named, before: Read, after: Read) -> str:
     folder, name = posixpath.split(path)
-    was, now = before(path), after(path)
+    was = before(path)
+    now = after(path)
     if was == now:  # its mode
         return ""
     how = "was added" if was is None else "was removed" if now is None else "was changed"
@@ -155,8 +156,8 @@ def _read_sections(name: str, text: str, words: set[str]) -> dict[str, Any]:
         if name == "package.json":
             table = json.loads(text.removeprefix("\ufeff") or "{}")
             scripts = {} if words.isdisjoint(_PACKAGERS) else table.get("scripts", {})
-            own = {f"scripts.{key}": command for key, command in scripts.items()}
-            return own | {key: value for key, value in table.items() if key in sections}
+            commands = {f"scripts.{key}": command for key, command in scripts.items()}
+            return commands | {key: value for key, value in table.items() if key in sections}
         if name == "pyproject.toml":
             table = tomllib.loads(text)
             plugins = table.get("project", {}).get("entry-points", {}).get("pytest11")

@@ -55,7 +55,8 @@ def find_broken(expected: Counter[str], old: Results, new: Collection[str]) -> t
     """
     if expected and not old.ran:
         return (Promise(test=SUITE, why=f"no test was named on the new code: {old.line}"),)
-    passing, failures = count_cases(old.passes), {function_of(name): name for name in sorted(old.failures)}
+    passing = count_cases(old.passes)
+    failures = {function_of(name): name for name in sorted(old.failures)}
     broken: list[Promise] = []
     unloaded: dict[str, list[str]] = {}
     # A failure that is no test of the base is a file or package that could not be loaded.
@@ -98,7 +99,8 @@ def note_dropped(expected: Counter[str], new: Collection[str]) -> str:
 
 def note_fewer(base: Results | None, new: Results | None) -> str:
     """A note about a suite that has become smaller; "" where it has not, or where the counts are not known."""
-    before, after = base.passed if base else None, new.passed if new else None
+    before = base.passed if base else None
+    after = new.passed if new else None
     is_fewer = before is not None and after is not None and after < before
     return f"{before} tests passed before the work, {after} after it" if is_fewer else ""
 
@@ -112,7 +114,8 @@ def judge_new_tests(added: Collection[str] | None, old: Results) -> NewTests:
         if old.red or old.unfinished:
             return NewTests(note=f"they fail there: {old.line}")
         return NewTests(note="they pass there, too", is_hollow=added is None)
-    passing, failing = count_cases(old.passes), count_cases(old.failures)
+    passing = count_cases(old.passes)
+    failing = count_cases(old.failures)
     hollow = sorted(name for name in added if passing[name] and not failing[name])
     proving = sorted(name for name in added if failing[name])
     if not hollow and not proving:

@@ -94,51 +94,51 @@ def last_json_block(message: str) -> str | None:
 
 def _parse_text(text: str, where: str) -> ReadReturn:
     try:
-        found = convert(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_refuse_duplicates), _Return)
+        parsed = convert(json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_refuse_duplicates), _Return)
     except RecursionError:
         return Unusable(why=f"{where} is nested too deeply")
     except ValidationError as error:
         return Unusable(why=f"{where}: {_clean_text(str(error))}")
     except (ValueError, OverflowError) as error:
         return Unusable(why=f"{where} is not JSON in UTF-8: {error}")
-    usage = found.usage or _Usage()
+    usage = parsed.usage or _Usage()
     return Return(
-        status=found.status,
-        summary=_clean_text(found.summary),
-        items=tuple(map(_item_result, found.items or ())),
+        status=parsed.status,
+        summary=_clean_text(parsed.summary),
+        items=tuple(map(_item_result, parsed.items or ())),
         usage=Usage(input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0, usd=usage.usd or 0.0),
     )
 
 
 def _item_result(item: _Item) -> ItemResult:
-    given = item.evidence if isinstance(item.evidence, tuple) else (item.evidence or "",)
+    references = item.evidence if isinstance(item.evidence, tuple) else (item.evidence or "",)
     return ItemResult(
         item=_clean_text(item.item),
         answer=item.result,
-        evidence=tuple(_read_reference(each) for each in given[:MOST_EVIDENCE] if each),
+        evidence=tuple(_read_reference(reference) for reference in references[:MOST_EVIDENCE] if reference),
         demanded_by=_clean_text(item.demanded_by),
     )
 
 
-def _read_reference(given: str | _Reference) -> Reference:
-    if isinstance(given, str):
-        return Reference(ref=_clean_text(given)[:LONGEST_EVIDENCE])
-    kind = (given.kind or "").casefold()
-    line = f":{given.line}" if given.line else ""
+def _read_reference(reference: str | _Reference) -> Reference:
+    if isinstance(reference, str):
+        return Reference(ref=_clean_text(reference)[:LONGEST_EVIDENCE])
+    kind = (reference.kind or "").casefold()
+    line = f":{reference.line}" if reference.line else ""
     return Reference(
         kind=ReferenceKind(kind) if kind in list(ReferenceKind) else ReferenceKind.TEXT,
-        ref=_clean_text(f"{given.ref or ''}{line}")[:LONGEST_EVIDENCE],
-        gone=bool(given.gone),
+        ref=_clean_text(f"{reference.ref or ''}{line}")[:LONGEST_EVIDENCE],
+        gone=bool(reference.gone),
     )
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for name, value in pairs:
-        if name in found:
+        if name in fields:
             raise ValidationError(f"{name[:NAME]!r} is given twice in one object")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields
 
 
 def _clean_text(text: str | None) -> str:

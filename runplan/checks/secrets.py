@@ -82,15 +82,15 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     """
     values = [value for name, value in environment.items() if _VARIABLE.search(name) and len(value) >= SHORTEST_VALUE]
     values += (word for value in environment.values() if "://" in value for word in _find_passwords(value))
-    found = dict.fromkeys(values)
+    forms = dict.fromkeys(values)
     for value in values:
         written = [value, *(json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))]
-        found |= dict.fromkeys((*written, *(each.replace("/", r"\/") for each in written)))
+        forms |= dict.fromkeys((*written, *(form.replace("/", r"\/") for form in written)))
         data = _to_bytes(value)
         quoted = [quote(data), quote(data, safe=""), quote_plus(data, safe="/"), quote_plus(data)]
-        found |= dict.fromkeys(quoted)
-        found |= dict.fromkeys(re.sub("%..", lambda code: code[0].lower(), each) for each in quoted)
-    return tuple(found)
+        forms |= dict.fromkeys(quoted)
+        forms |= dict.fromkeys(re.sub("%..", lambda code: code[0].lower(), form) for form in quoted)
+    return tuple(forms)
 
 
 def _find_passwords(address: str) -> Iterator[str]:
@@ -145,11 +145,11 @@ def _to_bytes(text: str) -> bytes:
 
 def _find_spans(data: AnyStr, forms: Iterable[tuple[AnyStr, AnyStr]]) -> list[tuple[int, int]]:
     # A pattern is compiled when its beginning is found: to compile all takes five milliseconds in every dispatch.
-    found = [
+    spans = [
         match.span() for begin, pattern in forms if begin in data for match in re.finditer(pattern, data, re.ASCII)
     ]
     joined: list[tuple[int, int]] = []
-    for start, end in sorted(found):
+    for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
@@ -159,11 +159,11 @@ def _find_spans(data: AnyStr, forms: Iterable[tuple[AnyStr, AnyStr]]) -> list[tu
 
 def _replace_spans(data: AnyStr, spans: list[tuple[int, int]], word: AnyStr) -> AnyStr:
     pieces: list[AnyStr] = []
-    at = 0
+    place = 0
     for start, end in spans:
-        pieces += (data[at:start], word)
-        at = end
-    pieces.append(data[at:])
+        pieces += (data[place:start], word)
+        place = end
+    pieces.append(data[place:])
     return data[:0].join(pieces)
 
 
@@ -185,20 +185,23 @@ class Redactor:
         """The part of the stream in which no secret can be incomplete, without its secrets."""
         known = self._held + chunk if self._held else chunk
         sure = self._sure(known)
-        pieces, at = [], 0
+        pieces: list[bytes] = []
+        place = 0
         for start, end in byte_spans(known, self._values):
             # A secret at the end may be incomplete; one that is too long is not waited for.
             if (end > sure or end == len(known)) and end - start < LONGEST:
                 sure = min(sure, start)
                 break
-            pieces += [known[at:start], REDACTED.encode()]
-            at, sure = end, max(sure, end)
+            pieces += [known[place:start], REDACTED.encode()]
+            place = end
+            sure = max(sure, end)
         self._held = known[sure:]
-        return b"".join((*pieces, known[at:sure]))
+        return b"".join((*pieces, known[place:sure]))
 
     def take_rest(self) -> bytes:
         """The part that is held back, as it came; it is held no longer."""
-        rest, self._held = self._held, b""
+        rest = self._held
+        self._held = b""
         return rest
 
     def finish(self) -> bytes:
@@ -208,16 +211,16 @@ class Redactor:
         """The place before which no incomplete secret can begin."""
         size = len(known)
         sure = known.rfind(b"\n", max(0, size - _LONGEST_WORD)) + 1 or max(0, size - _LONGEST_WORD)
-        at = known.rfind(_STREAM_KEY, max(0, size - LONGEST))
-        if at >= 0 and not _STREAM_KEY_END.search(known, at):
-            sure = min(sure, at)
+        key = known.rfind(_STREAM_KEY, max(0, size - LONGEST))
+        if key >= 0 and not _STREAM_KEY_END.search(known, key):
+            sure = min(sure, key)
         return min([sure, *(size - _count_begun(known, value) for value in self._of_lines)])
 
 
 def _count_begun(known: bytes, value: bytes) -> int:
     """The number of bytes at the end that may be the beginning of the value."""
     last = known[1 - len(value) :]
-    at = last.find(value[:1])
-    while at >= 0 and not value.startswith(last[at:]):
-        at = last.find(value[:1], at + 1)
-    return len(last) - at if at >= 0 else 0
+    place = last.find(value[:1])
+    while place >= 0 and not value.startswith(last[place:]):
+        place = last.find(value[:1], place + 1)
+    return len(last) - place if place >= 0 else 0

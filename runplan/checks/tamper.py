@@ -173,9 +173,9 @@ def _check_scope(path: str, permit: Permit, *, is_gone: bool = False) -> Iterato
         yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
     elif not permit.covers(path):
         yield Tampering(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
-    for own in () if is_gone else permit.written:
-        if own.startswith(f"{path}/"):
-            yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
+    for file in () if is_gone else permit.written:
+        if file.startswith(f"{path}/"):
+            yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {file}, which belongs to runplan")
 
 
 def _find_leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> Iterator[Tampering]:

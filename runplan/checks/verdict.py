@@ -59,14 +59,14 @@ def judge_reply(
     """
     if isinstance(ret, Unusable):
         return NoVerdict(why=ret.why)
-    own = tuple(items) or (WHOLE_PHASE,)
+    ids = tuple(items) or (WHOLE_PHASE,)
     failed = [result.item for result in ret.items if not result.passed]
     judged = []
-    for item in dict.fromkeys((*own, *questions, *failed)):
+    for item in dict.fromkeys((*ids, *questions, *failed)):
         stated = [result for result in ret.items if result.item == item]
         against = _find_objection(item, stated)
         judged.append(
-            against or (_judge_demand(stated[-1], own) if item in questions else _judge_evidence(item, stated, facts))
+            against or (_judge_demand(stated[-1], ids) if item in questions else _judge_evidence(item, stated, facts))
         )
     why = _why_not(ret, judged)
     if not why and gates_red:
