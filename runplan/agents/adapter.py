@@ -152,7 +152,8 @@ class Agent:
 
     def describe_account(self, table: AgentTable, caller: Mapping[str, str]) -> str:
         """The login, address and model it will use, and the account that is billed."""
-        key, is_own = self.find_key(table, caller), self.is_configured(caller)
+        key = self.find_key(table, caller)
+        is_own = self.is_configured(caller)
         default = "of its own configuration" if is_own else "its default"
         seen = caller if key or not is_own else {}
         address, model = self.find_choice(table, caller)

@@ -118,7 +118,7 @@ _MEASURES: tuple[tuple[str, str, Callable[[float, float], str]], ...] = (
 
 
 def remaining_budget(
-    budgets: Mapping[str, Cost], spent: Mapping[str, Cost], given: Mapping[str, Cost] | None = None
+    budgets: Mapping[str, Cost], spent: Mapping[str, Cost], reserved: Mapping[str, Cost] | None = None
 ) -> Left | UsedUp | GivenOut:
     """What is left for the next dispatch; `given` is what running agents may still use, by scope."""
     rests: dict[str, tuple[float, str]] = {}
@@ -127,7 +127,7 @@ def remaining_budget(
         used = spent.get(scope, Cost())
         if why := _used_up(scope, budget, used):
             return UsedUp(f"the {scope}'s budget is used up: {why}")
-        used = used.plus((given or {}).get(scope, Cost()))
+        used = used.plus((reserved or {}).get(scope, Cost()))
         if why := _used_up(scope, budget, used):
             waits = GivenOut(f"the rest of the {scope}'s budget, which running agents may use: {why}")
         for measure, name, _ in _MEASURES:
@@ -145,7 +145,8 @@ def _setting_name(scope: str, name: str) -> str:
 
 def _used_up(scope: str, budget: Cost, used: Cost) -> str:
     for measure, name, shown in _MEASURES:
-        limit, amount = getattr(budget, measure), getattr(used, measure)
+        limit = getattr(budget, measure)
+        amount = getattr(used, measure)
         if limit and amount >= limit:
             return f"{shown(amount, limit)} ({_setting_name(scope, name)})"
     return ""

@@ -62,8 +62,8 @@ _BY_STATUS = {
 def classify_trouble(words: str, *, status: int = 0, resets: float | None = None) -> Trouble:
     """The trouble that the words describe; `status` is the provider's answer if the program reports it."""
     text = words[-_LONGEST:]
-    found = _STATUS.search(text)
-    status = status or (int(found[1]) if found else 0)
+    stated = _STATUS.search(text)
+    status = status or (int(stated[1]) if stated else 0)
     return Trouble(kind=kind_of(text, status=status, resets=resets), words=text, resets=resets)
 
 
@@ -74,11 +74,11 @@ def kind_of(text: str, *, status: int = 0, resets: float | None = None) -> Endin
     if status >= 500:
         return EndingKind.OVERLOADED
     matching = (kind for kind, pattern in _WORDS.items() if re.search(pattern, text, re.IGNORECASE))
-    found = next(matching, EndingKind.CRASHED)
-    if status == 429 and found not in (EndingKind.LIMIT, EndingKind.SETUP):
+    kind = next(matching, EndingKind.CRASHED)
+    if status == 429 and kind not in (EndingKind.LIMIT, EndingKind.SETUP):
         # Without a quota or a reset time only the request rate was too high.
         return EndingKind.LIMIT if resets is not None else EndingKind.OVERLOADED
-    return found
+    return kind
 
 
 # --- endings ---------------------------------------------------------------------------------------------------
@@ -136,12 +136,12 @@ def quote_error(ending: AgentEnding, outcome: Outcome, agent: Agent) -> str:
 
 def _out_of_time(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> AgentEnding:
     """Stopped by a wall or silence limit; the provider is to blame when the agent waited for it."""
-    waiting, candidates = outcome.tally.waiting, []
-    if waiting:
+    candidates: list[Trouble] = []
+    if waiting := outcome.tally.waiting:
         candidates = [classify_trouble(waiting), *outcome.tally.troubles[-1:]]
     elif agent.program:  # some programs report a wait only on standard error
         candidates = [classify_trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]]
-    excuse = next((each for each in candidates if each.kind in _EXCUSES), None)
+    excuse = next((candidate for candidate in candidates if candidate.kind in _EXCUSES), None)
     return _end_by(excuse, outcome, zone) if excuse else AgentEnding(kind=_CLOCKS[outcome.ending])
 
 
@@ -165,14 +165,14 @@ def _judge_answer(outcome: Outcome, agent: Agent) -> AgentEnding:
 def _judge_troubles(outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
     """The last trouble of a known kind; but a limit holds until its reset."""
     troubles = outcome.tally.troubles
-    known = [each for each in troubles if each.kind is not EndingKind.CRASHED]
+    known = [trouble for trouble in troubles if trouble.kind is not EndingKind.CRASHED]
     if not known:
         return AgentEnding(kind=EndingKind.CRASHED, words=_shorten_line(troubles[-1].words))
     if known[-1].kind in _AFTER_LIMIT:  # the final error of a limit is often only a refused request
-        limits = [each for each in reversed(known) if each.kind is EndingKind.LIMIT]
-        limits.sort(key=lambda each: each.resets is None)  # a time in a field before one in words
-        endings = (_end_by(each, outcome, zone) for each in limits)
-        if lasting := next((each for each in endings if each.resets is not None), None):
+        limits = [trouble for trouble in reversed(known) if trouble.kind is EndingKind.LIMIT]
+        limits.sort(key=lambda trouble: trouble.resets is None)  # a time in a field before one in words
+        endings = (_end_by(trouble, outcome, zone) for trouble in limits)
+        if lasting := next((ending for ending in endings if ending.resets is not None), None):
             return replace(lasting, words=_shorten_line(max(limits, key=known.index).words))
     return replace(_end_by(known[-1], outcome, zone), resets=None)
 
@@ -198,17 +198,18 @@ def _judge_failure(outcome: Outcome, agent: Agent, zone: tzinfo | None) -> Agent
         return AgentEnding(kind=EndingKind.KILLED, words=_describe_exit(outcome))
     for text in (outcome.error,) if agent.program else (outcome.error, outcome.message):
         last = re.split(r"\n\s*\n", text.strip())[-1][-_LONGEST_WORDS:]  # paragraphs before it are warnings
-        found = kind_of(last)
-        if found is EndingKind.LIMIT or (agent.program and found is not EndingKind.CRASHED):
-            return _end_by(Trouble(kind=found, words=text), outcome, zone)
+        cause = kind_of(last)
+        if cause is EndingKind.LIMIT or (agent.program and cause is not EndingKind.CRASHED):
+            return _end_by(Trouble(kind=cause, words=text), outcome, zone)
     return AgentEnding(kind=EndingKind.CRASHED, words=words)
 
 
 def _end_by(cause: Trouble, outcome: Outcome, zone: tzinfo | None) -> AgentEnding:
     """The ending by this trouble, with the time that it or its words name."""
-    now, resets = outcome.ended_at, cause.resets
+    now = outcome.ended_at
+    resets = cause.resets
     if resets is None or (now and not now < resets <= now + FARTHEST_S):
-        resets = reset_time(cause.words, now=outcome.ended_at, zone=zone)
+        resets = reset_time(cause.words, now=now, zone=zone)
     return AgentEnding(kind=cause.kind, words=_shorten_line(cause.words), resets=resets)
 
 
@@ -253,8 +254,8 @@ def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float |
         return None
     text = words[-_LONGEST:]
     epoch = _EPOCH.search(text)
-    found = (float(epoch[1]) if epoch else None, _from_clock(text, now, zone or UTC), _from_span(text, now))
-    return next((each for each in found if each and now <= each <= now + FARTHEST_S), None)
+    moments = (float(epoch[1]) if epoch else None, _from_clock(text, now, zone or UTC), _from_span(text, now))
+    return next((moment for moment in moments if moment and now <= moment <= now + FARTHEST_S), None)
 
 
 def reset_header(headers: Mapping[str, object], *, now: float) -> float | None:
@@ -265,26 +266,25 @@ def reset_header(headers: Mapping[str, object], *, now: float) -> float | None:
 
 
 def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
-    found = _CLOCK.search(text)
-    if found is None or (found["half"] is None and found["minute"] is None):
+    named = _CLOCK.search(text)
+    if named is None or (named["half"] is None and named["minute"] is None):
         return None
-    clock, form = f"{found['hour']}:{found['minute'] or '00'}", "%H:%M"
-    if found["half"]:
-        clock, form = f"{clock} {found['half']}", "%I:%M %p"
+    clock = f"{named['hour']}:{named['minute'] or '00'} {named['half'] or ''}"
+    form = "%I:%M %p" if named["half"] else "%H:%M "
     try:
-        if name := found["zone"] or found["utc"]:
+        if name := named["zone"] or named["utc"]:
             zone = UTC if name.upper() in ("UTC", "GMT", "Z") else zone_of(name)
         today = datetime.fromtimestamp(now, zone)
         day = (
-            f"{found['month']} {found['day']} {found['year'] or today.year}" if found["month"] else f"{today:%b %d %Y}"
+            f"{named['month']} {named['day']} {named['year'] or today.year}" if named["month"] else f"{today:%b %d %Y}"
         )
         moment = datetime.strptime(f"{day} {clock}", f"%b %d %Y {form}").replace(tzinfo=zone)
         if moment.timestamp() > now:
             return moment.timestamp()
         if moment.timestamp() > now - JUST_PASSED_S:
             return max(moment.timestamp() + 60, now)  # the minute that was named has to end
-        if found["month"]:
-            return None if found["year"] else moment.replace(year=today.year + 1).timestamp()
+        if named["month"]:
+            return None if named["year"] else moment.replace(year=today.year + 1).timestamp()
         return (moment + timedelta(days=1)).timestamp()
     except (ArithmeticError, LookupError, OSError, ValueError):
         return None
@@ -292,11 +292,11 @@ def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
 
 def _from_span(text: str, now: float) -> float | None:
     wait = 0.0
-    if found := _SPAN.search(text):
-        parts = ((float(count), unit.lower()) for count, unit in _PART.findall(found[1]))
+    if span := _SPAN.search(text):
+        parts = ((float(count), unit.lower()) for count, unit in _PART.findall(span[1]))
         wait = sum(count * _UNITS[unit if unit == "ms" else unit[0]] for count, unit in parts)
-    elif found := _RETRY_AFTER.search(text):
-        wait = float(found[1])
+    elif span := _RETRY_AFTER.search(text):
+        wait = float(span[1])
     return now + wait if wait else None
 
 

@@ -27,10 +27,10 @@ def parse_object(line: bytes) -> dict[str, Any] | None:
     if not line.lstrip().startswith(b"{"):
         return None
     try:
-        found = json.loads(line)
+        parsed = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -47,10 +47,10 @@ def get_value(tree: object, *names: str) -> Any:
 
 def get_text(tree: object, *names: str) -> str:
     """The text there; a lone surrogate, which JSON can spell and nothing can print, becomes a question mark."""
-    found = get_value(tree, *names)
-    if not isinstance(found, str):
+    value = get_value(tree, *names)
+    if not isinstance(value, str):
         return ""
-    return found if found.isascii() else found.encode("utf-8", "replace").decode()
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def get_count(tree: object, *names: str) -> int:
@@ -59,15 +59,15 @@ def get_count(tree: object, *names: str) -> int:
 
 
 def get_number(tree: object, *names: str) -> float:
-    found = get_value(tree, *names)
-    is_sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < _MOST
-    return float(found) if is_sound else 0.0
+    value = get_value(tree, *names)
+    is_sound = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _MOST
+    return float(value) if is_sound else 0.0
 
 
 def get_objects(tree: object, *names: str) -> Iterator[dict[str, Any]]:
     """The objects of the list there."""
-    found = get_value(tree, *names)
-    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
+    values = get_value(tree, *names)
+    return (value for value in (values if isinstance(values, list) else ()) if isinstance(value, dict))
 
 
 def read_usage(tree: object, sent: str, answered: str, cached: str) -> Usage:

@@ -59,15 +59,16 @@ class Agents(Struct, frozen=True, dict=True):
         guarded: Sequence[str] = (),
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the kind of the agent, which reads its output."""
-        table, role = self.settings.agent(started.agent), Role(started.role)
-        phase, cycle = EVERY_PHASE if started.scope else started.phase, started.cycle
+        table = self.settings.agent(started.agent)
+        role = Role(started.role)
+        phase = EVERY_PHASE if started.scope else started.phase
         agent = agent_of(table.kind)
         task = Task(
             table=table,
             caller=self.caller,
             role=role,
             phase=phase,
-            cycle=cycle,
+            cycle=started.cycle,
             root=self.root,
             directory=directory,
             guarded=tuple(guarded),
@@ -79,7 +80,7 @@ class Agents(Struct, frozen=True, dict=True):
             (directory / file).write_text(content, encoding="utf-8")
         argv = agent.build_argv(task)
         variables = agent.build_environment(task) | self._variables(started.id, role, phase)
-        variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(cycle)}
+        variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(started.cycle)}
         variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
         variables |= {"RUNPLAN_NOTES": str(directory / NOTES)} if role in WRITERS else {}
         keep = (*agent.list_variables(table, self.caller), *table.env)
@@ -117,8 +118,8 @@ class Agents(Struct, frozen=True, dict=True):
     @cached_property
     def digest(self) -> str:
         """Identifies the variables of the caller that tests and setup get."""
-        given = sorted(self.script_env.items())
-        return sha256(repr(given).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        variables = sorted(self.script_env.items())
+        return sha256(repr(variables).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def confine(self, argv: Sequence[str], cwd: Path, writable: Sequence[Path]) -> Sequence[str]:
         """A command of runplan that opens an agent's files, in the sandbox of agents and without a network."""
@@ -153,7 +154,8 @@ def has_unknown_cost(table: AgentTable) -> bool:
 
 def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
     """The version of an agent's program; "" when it is unknown. A user's own command is not asked."""
-    agent, env = agent_of(table.kind), agent_environment(caller, keep=(), settings={})
+    agent = agent_of(table.kind)
+    env = agent_environment(caller, keep=(), settings={})
     path = shutil.which(agent.program, path=env.get("PATH", os.defpath)) if not table.argv else None
     if not agent.prints_version or path is None:
         return ""
@@ -164,8 +166,8 @@ def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
 def _ask_version(path: str, env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
     """The version that a program prints, asked once per binary."""
     code, output = _run_program((path, "--version"), env=dict(env), within_s=VERSION_S)
-    found = _VERSION.search(output[:1_000]) if code == 0 else None
-    return found[0] if found else ""
+    version = _VERSION.search(output[:1_000]) if code == 0 else None
+    return version[0] if version else ""
 
 
 def _run_program(
@@ -216,8 +218,8 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
 
 def sandbox_modes(agents: AgentsSettings) -> dict[str, str]:
     """The settings of the sandbox in force, by key."""
-    own = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
-    return {"agents.sandbox": agents.sandbox} | own
+    modes = {f"agents.{name}.sandbox": mode for _, name in agents.dispatched if (mode := agents.agent(name).sandbox)}
+    return {"agents.sandbox": agents.sandbox} | modes
 
 
 def require_agent(
@@ -306,17 +308,17 @@ class Sandbox(Struct, frozen=True):
         bwrap = shutil.which("bwrap", path=path) or "bwrap"
         options = () if network else ("--unshare-net",)
         project = _resolve_paths(self._project())
-        own = (user_file(self.env).parent, state_directory(self.env))
-        for place in own:  # what is not there could be made by the agent, with settings for later runs
+        places = (user_file(self.env).parent, state_directory(self.env))
+        for place in places:  # what is not there could be made by the agent, with settings for later runs
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
         return sandbox_command(
             argv,
             bwrap=bwrap,
             cwd=os.path.realpath(cwd),
             pinned=tuple(
-                {str(parent) for path in (*project, *_resolve_paths(own)) for parent in Path(path).parents[:-1]}
+                {str(parent) for path in (*project, *_resolve_paths(places)) for parent in Path(path).parents[:-1]}
             ),
-            read_only=(*project, *_resolve_paths(own)),
+            read_only=(*project, *_resolve_paths(places)),
             writable=_resolve_paths(writable),
             hidden=_resolve_paths(credential_files(self.env)),
             more=options,
@@ -369,10 +371,10 @@ def require_sandbox(modes: Mapping[str, str], env: Mapping[str, str]) -> Obstacl
     `modes` has the value of each setting by its key.
     """
     wanted = {mode: key for key, mode in modes.items() if mode != "none"}
-    found = find_obstacle(env) if wanted else None
-    if found and (key := wanted.get("bwrap")):
-        raise RefusedEarly(f'{key} = "bwrap" does not work here: {found.problem}; {found.remedy}')
-    return found
+    obstacle = find_obstacle(env) if wanted else None
+    if obstacle and (key := wanted.get("bwrap")):
+        raise RefusedEarly(f'{key} = "bwrap" does not work here: {obstacle.problem}; {obstacle.remedy}')
+    return obstacle
 
 
 def _resolve_paths(paths: Iterable[Path]) -> tuple[str, ...]:

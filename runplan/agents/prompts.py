@@ -55,13 +55,14 @@ class Template(Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Refuse unknown, missing and malformed placeholders."""
-        found, known = set(_PLACEHOLDER.findall(self.text)), set(PLACEHOLDERS[self.role])
+        used = set(_PLACEHOLDER.findall(self.text))
+        known = set(PLACEHOLDERS[self.role])
         if malformed := _MALFORMED.search(self.text):
             raise SettingsError(f"{self.origin}: {malformed.group()[:40]!r} is no placeholder; write {{{{name}}}}")
-        if unknown := sorted(found - known):
+        if unknown := sorted(used - known):
             names = ", ".join(sorted(known))
             raise SettingsError(f"{self.origin}: unknown placeholder {{{{{unknown[0]}}}}}; known are {names}")
-        if missing := sorted(known - found):
+        if missing := sorted(known - used):
             raise SettingsError(f"{self.origin}: {{{{{missing[0]}}}}} is missing; add it where it belongs")
 
 
@@ -90,17 +91,17 @@ class Brief(Struct, frozen=True, kw_only=True):
             "worktree": self.worktree,
             "branch": self.branch,
             "test_command": self.test_command or "none",
-            "baseline": "\n".join(_describe_baseline(command, found) for command, found in self.baseline),
+            "baseline": "\n".join(_describe_baseline(command, results) for command, results in self.baseline),
             "numbers": _NUMBERS.format(phase=self.chosen.phase) if has_numbered_criterion(self.chosen.text) else "",
         }
 
 
-def _describe_baseline(command: str, found: Results) -> str:
+def _describe_baseline(command: str, results: Results) -> str:
     """The result of a check before the work, with the tests that failed even then."""
-    names = sorted(found.failures)
+    names = sorted(results.failures)
     more = f" and {len(names) - MOST_NOTED} more" if len(names) > MOST_NOTED else ""
     known = f" These failed before your work: {', '.join(names[:MOST_NOTED])}{more}." if names else ""
-    return f"Before your work `{one_line(command)}` says: {one_line(found.line)}.{known}"
+    return f"Before your work `{one_line(command)}` says: {one_line(results.line)}.{known}"
 
 
 def implement_prompt(template: str, brief: Brief) -> str:
@@ -188,7 +189,7 @@ def unresolved_note(missing: Sequence[tuple[str, str]]) -> str:
 def rejections_note(words: Sequence[str]) -> str:
     """The part of a prompt that quotes why people rejected earlier attempts; "" for none."""
     head = "An earlier attempt at this phase was proven, but a person rejected it. Your work must address the reasons."
-    return _write_section("What was rejected", head, [quote_text(one, "rejection") for one in words])
+    return _write_section("What was rejected", head, [quote_text(reason, "rejection") for reason in words])
 
 
 def kept_note(kept: KeptWork) -> str:
@@ -212,7 +213,8 @@ def fill_template(template: str, values: dict[str, str]) -> str:
 
 def quote_text(text: str, label: str) -> str:
     """The text between two marker lines that do not occur in it; fences in a plan would break a fence."""
-    mark, number = label, 1
+    mark = label
+    number = 1
     while f"=== end of {mark} ===" in text:
         number += 1
         mark = f"{label} ({number})"
@@ -293,6 +295,6 @@ def handover_note(standing: Standing) -> str:
     )
 
 
-def _list_some(lines: Sequence[str], what: str) -> list[str]:
-    more = [f"- and {len(lines) - _MOST} more {what}"] if len(lines) > _MOST else []
-    return [*lines[:_MOST], *more] or [f"No {what}."]
+def _list_some(lines: Sequence[str], noun: str) -> list[str]:
+    more = [f"- and {len(lines) - _MOST} more {noun}"] if len(lines) > _MOST else []
+    return [*lines[:_MOST], *more] or [f"No {noun}."]

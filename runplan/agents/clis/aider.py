@@ -72,10 +72,10 @@ class Aider(ProviderAgent):
             return (Started(model=_decode_line(line[12:].partition(b" with ")[0])),)
         if line.startswith(b"Applied edit to "):
             return (ToolUsed(tool="edit", path=_decode_line(line[16:])[:4_096]),)
-        if (found := _TOKENS.fullmatch(line)) and _parse_count(found[1]) <= _MOST_TOKENS:
-            return _read_answer(found)
-        if found := _COST_LINE.fullmatch(line):
-            return (Spent(usage=Usage(usd=float(found[1]))),)
+        if (tokens := _TOKENS.fullmatch(line)) and _parse_count(tokens[1]) <= _MOST_TOKENS:
+            return _read_answer(tokens)
+        if cost := _COST_LINE.fullmatch(line):
+            return (Spent(usage=Usage(usd=float(cost[1]))),)
         if _ERROR.match(line):
             error = replace(classify_trouble(_decode_line(line[:4_000])), doubtful=not _LIBRARY_ERROR.match(line))
             return (Message(text=_decode_line(line) + "\n"), error)
@@ -87,10 +87,11 @@ class Aider(ProviderAgent):
 AGENT = Aider()
 
 
-def _read_answer(found: re.Match[bytes]) -> tuple[AgentEvent, ...]:
+def _read_answer(tokens: re.Match[bytes]) -> tuple[AgentEvent, ...]:
     """The line below every complete answer. Nothing marks the last one."""
-    sent, received = _parse_count(found[1]), _parse_count(found[2])
-    used = Usage(input_tokens=sent, output_tokens=received, usd=float(found[3]) if found[3] else 0.0)
+    sent = _parse_count(tokens[1])
+    usd = float(tokens[3]) if tokens[3] else 0.0
+    used = Usage(input_tokens=sent, output_tokens=_parse_count(tokens[2]), usd=usd)
     return (Spent(usage=used), Context(tokens=sent), Finished(ok=True, so_far=True))
 
 

@@ -87,8 +87,8 @@ class Claude(Agent):
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:  # noqa: ARG002
         """Variables in its settings override those of the caller."""
         settings = read_json(_config_folder(caller) / "settings.json")
-        own = get_value(settings, "env")
-        seen = {**caller, **own} if isinstance(own, dict) else caller
+        variables = get_value(settings, "env")
+        seen = {**caller, **variables} if isinstance(variables, dict) else caller
         return get_text(seen, "ANTHROPIC_BASE_URL"), get_text(seen, "ANTHROPIC_MODEL") or get_text(settings, "model")
 
     def find_key(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
@@ -132,9 +132,9 @@ def _restrict_settings(caller: Mapping[str, str], address: str) -> tuple[str, ..
     The flag's settings override those of the repository, so the user's own helpers are named again. Hooks of all
     origins are merged and can only be disabled together.
     """
-    own = read_json(_config_folder(caller) / "settings.json")
+    user_settings = read_json(_config_folder(caller) / "settings.json")
     settings = {"disableAllHooks": True, "env": {"ANTHROPIC_BASE_URL": address}}
-    settings |= {name: get_text(own, name) for name in _HELPERS}
+    settings |= {name: get_text(user_settings, name) for name in _HELPERS}
     state = _state_file(caller)
     servers = ("--mcp-config", str(state)) if get_value(read_json(state), "mcpServers") else ()
     return ("--settings", json.dumps(settings, separators=(",", ":")), "--strict-mcp-config", *servers)
@@ -177,7 +177,7 @@ def _read_system(event: dict[str, Any]) -> Iterable[AgentEvent]:
 
 def _read_result(event: dict[str, Any]) -> Iterator[AgentEvent]:
     listed = get_value(event, "errors")
-    errors = "; ".join(get_text({"": each}, "") for each in (listed if isinstance(listed, list) else ()))
+    errors = "; ".join(get_text({"": error}, "") for error in (listed if isinstance(listed, list) else ()))
     words = get_text(event, "result") or errors or get_text(event, "error", "message")
     is_refused = get_text(event, "stop_reason") == "refusal"  # which it does not always call an error
     failed = is_refused or get_value(event, "is_error") is not False or get_text(event, "subtype") != "success"

@@ -77,11 +77,11 @@ class Codex(Agent):
 
     def explain_lack(self, table: AgentTable, caller: Mapping[str, str]) -> str:  # noqa: ARG002
         config = _read_config(caller)
-        key, name = str(_chosen_provider(config).get("env_key") or ""), config.get("model_provider")
-        missing = (
-            f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
-        )
-        return missing if key and not caller.get(key) else ""
+        key = str(_chosen_provider(config).get("env_key") or "")
+        if not key or caller.get(key):
+            return ""
+        name = config.get("model_provider")
+        return f"needs {key}, which its config.toml names for {name} and which is not set; set {key} in this terminal"
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match get_text(event, "type"):
@@ -117,7 +117,7 @@ def _read_item(item: Any) -> Iterable[AgentEvent]:
         case "file_change":
             denied = get_text(item, "status") == "declined"
             changes = [
-                (get_text(each, "path")[:4_096], get_text(each, "kind")) for each in get_objects(item, "changes")
+                (get_text(change, "path")[:4_096], get_text(change, "kind")) for change in get_objects(item, "changes")
             ]
             tools = (ToolUsed(tool="file_change", path=path, denied=denied) for path, _ in changes)
             # Of a patch the event has no text; a new file is as long as its patch.
@@ -159,5 +159,5 @@ def _read_config(caller: Mapping[str, str]) -> dict[str, Any]:
 
 def _chosen_provider(config: dict[str, Any]) -> dict[str, Any]:
     """The user's provider that the configuration chooses."""
-    found = get_value(config, "model_providers", str(config.get("model_provider", "")))
-    return found if isinstance(found, dict) else {}
+    provider = get_value(config, "model_providers", str(config.get("model_provider", "")))
+    return provider if isinstance(provider, dict) else {}

@@ -73,9 +73,11 @@ class Gemini(Agent):
                 before = () if get_value(event, "delta") is True else (Message(text="", final=True),)
                 return (*before, Message(text=get_text(event, "content")), estimate_context(get_text(event, "content")))
             case "tool_use":
-                used, given = get_text(event, "tool_name"), get_value(event, "parameters")
+                used = get_text(event, "tool_name")
+                parameters = get_value(event, "parameters")
                 # Text after the use of a tool is a new message.
-                return (read_tool(used, given), Message(text="", final=True), *_estimate_exchange(used, given))
+                tokens = _estimate_exchange(used, parameters)
+                return (read_tool(used, parameters), Message(text="", final=True), *tokens)
             case "tool_result":
                 denied = get_text(event, "error", "type") in _DENIED
                 refused = (ToolUsed(tool=get_text(event, "tool_id")[:200], denied=True),) if denied else ()
@@ -91,12 +93,12 @@ class Gemini(Agent):
 AGENT = Gemini()
 
 
-def _estimate_exchange(used: str, given: Any) -> Iterator[AgentEvent]:
+def _estimate_exchange(used: str, parameters: Any) -> Iterator[AgentEvent]:
     """The context used by the text that a tool writes and by the file that it reads, whose text no event has."""
-    yield estimate_context(json.dumps(given))
+    yield estimate_context(json.dumps(parameters))
     if used == "read_file":
-        lines = min(get_count(given, "end_line") - get_count(given, "start_line"), _MOST_LINES)
-        path = read_tool(used, given).path if lines <= 0 else ""
+        lines = min(get_count(parameters, "end_line") - get_count(parameters, "start_line"), _MOST_LINES)
+        path = read_tool(used, parameters).path if lines <= 0 else ""
         yield Context(tokens=tokens_in(_LINE * max(0, lines)), estimated=True, file=path)
 
 

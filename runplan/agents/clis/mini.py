@@ -104,7 +104,9 @@ def read_trajectory(content: bytes) -> tuple[AgentEvent, ...]:
 
 def _read_events(trajectory: dict[str, object]) -> Iterator[AgentEvent]:
     info = get_value(trajectory, "info")
-    used, sent, model, error = Usage(usd=get_number(info, "model_stats", "instance_cost")), 0, "", ""
+    used = Usage(usd=get_number(info, "model_stats", "instance_cost"))
+    sent = 0
+    model = error = ""
     for message in get_objects(trajectory, "messages"):
         if answer := get_value(message, "extra", "response"):
             sent = get_count(answer, "usage", "prompt_tokens")

@@ -35,8 +35,8 @@ class OpenCode(ProviderAgent):
 
     def build_environment(self, task: Task) -> dict[str, str]:
         # With a shared database, programs that start at the same time fail: "database is locked".
-        own = {"OPENCODE_CONFIG": str(task.directory / "opencode.json"), "OPENCODE_DB": str(task.own / "opencode.db")}
-        return {**self.fixed, **own}
+        files = {"OPENCODE_CONFIG": str(task.directory / "opencode.json"), "OPENCODE_DB": str(task.own / "opencode.db")}
+        return {**self.fixed, **files}
 
     def make_files(self, task: Task) -> dict[str, str]:
         settings: dict[str, object] = {"share": "disabled", "autoupdate": False}
@@ -98,10 +98,12 @@ def _read_step(part: Any) -> Iterable[AgentEvent]:
 
 
 def _read_trouble(event: dict[str, Any]) -> Trouble:
-    name, data = get_text(event, "error", "name"), get_value(event, "error", "data")
+    name = get_text(event, "error", "name")
+    data = get_value(event, "error", "data")
     words = get_text(data, "message") or name
     if name == "ContentFilterError":
         return Trouble(kind=EndingKind.REFUSAL, words=words)
-    headers, now = get_value(data, "responseHeaders"), get_count(event, "timestamp") / 1000
+    headers = get_value(data, "responseHeaders")
+    now = get_count(event, "timestamp") / 1000
     resets = reset_header(headers, now=now) if isinstance(headers, dict) and now else None
     return classify_trouble(words, status=get_count(data, "statusCode"), resets=resets)

@@ -69,25 +69,25 @@ class Qwen(Agent):
     def find_choice(self, table: AgentTable, caller: Mapping[str, str]) -> tuple[str, str]:
         """Likewise the address; of the model its settings win."""
         settings = _read_settings(caller)
-        own = get_text(_find_provider(table, caller), "baseUrl")
-        if not own and get_text(settings, "security", "auth", "selectedType") == _OPENAI:
-            own = caller.get("OPENAI_BASE_URL") or get_text(settings, "security", "auth", "baseUrl")
-        return own, get_text(settings, "model", "name")
+        address = get_text(_find_provider(table, caller), "baseUrl")
+        if not address and get_text(settings, "security", "auth", "selectedType") == _OPENAI:
+            address = caller.get("OPENAI_BASE_URL") or get_text(settings, "security", "auth", "baseUrl")
+        return address, get_text(settings, "model", "name")
 
     def read_line(self, line: bytes) -> tuple[AgentEvent, ...]:
         """As Claude's, but an answer that is an error counts as one."""
         events = claude.AGENT.read_line(line)
-        error = next((each.text for each in events if isinstance(each, Message) and each.final), "")
+        error = next((event.text for event in events if isinstance(event, Message) and event.final), "")
         if not error.startswith(_ERROR):
             return events
-        kept = (each for each in events if not isinstance(each, (Finished, Message)))
+        kept = (event for event in events if not isinstance(event, (Finished, Message)))
         return (*kept, classify_trouble(error), Finished(ok=False, words=error))
 
     def read_reports(self, directory: Path) -> tuple[AgentEvent, ...]:
         """It retries silently: only the records of its sessions have the provider's last answer."""
         sessions = (directory / "projects").glob("*/chats/*.jsonl")
         texts = (read_text(session, largest=LARGEST_SESSION) or "" for session in sorted(sessions))
-        return tuple(each for session in texts for each in read_session(session.encode()))
+        return tuple(event for session in texts for event in read_session(session.encode()))
 
 
 AGENT = Qwen()
@@ -102,7 +102,7 @@ def _find_provider(table: AgentTable, caller: Mapping[str, str]) -> dict[str, An
     settings = _read_settings(caller)
     model = table.model or get_text(settings, "model", "name")
     known = get_objects(settings, "modelProviders", _OPENAI)
-    return next((each for each in known if model and get_text(each, "id") == model), {})
+    return next((provider for provider in known if model and get_text(provider, "id") == model), {})
 
 
 def read_session(session: bytes) -> tuple[AgentEvent, ...]:

@@ -41,7 +41,8 @@ PATHS = ("write", "append", "delete", "wait_for", "once")
 MODIFIERS = frozenset(("text", "date", "all", "summary", "evidence", "demanded_by", "once"))
 
 _CHANGED = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
-_TOOL, _TELL = b"runplan:tool ", b"runplan:tell "
+_TOOL = b"runplan:tool "
+_TELL = b"runplan:tell "
 
 
 class Script(Agent):
@@ -196,8 +197,8 @@ def _check_steps(steps: list[Step], origin: str) -> None:
 def _read_report(event: dict[str, Any]) -> Iterator[AgentEvent]:
     """The events of a `tell` step: a trouble, the context, or usage."""
     if "trouble" in event:
-        kind, words = EndingKind(event["trouble"]), str(event.get("words", ""))
-        yield Trouble(kind=kind, words=words, resets=float(get_count(event, "resets")) or None)
+        kind = EndingKind(event["trouble"])
+        yield Trouble(kind=kind, words=str(event.get("words", "")), resets=float(get_count(event, "resets")) or None)
     if "context" in event:
         yield Context(tokens=get_count(event, "context"), window=get_count(event, "window"))
     if "tokens" in event or "usd" in event:
