@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.cli.setup.settings import Facts, look_around
+from runplan.cli.inspection import Facts, look_around
 from runplan.errors import GitFailed
 from runplan.gitfacts import Identity
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
@@ -99,7 +99,7 @@ def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path
 
 def test_without_git_the_message_says_what_to_install(tmp_path: Path) -> None:
     """GitPython looks for git when it is imported, so this needs a process of its own."""
-    asked = "import sys; from pathlib import Path; from runplan.cli.setup.settings import look_around as look"
+    asked = "import sys; from pathlib import Path; from runplan.cli.inspection import look_around as look"
     ran = subprocess.run(
         [sys.executable, "-c", f"{asked}; look(Path.cwd(), env={{}})"],
         env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},

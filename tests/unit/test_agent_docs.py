@@ -9,7 +9,7 @@ import pytest
 
 from runplan.agents.adapter import Task
 from runplan.agents.clis import agent_of
-from runplan.cli.setup.settings import known_agents
+from runplan.cli.inspection import known_agents
 from runplan.run.dispatch import EndingKind, Finished, Message, Role, Started, Unread
 from runplan.settings.schema import AGENT_KEYS, AgentTable
 from tests.support.documents import fences, read, rows

@@ -129,7 +129,7 @@ def test_only_one_place_runs_git() -> None:
     }
     assert spawns <= {
         "runplan.git.command",
-        "runplan.cli.setup.settings",  # through GitPython, for init
+        "runplan.cli.inspection",  # through GitPython, for init
         "runplan.cli.setup.demo",  # plays a person
     }
 
