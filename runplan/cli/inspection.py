@@ -1,31 +1,42 @@
-"""Looks at the user's repository with GitPython."""
+"""Answers people's questions about their repository with GitPython: its setup, its commits and its diffs.
+
+Only the commands that need GitPython import it. It works on the user's repository, never on an agent's.
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.agents.clis import agent_of
 from runplan.agents.environment import FETCHING
-from runplan.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.gitfacts import Identity, read_person
+from runplan.errors import GitFailed
+from runplan.git.command import SETTINGS, borrowing, configured, scrubbed
+from runplan.gitfacts import Identity
 from runplan.settings.load import list_agent_kinds
 from runplan.settings.toolchain import Toolchain, detect, manifests
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator
 
-    from git import Git, Repo
+    from git import Git
+
+    from runplan.engine.context import RepositoryContext
+    from runplan.gitfacts import Oid
+
+#: No program that the configuration names checks a signature or formats a diff.
+_PLAIN_LOG = ("--no-walk=unsorted", "--no-show-signature")
+_PLAIN_DIFF = ("--no-color", "--no-ext-diff", "--no-textconv", "--patch")
 
 
 class Facts(Struct, frozen=True, kw_only=True):
     root: str  #: the main checkout
+    git_version: str
     default_branch: str  #: that of the remote, else main, master or the current one; "" for none
-    identity: Identity | None
+    identity: Identity | None  #: the configured one
     remotes: tuple[str, ...]
     installed: tuple[str, ...]  #: the known agents whose program is on PATH, in the order they are suggested
     toolchain: Toolchain
@@ -38,56 +49,84 @@ def known_agents() -> tuple[str, ...]:
     return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
 
 
-def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
-    """The facts of the repository around `start`; refused without a repository or without a checkout."""
-    try:
-        import git
-    except ImportError as error:  # GitPython looks for git when it is imported
-        raise Unreachable("git was not found on PATH; install git 2.38 or newer") from error
-    try:
-        # GitPython would expand variables in a path.
-        repo = git.Repo(start, search_parent_directories=True, expand_vars=False)
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
-        raise RefusedEarly(f"{start} is not in a git repository; run git init, or go to one") from None
-    with repo:
-        if repo.bare:
-            raise RefusedEarly(f"{repo.git_dir} is a bare repository, without a checkout; go to a clone of it")
+def inspect_repository(context: RepositoryContext) -> Facts:
+    """What `init` writes down and `doctor` checks."""
+    root = context.root
+    places = (":(top,glob)*", ":(top)tests", ":(top)test")
+    with _open_with_gitpython(context) as git:
+        listed = git.ls_files("-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", *places)
+        files = [name for name in listed.split("\0") if (root / name).is_file()]
+        texts = {name: (root / name).read_text("utf-8", errors="replace") for name in manifests(files)}
+        path = context.env.get("PATH", "")
+        return Facts(
+            root=str(root),
+            git_version=git.version(),
+            default_branch=_choose_default_branch(git),
+            identity=_read_identity(git),
+            remotes=tuple(git.remote().splitlines()),
+            installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
+            toolchain=detect(files, texts),
+            variables=tuple(sorted(FETCHING & context.env.keys())),
+        )
+
+
+def describe_commits(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oid, str]:
+    """The date and the subject of each commit; one git process."""
+    with _open_with_gitpython(context) as git:
+        lines = git.log(*_PLAIN_LOG, "--format=%H %cs %s", *oids, "--").splitlines()
+    return {oid: description for oid, _, description in (line.partition(" ") for line in lines)}
+
+
+def read_diffs(context: RepositoryContext, oids: Iterable[Oid]) -> dict[Oid, str]:
+    """The diff of each commit to its parent; one git process."""
+    with _open_with_gitpython(context) as git:
+        output = git.log(*_PLAIN_LOG, "--format=%x00%H", *_PLAIN_DIFF, *oids, "--", stdout_as_string=False)
+    records = (record.partition("\n") for record in output.decode("utf-8", "replace").split("\0")[1:])
+    return {oid: diff.strip("\n") for oid, _, diff in records}
+
+
+def compare_commits(context: RepositoryContext, old: Oid, new: Oid) -> str:
+    """The diff of two commits; `new` may not be in the user's repository yet."""
+    with _open_with_gitpython(context) as git:
+        output: bytes = git.diff(
+            "--stat", *_PLAIN_DIFF, old, new, "--", stdout_as_string=False, strip_newline_in_stdout=False
+        )
+    return output.decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def _open_with_gitpython(context: RepositoryContext) -> Iterator[Git]:
+    """The git commands of GitPython in the user's repository, which also see the objects of candidates."""
+    import git  # slow to import, and not needed by the other commands
+
+    env = {name: value for name, value in scrubbed(context.env).items() if name.startswith("GIT_")}
+    tool = context.state / "tool.git" / "objects"
+    # GitPython would expand variables in a path.
+    with git.Repo(context.git.cwd, expand_vars=False) as repo:
+        env["GIT_WORK_TREE"] = str(repo.working_dir)  # GitPython cannot remove the caller's
+        repo.git.update_environment(**env, **configured(*SETTINGS), **(borrowing(tool) if tool.is_dir() else {}))
         try:
-            return _inspect_repository(repo, env)
+            yield repo.git
         except git.GitCommandError as error:
             message = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
-            raise GitFailed(f"{repo.working_dir}: git {error.command[1]} failed: {message}") from error
+            raise GitFailed(f"{context.root}: git {error.command[1]} failed: {message}") from error
 
 
-def _inspect_repository(repo: Repo, env: Mapping[str, str]) -> Facts:
-    git = repo.git
-    common = Path(os.path.normpath(repo.common_dir))
-    path = env.get("PATH", os.defpath)
-    # Without useConfigOnly git guesses an identity from the host name.
-    person, when = read_person(_ask_git(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
-    places = (":(top,glob)*", ":(top)tests", ":(top)test")
-    listed = git.ls_files("-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", *places)
-    files = [name for name in listed.split("\0") if (Path(repo.working_dir) / name).is_file()]
-    texts = {name: (Path(repo.working_dir) / name).read_text("utf-8", errors="replace") for name in manifests(files)}
-    return Facts(
-        root=str(common.parent) if common.name == ".git" else str(repo.working_dir),
-        default_branch=_default_branch(git),
-        identity=person if when else None,
-        remotes=tuple(git.remote().splitlines()),
-        installed=tuple(kind for kind in known_agents() if shutil.which(agent_of(kind).program, path=path)),
-        toolchain=detect(files, texts),
-        variables=tuple(sorted(FETCHING & env.keys())),
+def _read_identity(git: Git) -> Identity | None:
+    """The configured committer: git's guess from the host name does not count, nor do variables, which runs drop."""
+    name, email = (
+        git.config("--get", f"committer.{key}", with_exceptions=False)
+        or git.config("--get", f"user.{key}", with_exceptions=False)
+        for key in ("name", "email")
     )
+    return Identity(name=name, email=email) if name and email else None
 
 
-def _default_branch(git: Git) -> str:
+def _choose_default_branch(git: Git) -> str:
     branches = git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads").split()
-    remote = _ask_git(git, "symbolic-ref", "-q", "refs/remotes/origin/HEAD").removeprefix("refs/remotes/origin/")
-    current = _ask_git(git, "symbolic-ref", "-q", "--short", "HEAD")
+    remote = git.symbolic_ref("-q", "refs/remotes/origin/HEAD", with_exceptions=False)
+    current = git.symbolic_ref("-q", "--short", "HEAD", with_exceptions=False)
     if not branches:
-        return current
-    return next((name for name in (remote, "main", "master", current) if name in branches), branches[0])
-
-
-def _ask_git(git: Git, *args: str) -> str:
-    return str(git.execute(["git", *args], with_exceptions=False))
+        return str(current)
+    usual = (remote.removeprefix("refs/remotes/origin/"), "main", "master", current)
+    return next((name for name in usual if name in branches), branches[0])

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from runplan import names
 from runplan.errors import NotFound, RefusedEarly, Unreachable, UsageError
 from runplan.git import objects as trees
-from runplan.git.command import Stored, borrowing
 from runplan.git.repository import Repository, open_repository, require_target
 from runplan.landing import modes
 from runplan.names import PLAN_FILE, SPEC_FOLDERS
@@ -35,7 +34,7 @@ from runplan.text import command, committing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from runplan.git.command import Git
+    from runplan.git.command import Git, Stored
     from runplan.run.events import RunStarted
     from runplan.run.rows import RunRow
 
@@ -147,11 +146,6 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
     def targets(self) -> tuple[str, ...]:
         """The refs that contain landed work: the target, and the local branch that follows it."""
         return tuple(dict.fromkeys((self.target, self.local_target)))
-
-    def diff(self, old: str, new: str) -> bytes:
-        """The diff of two commits; `new` may not be in the user's repository yet."""
-        objects = borrowing(self.state / "tool.git" / "objects")
-        return self.repository.git.run("diff", "--stat", "--patch", old, new, env=objects).out
 
     @property
     def mirrored(self) -> tuple[str, str]:

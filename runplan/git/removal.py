@@ -42,6 +42,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
     what: str
     why: str
+    tip: Oid = ""  #: of a ref with work that did not land
 
 
 class Removal:
@@ -173,8 +174,7 @@ class Removal:
             return Removed(what=ref) if dry_run else self.ref(ref)
         if not dry_run:  # the user finds it only in their own repository
             self._workspace.give_to_user(ref)
-        about = self._tool.text("log", "-1", "--no-show-signature", "--format=%cs %s", tip, "--")
-        return Kept(what=ref, why=f"{self.targets[0].removeprefix(HEADS)} does not hold it: {about}")
+        return Kept(what=ref, why=f"{self.targets[0].removeprefix(HEADS)} does not hold it", tip=tip)
 
 
 @contextmanager

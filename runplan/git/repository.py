@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 OLDEST_GIT = (2, 38)
+NO_IDENTITY = (
+    'git does not know who you are; run: git config user.name "Your Name" && git config user.email you@example.org'
+)
 PROBE_S = 20.0  #: a signature that takes longer waits for a passphrase
 ODD_PATH = "runplan cannot work in a path with control characters or with bytes that are not UTF-8"
 _ASKED = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
@@ -75,7 +78,7 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
 
 def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:
     """Refuse a repository that cannot be worked in, with the remedy; else the identity of landed commits."""
-    require_git(repository.git)
+    require_git(repository.git.text("version"))
     refs = require_target(repository, target)
     parts = prefix.split("/")[:-1]
     needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
@@ -110,9 +113,8 @@ def require_target(repository: Repository, target: str) -> list[str]:
     raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {some}")
 
 
-def require_git(git: Git) -> None:
-    """Refuse a git without `merge-tree --write-tree`."""
-    version = git.text("--version")
+def require_git(version: str) -> None:
+    """Refuse a git without `merge-tree --write-tree`; `version` is its answer to `git version`."""
     found = re.search(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
         raise RefusedEarly(f"{version} is too old; install git {'.'.join(map(str, OLDEST_GIT))} or newer")
@@ -123,10 +125,7 @@ def identity(git: Git) -> Identity:
     ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
     person, when = read_person(ran.text)
     if ran.code or not when:
-        raise RefusedEarly(
-            "git does not know who you are; "
-            'run: git config user.name "Your Name" && git config user.email you@example.org'
-        )
+        raise RefusedEarly(NO_IDENTITY)
     return person
 
 

@@ -130,14 +130,14 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
         "refs/heads/runplan/plan/landed",
         "refs/runplan/parked/plan/8/1",
     }
-    kept = {one.what: one.why for one in done if isinstance(one, Kept)}
+    kept = {one.what: one for one in done if isinstance(one, Kept)}
     assert set(kept) == {
         "refs/heads/runplan/plan/open",
         "refs/runplan/parked/plan/7/1",
         "refs/runplan/parked/worktree/stale/1",
     }
-    assert "main does not hold it" in kept["refs/runplan/parked/plan/7/1"]
-    assert kept["refs/runplan/parked/plan/7/1"].endswith("unlanded work")
+    unlanded = kept["refs/runplan/parked/plan/7/1"]
+    assert (unlanded.why, unlanded.tip) == ("main does not hold it", repo.head("refs/runplan/parked/plan/7/1"))
     assert live.path.exists()
     assert not stale.path.exists()
     assert repo.show("refs/runplan/parked/worktree/stale/1:a.txt") == "unsaved"

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.errors import Exit, RefusedEarly
-from runplan.git.command import Git
+from runplan.errors import Exit, GitFailed, RefusedEarly
 from runplan.git.repository import (
     Checkouts,
     identity,
@@ -74,13 +73,21 @@ def test_a_prefix_that_nothing_blocks_is_workable(tmp_path: Path, prefix: str) -
     assert require_workable(found, target="refs/heads/main", prefix=prefix) == me == identity(found.git)
 
 
-def test_an_old_git_is_refused(tmp_path: Path) -> None:
-    fake = tmp_path / "bin/git"
-    fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\necho git version 2.30.2\n")
-    fake.chmod(0o755)
+def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    (repo.path / ".git/config").write_text("[core\n", encoding="utf-8")
+    with pytest.raises(GitFailed, match=r"fatal: bad config line 1 in file"):
+        open_repository(repo.path, env=repo.env)
+
+
+def test_without_git_the_message_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(GitFailed, match=r"git is not installed or not on PATH; install git 2\.38 or newer"):
+        open_repository(tmp_path, env=isolated_env(PATH=str(tmp_path)))
+
+
+def test_an_old_git_is_refused() -> None:
     with pytest.raises(RefusedEarly, match=r"git version 2\.30\.2 is too old; install git 2\.38"):
-        require_git(Git(tmp_path, env=isolated_env(PATH=str(fake.parent))))
+        require_git("git version 2.30.2")
 
 
 def test_signing_follows_the_users_setting_and_is_tried_before_any_work(tmp_path: Path) -> None:

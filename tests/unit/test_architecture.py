@@ -110,8 +110,9 @@ def test_pure_modules_have_no_effects() -> None:
 
 
 def test_libraries_stay_behind_their_protocol() -> None:
-    """SQLite is known to the store alone, and PyGithub to the modules of GitHub."""
+    """SQLite is known to the store alone, PyGithub to the modules of GitHub, and GitPython to commands for people."""
     homes = {"sqlite3": "runplan.store.", "github": "runplan.forge.github", "runplan.store.sqlite": "runplan.store."}
+    homes["git"] = "runplan.cli.inspection"
     assert {
         f"{module} imports {library}"
         for module, path in MODULES.items()
@@ -129,7 +130,6 @@ def test_only_one_place_runs_git() -> None:
     }
     assert spawns <= {
         "runplan.git.command",
-        "runplan.cli.inspection",  # through GitPython, for init
         "runplan.cli.setup.demo",  # plays a person
     }
 

@@ -24,6 +24,7 @@ USER = """\
 """
 FOUND = Facts(
     root="/home/uma/app",
+    git_version="git version 2.39.5",
     default_branch="trunk",
     identity=Identity(name="Uma", email="uma@example.org"),
     remotes=("upstream", "fork"),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from runplan import processes
 from runplan.cli.control import runs
+from runplan.cli.inspection import compare_commits
 from runplan.cli.show import progress
 from runplan.cli.terminal import as_json, show_page
 from runplan.daemon import submit
@@ -274,7 +275,7 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         "verdict": verdict
         and {"verifier": verdict.agent, "passed": verdict.passed, "tree": verdict.tree, "items": items},
         "findings": list(attempt.warnings),
-        "diff": context.diff(onto, commit).decode("utf-8", "backslashreplace"),
+        "diff": compare_commits(context, onto, commit),
     }
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from runplan.agents import invocation
 from runplan.agents.clis import agent_of
 from runplan.checks.results import from_text
 from runplan.checks.secrets import redact_text
 from runplan.cli.control import runs
+from runplan.cli.inspection import Facts, describe_commits, inspect_repository
 from runplan.cli.setup.settings import toml_value
 from runplan.cli.show import progress
 from runplan.cli.terminal import as_json
@@ -28,7 +30,7 @@ from runplan.engine.worker import Interruption
 from runplan.errors import Exit, NotAllowed, RefusedEarly, RunplanError
 from runplan.forge.protocol import find_access
 from runplan.git.removal import Kept, Removed
-from runplan.git.repository import identity, require_git, require_target, require_workable
+from runplan.git.repository import NO_IDENTITY, require_git, require_target, require_workable
 from runplan.landing import modes
 from runplan.run import events as e
 from runplan.run.reasons import Reason
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from runplan.git.command import Git
     from runplan.run.attempts import WorkAttempt
 
 
@@ -83,8 +84,9 @@ def _format_check(check: Check) -> str:
 
 def run_checks(context: RepositoryContext) -> list[Check]:
     """Every check, in the order in which a run would fail; those that need settings or a target only with them."""
-    git = _run_check("git", _check_git, context.git)
-    person = _run_check("identity", _check_identity, context.git)
+    facts = inspect_repository(context)
+    git = _run_check("git", _check_git, facts)
+    person = _run_check("identity", _check_identity, facts)
     try:
         context = runs.with_target_settings(context.with_settings(), "")
         note = settings_note(context) or "every key is valid"
@@ -124,14 +126,15 @@ def _failed_check(name: str, error: RunplanError) -> Check:
     return Check(name, State.FAIL, parts[1], parts[2] or "correct it; see runplan config")
 
 
-def _check_git(git: Git) -> str:
-    require_git(git)
-    return f"version {git.run('version').text.removeprefix('git version ')}"
+def _check_git(facts: Facts) -> str:
+    require_git(facts.git_version)
+    return f"version {facts.git_version.removeprefix('git version ')}"
 
 
-def _check_identity(git: Git) -> str:
-    person = identity(git)
-    return f"{person.name} <{person.email}>"
+def _check_identity(facts: Facts) -> str:
+    if facts.identity is None:
+        raise RefusedEarly(NO_IDENTITY)
+    return f"{facts.identity.name} <{facts.identity.email}>"
 
 
 def _check_target(context: RepositoryContext) -> str:
@@ -296,12 +299,23 @@ def run_gc(args: argparse.Namespace) -> None:
         refuse_under_agent("gc")
     with open_context() as context:
         answers, logs = collect_leftovers(context, dry_run=args.dry_run)
+        answers = _with_commits(context, answers)
     if args.json:
         rows = [{"answer": type(answer).__name__.lower(), **to_builtins(answer)} for answer in (*answers, *logs)]
         print(as_json(rows))
         return
     for line in _describe_leftovers(answers, logs, "would remove" if args.dry_run else "removed"):
         print(plain(line))
+
+
+def _with_commits(context: RepositoryContext, answers: list[Removed | Kept]) -> list[Removed | Kept]:
+    """The answers; each kept ref with the date and the subject of its commit."""
+    tips = [answer.tip for answer in answers if isinstance(answer, Kept) and answer.tip]
+    about = describe_commits(context, tips) if tips else {}
+    return [
+        replace(answer, why=f"{answer.why}: {about[answer.tip]}") if isinstance(answer, Kept) and answer.tip else answer
+        for answer in answers
+    ]
 
 
 def _describe_leftovers(answers: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.cli.inspection import Facts, known_agents, look_around
+from runplan.cli.inspection import Facts, inspect_repository, known_agents
 from runplan.cli.terminal import as_json
-from runplan.engine.context import open_context, settings_note, spec_plans
+from runplan.engine.context import context_at, open_context, settings_note, spec_plans
 from runplan.errors import RefusedEarly
 from runplan.names import PLAN_FILE
 from runplan.settings.load import environment
 from runplan.settings.places import repository_file
-from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key
+from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key, Settings
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def run_config(args: argparse.Namespace) -> None:
 
 
 def run_init(_args: argparse.Namespace) -> None:
-    facts = look_around(Path.cwd(), env=environment())
+    with context_at(Path.cwd(), environment(), lambda _root, _env: Settings()) as context:
+        facts = inspect_repository(context)
     root = Path(facts.root)
     path = repository_file(root) or root / "runplan.toml"
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import names
+from runplan.cli.inspection import read_diffs
 from runplan.cli.terminal import as_json, warn
 from runplan.daemon.state import list_repositories
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
@@ -71,13 +72,9 @@ def _one_plan(args: argparse.Namespace) -> str:
 
 
 def _read_diffs(context: RepositoryContext, shorts: list[str]) -> dict[str, str]:
-    """The diffs of the commits that exist, by their abbreviated ids; one git process."""
-    git = context.git
-    known = {short: oid for short in shorts if (oid := git.tip(short)) is not None}
-    options = ("--no-walk=unsorted", "--no-color", "--no-ext-diff", "--no-textconv", "--patch", "--format=%x00%H")
-    out = git.run("log", *options, "--stdin", stdin="\n".join(known.values()).encode()).out if known else b""
-    records = (record.partition("\n") for record in out.decode("utf-8", "replace").split("\0")[1:])
-    diffs = {oid: diff.strip("\n") for oid, _, diff in records}
+    """The diffs of the commits that exist, by their abbreviated ids."""
+    known = {short: oid for short in shorts if (oid := context.git.tip(short)) is not None}
+    diffs = read_diffs(context, known.values()) if known else {}
     return {short: diffs[oid] for short, oid in known.items() if oid in diffs}
 
 

@@ -1,20 +1,28 @@
-"""Looking around real repositories."""
+"""The inspection of real repositories with GitPython."""
 
-import os
-import subprocess
-import sys
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from runplan.cli.inspection import Facts, look_around
-from runplan.errors import GitFailed
+from runplan.cli.inspection import Facts, compare_commits, describe_commits, inspect_repository, read_diffs
+from runplan.engine.context import RepositoryContext, context_at
 from runplan.gitfacts import Identity
-from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
+from runplan.settings.schema import Settings
+from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
+
+
+@contextmanager
+def opened(path: Path, **env: str) -> Iterator[RepositoryContext]:
+    with context_at(path, isolated_env(**env), lambda _root, _env: Settings()) as context:
+        yield context
 
 
 def seen(path: Path, **env: str) -> Facts:
-    return look_around(path, env=isolated_env(**env))
+    with opened(path, **env) as context:
+        return inspect_repository(context)
 
 
 def program(directory: Path, name: str) -> Path:
@@ -80,40 +88,58 @@ def test_a_detached_head_has_a_default_branch_all_the_same(tmp_path: Path) -> No
     assert seen(repo.path).default_branch == "odd"
 
 
-def test_an_identity_that_git_would_only_guess_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_configured_identity_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git would guess one, or take one from variables, which a run does not get."""
     monkeypatch.setenv("EMAIL", "guess@example.org")
-    repo = make_repo(tmp_path / "app")
-    repo.git("config", "--remove-section", "user")
-    assert seen(repo.path).identity is None
     monkeypatch.setenv("GIT_COMMITTER_NAME", "Env")
     monkeypatch.setenv("GIT_COMMITTER_EMAIL", "env@example.org")
-    assert seen(repo.path).identity == Identity(name="Env", email="env@example.org")
-
-
-def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app")
-    (repo.path / ".git/config").write_text("[core\n", encoding="utf-8")
-    with pytest.raises(GitFailed, match=r"app: git ls-files failed: fatal: bad config line 1 in file"):
-        seen(repo.path)
+    assert seen(repo.path).identity == Identity(name=USER_NAME, email=USER_EMAIL)
+    repo.git("config", "--remove-section", "user")
+    assert seen(repo.path).identity is None
 
 
-def test_without_git_the_message_says_what_to_install(tmp_path: Path) -> None:
-    """GitPython looks for git when it is imported, so this needs a process of its own."""
-    asked = "import sys; from pathlib import Path; from runplan.cli.inspection import look_around as look"
-    ran = subprocess.run(
-        [sys.executable, "-c", f"{asked}; look(Path.cwd(), env={{}})"],
-        env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.stderr.splitlines()[-1].endswith("Unreachable: git was not found on PATH; install git 2.38 or newer")
+def test_the_repository_of_a_callers_git_dir_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = make_repo(tmp_path / "app")
+    other = make_repo(tmp_path / "other")
+    other.git("branch", "-m", "theirs")
+    monkeypatch.setenv("GIT_DIR", str(other.path / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other.path))
+    repo.write("tests/new.py", "")
+    facts = seen(repo.path)
+    assert (facts.default_branch, facts.toolchain.shown_by) == ("main", "tests/new.py")
+
+
+def test_no_configured_program_runs(tmp_path: Path) -> None:
+    """An agent without a sandbox can write the configuration of the user's repository."""
+    repo = make_repo(tmp_path / "app", **{".gitattributes": "* diff=odd filter=odd\n", "a.txt": "a\n"})
+    install_signer(repo, tmp_path)
+    repo.write("a.txt", "b\n")
+    repo.git("commit", "-qaS", "-m", "Change")
+    new = repo.head()
+    odd = program(tmp_path, "odd")
+    odd.write_text(f"#!/bin/sh\necho $0 $* >>{tmp_path}/ran\ncat\n", encoding="utf-8")
+    keys = ("core.fsmonitor", "core.pager", "diff.external", "diff.odd.command", "diff.odd.textconv", "gpg.program")
+    for key in (*keys, "filter.odd.clean", "filter.odd.smudge", "filter.odd.process"):
+        repo.git("config", key, str(odd))
+    repo.git("config", "log.showSignature", "true")
+    (repo.path / ".git/hooks").mkdir(exist_ok=True)
+    for name in ("post-index-change", "reference-transaction", "pre-commit"):
+        (repo.path / ".git/hooks" / name).symlink_to(odd)
+    repo.write("a.txt", "edited\n")
+    with opened(repo.path) as context:
+        inspect_repository(context)
+        assert describe_commits(context, [new])[new].endswith(" Change")
+        assert "\n-a\n+b" in read_diffs(context, [new])[new]
+        assert "\n-a\n+b\n" in compare_commits(context, f"{new}^", new)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_agents_on_the_path_are_found_in_the_order_they_are_suggested(tmp_path: Path) -> None:
     make_repo(tmp_path / "app")
     for name in ("aider", "claude", "git-not"):
         program(tmp_path / "bin", name)
+    (tmp_path / "bin/git").symlink_to(shutil.which("git") or "")
     assert seen(tmp_path / "app", PATH=str(tmp_path / "bin")).installed == ("claude", "aider")
     assert seen(tmp_path / "app", PATH="").installed == ()
 
