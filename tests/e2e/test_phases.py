@@ -17,6 +17,7 @@ from tests.support.cli import (
     work,
     writes,
 )
+from tests.support.foreign import read_commit
 
 AGENT_NAME = "runplan agent"
 
@@ -38,13 +39,12 @@ def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tm
     assert first.code == 0, first.err
     assert first.last == "runplan: Done: 1 phase landed (1). Report: runplan report plans/X.md"
     assert subjects(project, before) == ["Write 1", "x: record phase 1 as done"]
-    trailers = project.repo.git("log", "-1", "--format=%(trailers:only,unfold)", "main~1").splitlines()
     run = project.runplan("status", "X", "--json").json["run"]["id"]
-    assert trailers == [
-        "Runplan-Plan: plans/X.md",
-        "Runplan-Phase: 1",
-        f"Runplan-Run: {run}",
-        f"Runplan-Landing: {run}.1",
+    assert read_commit(project.path, "main~1").trailers == [
+        ("Runplan-Plan", "plans/X.md"),
+        ("Runplan-Phase", "1"),
+        ("Runplan-Run", run),
+        ("Runplan-Landing", f"{run}.1"),
     ]
     code = project.repo.head("main~1")
     assert project.show("main:plans/X.md") == a_plan("1", "2").replace(

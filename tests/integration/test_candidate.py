@@ -10,6 +10,7 @@ from runplan.errors import RefusedEarly
 from runplan.git import objects
 from runplan.git.objects import Built, Candidates, Conflicted, NothingLeft, Replayed, Signature
 from runplan.gitfacts import Commit, Identity
+from tests.support.foreign import read_commit, read_tree
 from tests.support.repos import Repo, install_signer, make_repo
 
 USER = Identity(name="Uma User", email="uma@example.org")
@@ -183,10 +184,10 @@ def test_on_an_unmoved_target_trees_stay_and_messages_get_trailers(repo: Repo, c
     answer = built(replay(candidates, base, head, base))
     assert answer.tree == repo.tree("work")
     assert len(answer.commits) == 2
-    assert repo.git("rev-parse", f"{answer.commits[0]}^") == base
-    assert repo.git("log", "-1", "--format=%B|%cn|%cd", "--date=raw", answer.commits[1]) == (
-        f"Work 2\n\nRunplan-Run: r1\n|Uma User|{WHEN}"
-    )
+    first, second = (read_commit(repo.path, oid) for oid in answer.commits)
+    assert (first.parents, second.parents) == ([base], [answer.commits[0]])
+    assert (second.message, second.trailers) == ("Work 2\n\nRunplan-Run: r1\n", [("Runplan-Run", "r1")])
+    assert (second.committer, second.committed) == ("Uma User <uma@example.org>", WHEN)
 
 
 def test_on_a_moved_target_both_sides_are_in_the_tree(repo: Repo, candidates: Candidates) -> None:
@@ -286,11 +287,12 @@ def test_bookkeeping_changes_its_files_and_keeps_their_modes(repo: Repo, candida
     code = repo.commit("Executable")
     odd = 'reports/odd "näme"\\.md'
     made = bookkeep(candidates, code, {"b.txt": b"\xff\x00done", odd: b"new\n"})
-    assert [(one.path, one.new_mode) for one in candidates.changes(code, made)] == [
-        ("b.txt", "100755"),
-        (odd, "100644"),
-    ]
-    assert repo.git("log", "-1", "--format=%P %s %an %cd", "--date=raw", made) == (f"{code} Mark Uma User {WHEN}")
+    files = read_tree(repo.path, made)
+    assert (files.pop("b.txt"), files.pop(odd)) == (("100755", b"\xff\x00done"), ("100644", b"new\n"))
+    assert files == {name: entry for name, entry in read_tree(repo.path, code).items() if name != "b.txt"}
+    commit = read_commit(repo.path, made)
+    assert (commit.parents, commit.message, commit.committed) == ([code], "Mark\n", WHEN)
+    assert commit.author == commit.committer == "Uma User <uma@example.org>"
     assert repo.status() == ""
 
 

@@ -14,6 +14,7 @@ from runplan.git.objects import Built, Candidates, Signature
 from runplan.gitfacts import Identity
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Landed, LandingAnswer, Pending, Refused, TargetMoved
+from tests.support.foreign import read_index, read_ref, read_tree
 from tests.support.landings import candidate, files_of, intent, lander, leftovers
 from tests.support.repos import MAIN, Repo, make_repo
 
@@ -37,7 +38,8 @@ def land(repo: Repo, new: str, *, landing: str = "L1") -> LandingAnswer:
 def test_a_clean_checkout_follows_its_branch(repo: Repo) -> None:
     new = candidate(repo, {"a.txt": "a2\n", "b.txt": None, "dir/deep/new.txt": "n\n"})
     assert land(repo, new) == Landed(tip=new)
-    assert repo.head(MAIN) == new
+    assert read_ref(repo.path, MAIN) == new
+    assert read_index(repo.path) == read_tree(repo.path, MAIN)
     assert repo.status() == ""
     assert files_of(repo.path) == {
         "a.txt": ("-", b"a2\n"),
