@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from runplan.errors import NotFound, UsageError
+from runplan.text import nearest_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,10 +112,8 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
             return found[0]
         if found:
             raise NotFound(f"{word} may be {', '.join(found[:-1])} or {found[-1]}; say which")
-    from difflib import get_close_matches  # only an error needs it
-
-    near = get_close_matches(PurePosixPath(word).name, [PurePosixPath(p).name for p in plans], n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
+    near = nearest_word(PurePosixPath(word).name, [PurePosixPath(plan).name for plan in plans], 0.6)
+    hint = f"; did you mean {near}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
     raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
 
 
@@ -152,10 +151,9 @@ def index_path(reports_dir: str) -> str:
 
 def repository_id(common_dir: Path) -> str:
     """A short name for this repository on this machine, to tell its marks on a forge from those of others."""
-    import hashlib
-    import platform
+    import platform  # 5 ms, and few commands need it
 
-    return hashlib.sha256(f"{platform.node()}:{common_dir.absolute()}".encode()).hexdigest()[:12]
+    return digest_of(f"{platform.node()}:{common_dir.absolute()}".encode())[:12]
 
 
 def worktree_name(root: str, slug: str, lane: str = "") -> str:
@@ -222,6 +220,11 @@ def _ref_part(phase: str) -> str:
 
 
 def _hash(text: str) -> str:
-    import hashlib  # slow to import, and most names need none
+    return digest_of(text.encode("utf-8", "surrogatepass"))[:8]
 
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+def digest_of(content: bytes) -> str:
+    """The SHA-256 of the content, in hex digits."""
+    import hashlib  # 5 ms, and `status` needs no hash
+
+    return hashlib.sha256(content).hexdigest()

@@ -17,6 +17,9 @@ from msgspec import Struct
 
 from runplan.clock import until
 
+if sys.platform != "linux":
+    import psutil
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
@@ -92,7 +95,7 @@ def _stat(pid: int) -> tuple[str, int, str]:
 
 def stat_by_psutil(pid: int) -> tuple[str, int, str]:
     """The same on systems without /proc."""
-    import psutil
+    import psutil  # on Linux only the tests come here
 
     letters = {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DEAD: "X", psutil.STATUS_STOPPED: "T"}
     try:
@@ -105,8 +108,6 @@ def stat_by_psutil(pid: int) -> tuple[str, int, str]:
 @functools.cache
 def _boot() -> str:
     if sys.platform != "linux":
-        import psutil
-
         return str(int(psutil.boot_time()))
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
@@ -118,8 +119,6 @@ def _boot() -> str:
 def variable(pid: int, name: str) -> str:
     """The variable in the environment the process was started with; "" when unset or not readable."""
     if sys.platform != "linux":
-        import psutil
-
         with contextlib.suppress(psutil.Error, OSError):
             return psutil.Process(pid).environ().get(name, "")
         return ""
@@ -152,7 +151,7 @@ def session(pid: int) -> int:
 
 def marked_inside(directory: Path) -> list[int]:
     """Processes of any dispatch that work in the directory."""
-    import psutil
+    import psutil  # 33 ms, and only a start needs the process table
 
     found = []
     for one in psutil.process_iter():
@@ -164,7 +163,7 @@ def marked_inside(directory: Path) -> list[int]:
 
 def family(dispatch: str, *, shim: int = 0, leader: int = -1) -> list[Process]:
     """The processes of a dispatch: with its mark, in the session of `leader`, or descended from its shim."""
-    import psutil
+    import psutil  # as above
 
     descended = {one.pid for one in psutil.Process(shim).children(recursive=True)} if shim else set()
     found = (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
-
+    from collections.abc import Iterable
+    from datetime import tzinfo
 
 LONGEST = 4_000  #: characters of one detail
 _CUT = " […]"
@@ -57,14 +59,7 @@ def inert(text: str) -> str:
 
 def command(*words: str) -> str:
     """The line to copy into a shell."""
-    if all(word and word.isascii() and word.translate(_PLAIN).isalnum() for word in words):
-        return " ".join(words)
-    import shlex  # slow to import
-
     return shlex.join(words)
-
-
-_PLAIN = str.maketrans("-_./:=+,@%", "a" * 10)
 
 
 def counted(number: int, word: str, plural: str = "") -> str:
@@ -75,6 +70,15 @@ def counted(number: int, word: str, plural: str = "") -> str:
 def committing(path: str, message: str) -> str:
     """The line that commits one file."""
     return f"{command('git', 'add', path)} && {command('git', 'commit', '-m', message, '--', path)}"
+
+
+def nearest_word(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
+    """The known word that begins with this one, or is most like it; "" for none."""
+    from difflib import get_close_matches  # only an error needs it
+
+    known = list(known)
+    near = [name for name in known if name.startswith(word)] or get_close_matches(word, known, n=1, cutoff=cutoff)
+    return near[0] if near else ""
 
 
 # --- time ---------------------------------------------------------------------------------------------
@@ -120,9 +124,8 @@ def zone_name(moment: datetime) -> str:
 
 def localized(text: str, *, now: datetime) -> str:
     """The text with its UTC timestamps as local times."""
-    from datetime import datetime as moment
 
     def local(found: re.Match[str]) -> str:
-        return clock(moment.fromisoformat(found[0]), None, now=now)
+        return clock(datetime.fromisoformat(found[0]), None, now=now)
 
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", local, text)

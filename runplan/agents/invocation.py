@@ -234,7 +234,7 @@ def require_agent(
     if (file := own_file(table)) and not (root / file).is_file():
         raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {file}; write it, or {another}")
     if table.kind == "script":
-        from runplan.agents.clis import script
+        from runplan.agents.clis import script  # few projects have one
 
         script.load_script(root / table.script)
         return

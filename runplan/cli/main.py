@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import io
 import os
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from runplan import __version__
 from runplan.cli.terminal import Style, say
 from runplan.cli.verbs import CHANGING, EXAMPLES, GROUPS, VERBS
 from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
+from runplan.text import nearest_word
 
-TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from argparse import ArgumentParser
-    from collections.abc import Iterable
     from typing import NoReturn
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
@@ -42,11 +41,7 @@ First steps:
 
 
 def entry() -> None:
-    # Modules are no garbage. To search them again and again takes a sixth of the time of `status`.
-    gc.set_threshold(20_000)
-    code = main(sys.argv[1:])
-    gc.freeze()
-    sys.exit(_flush_output(code))
+    sys.exit(_flush_output(main(sys.argv[1:])))
 
 
 def _flush_output(code: int) -> int:
@@ -92,9 +87,7 @@ def _say_error(text: str, *, debug: bool = False) -> None:
     """Print one line, and the traceback with --debug."""
     with suppress(OSError):  # standard error may be closed
         if debug:
-            import traceback
-
-            traceback.print_exc()
+            sys.excepthook(*sys.exc_info())
         say(text)
 
 
@@ -107,7 +100,6 @@ def _run_words(words: list[str]) -> int:
         return 0 if words else 2
     verb, *rest = words
     if verb == COMPLETE:
-        _import_msgspec()
         importlib.import_module("runplan.cli.setup.completion").print_candidates(rest)
         return 0
     return run_verb(require_verb(verb), rest)
@@ -118,19 +110,10 @@ def require_verb(verb: str) -> str:
     if verb in PLANNED:
         raise UsageError(f"{verb} is not in this version of runplan; see: runplan --help")
     if verb not in VERBS:
-        near = _nearest_word(verb, VERBS)
+        near = nearest_word(verb, VERBS)
         hint = f"did you mean {near}?" if near else f"there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb; {hint}")
     return verb
-
-
-def _nearest_word(word: str, known: Iterable[str]) -> str:
-    """The known word that begins with this one, or is most like it; "" for none."""
-    import difflib
-
-    known = list(known)
-    near = [name for name in known if name.startswith(word)] or difflib.get_close_matches(word, known, cutoff=0.7)
-    return near[0] if near else ""
 
 
 def usage() -> str:
@@ -149,9 +132,8 @@ def run_verb(verb: str, words: list[str]) -> int:
     args, unknown = parser.parse_known_intermixed_args(words)  # options may stand between the words
     if unknown:
         raise UsageError(f"{verb}: {_describe_unknown(unknown[0], parser)}")
-    _import_msgspec()
     if verb in CHANGING:
-        from runplan.engine.context import refuse_under_agent
+        from runplan.engine.context import refuse_under_agent  # `--version` needs no repository
 
         refuse_under_agent(verb)
     module = importlib.import_module(f"runplan.cli.{VERBS[verb][0]}")
@@ -163,12 +145,12 @@ def _describe_unknown(word: str, parser: ArgumentParser) -> str:
     if not word.startswith("-"):
         return f"{word}: one word too many; see: {parser.prog} --help"
     options = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no other way
-    near = _nearest_word(word.partition("=")[0], options)
+    near = nearest_word(word.partition("=")[0], options)
     return f"{word}: no such option; " + (f"did you mean {near}?" if near else f"see: {parser.prog} --help")
 
 
 def parser_of(verb: str) -> ArgumentParser:
-    import argparse
+    import argparse  # `--version` parses nothing
 
     class Parser(argparse.ArgumentParser):
         """Raises errors as UsageError."""
@@ -190,14 +172,3 @@ def parser_of(verb: str) -> ArgumentParser:
         for names, options in argument if isinstance(argument, list) else [argument]:
             place.add_argument(*names, **options)
     return parser
-
-
-def _import_msgspec() -> None:
-    """Import it without typing_extensions: 13 ms, for names that Python 3.11 has in `typing`."""
-    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
-        return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # its import fails, which msgspec expects
-    try:
-        import msgspec  # noqa: F401
-    finally:
-        del sys.modules["typing_extensions"]

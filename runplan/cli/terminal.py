@@ -1,17 +1,18 @@
-"""Colours and width of the terminal, warnings and JSON. Cheap to import."""
+"""Colours and width of the terminal, messages and warnings. Cheap to import."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+import textwrap
+from typing import TYPE_CHECKING
 
-from runplan.text import escaped, plain
+from runplan.text import plain
 
-TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from typing import TextIO
 
-NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 #: A command in a message, with the words before it: `Report: runplan report plans/X.md`.
 _COMMAND = r"(?:\w+ )?\w+: (?:runplan|git|cd|kill) .+?(?=[;,.)]?$|[;,.)] )"
@@ -28,7 +29,7 @@ class Style:
     def of(stream: TextIO) -> Style:
         if not stream.isatty():
             return Style()
-        from runplan.settings.load import environment
+        from runplan.settings.load import environment  # `--version` has no settings
 
         env = environment()
         columns = env.get("COLUMNS", "")
@@ -47,9 +48,6 @@ class Style:
         """The text in lines of the width, at most `most`; further ones start with the indent, commands stay whole."""
         if not self.width or len(text) <= self.width:
             return text
-        import re
-        import textwrap
-
         words = re.sub(_COMMAND, lambda match: match[0].replace(" ", "\0"), text.lstrip())
         first = text[: len(text) - len(words)]
         form = textwrap.TextWrapper(self.width, initial_indent=first, subsequent_indent=indent, max_lines=most)
@@ -71,35 +69,3 @@ def say(text: str) -> None:
 def warn(text: str) -> None:
     """Print a warning of a reading verb."""
     say(f"warning: {text}")
-
-
-def show_page(text: str) -> None:
-    """Print the text, on a terminal through $PAGER (default: less)."""
-    from runplan.settings.load import environment
-
-    env = environment()
-    pager = env.get("PAGER", "less").strip()
-    if not sys.stdout.isatty() or pager in ("", "cat"):
-        print(text)
-        return
-    import signal
-    import subprocess
-
-    before = signal.getsignal(signal.SIGINT)
-    # LESS as git sets it: short texts without a pager, colours, and the text stays on the screen.
-    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", **env})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
-    try:
-        shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if shown.returncode in NOT_RUN:
-        print(text)
-
-
-def as_json(value: object, indent: int | None = 2) -> str:
-    import json
-
-    from msgspec import to_builtins
-
-    return escaped(json.dumps(to_builtins(value), ensure_ascii=False, indent=indent))

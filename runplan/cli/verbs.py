@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing is slow to import
-if TYPE_CHECKING:
-    from typing import Any, TypeAlias
+from typing import Any, TypeAlias
 
-    #: Names and options of an argument, as `add_argument` takes them. Those of a list exclude each other.
-    Argument: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
-    Arguments: TypeAlias = tuple[Argument | list[Argument], ...]
+#: Names and options of an argument, as `add_argument` takes them. Those of a list exclude each other.
+Argument: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
+Arguments: TypeAlias = tuple[Argument | list[Argument], ...]
 
 
 def _flag(help: str, *names: str) -> Argument:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from runplan import processes
 from runplan.errors import RefusedEarly, Unreachable
+from runplan.names import digest_of
 from runplan.settings.places import own_directory
 from runplan.store.files import file_lock, publish
 
@@ -84,17 +85,12 @@ def remember_repository(state: Path, repository: Known) -> None:
     # Not msgspec.json: a path need not be UTF-8, and json escapes it.
     text = json.dumps(msgspec.to_builtins(repository)).encode("ascii")
     try:
-        publish(_record_file(own_directory(state / REPOSITORIES), repository), text, sync=True)
+        name = digest_of(os.fsencode(repository.common))[:16]
+        publish(own_directory(state / REPOSITORIES) / f"{name}.json", text, sync=True)
     except FileNotFoundError:  # another process has renamed the same draft, with the same content
         return
     except OSError as error:
         raise Unreachable(f"{state / REPOSITORIES} cannot be written: {error.strerror}") from error
-
-
-def _record_file(directory: Path, repository: Known) -> Path:
-    import hashlib  # 5 ms, and `status` needs the rest of this module
-
-    return directory / f"{hashlib.sha256(os.fsencode(repository.common)).hexdigest()[:16]}.json"
 
 
 def list_repositories(state: Path) -> list[Known]:

@@ -15,7 +15,6 @@ from runplan import names
 from runplan.errors import NotFound, RefusedEarly, Unreachable, UsageError
 from runplan.git import objects as trees
 from runplan.git.repository import Repository, open_repository, require_target
-from runplan.landing import modes
 from runplan.names import PLAN_FILE, SPEC_FOLDERS
 from runplan.processes import agent_above
 from runplan.settings.load import (
@@ -76,12 +75,12 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         run = self.settings.run
         branch = names.pull_branch(run.branch_prefix, self.pull)
         own = f"refs/remotes/{run.remote}/{branch}"
-        return own if self.pull and self.git.tip(own) else modes.target_ref(run)
+        return own if self.pull and self.git.tip(own) else run.target_ref
 
     @property
     def is_on_branch(self) -> bool:
         """Whether the plan has a branch of its own, whose pull request is not merged."""
-        return self.target != modes.target_ref(self.settings.run)
+        return self.target != self.settings.run.target_ref
 
     @property
     def target_name(self) -> str:

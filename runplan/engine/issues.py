@@ -143,7 +143,7 @@ def take_issue(
 def _taken_by(context: RepositoryContext, tip: Oid) -> str:
     """The repository that made the branch; "" when no commit of the branch says so."""
     form = f"--format=%(trailers:key={TAKEN_BY},valueonly)"
-    own = ("--not", modes.target_ref(context.settings.run), "--")
+    own = ("--not", context.settings.run.target_ref, "--")
     repository_ids = context.git.text("log", form, tip, *own).split()
     return repository_ids[-1] if repository_ids else ""
 

@@ -18,7 +18,6 @@ from runplan.errors import NotFound, RefusedEarly, UsageError
 from runplan.git import objects as trees
 from runplan.git.objects import Candidates
 from runplan.git.repository import pull_command
-from runplan.landing import modes
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.swap import BOX
 from runplan.plan.marks import NoWorkKind
@@ -29,6 +28,7 @@ from runplan.run.events import CompletionChosen, NoWork, PhaseChosen
 from runplan.run.reasons import Reason
 from runplan.settings import toolchain
 from runplan.settings.places import user_file, worktree_root
+from runplan.settings.schema import uses_remote
 from runplan.steps.land import landing_to_undo
 from runplan.steps.read_plan import choose_work
 from runplan.steps.work import refused
@@ -197,7 +197,7 @@ def require_same_history(context: RepositoryContext, plan: str) -> None:
         push = command("git", "push", run.remote, run.target)
         raise RefusedEarly(
             f"{plan} has landed work on {there.target_name} that {context.target_name} lacks; "
-            f"first run: {pull if modes.uses_remote(there.settings.run.landing) else push}"
+            f"first run: {pull if uses_remote(there.settings.run.landing) else push}"
         )
 
 

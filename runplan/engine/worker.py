@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.engine import runs
+from runplan.engine.advance import advance, record_ends
 from runplan.engine.repository import Environments, make_run_context
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
@@ -130,8 +131,6 @@ class RepositoryWorker:
 
     def step(self, plan: str) -> Decision | None:
         """Take the due steps of a run; None when it has ended."""
-        from runplan.engine.advance import advance  # slow to import; by now the spawner is starting
-
         active = self.runs[plan]
         if active.context.env != self.environments.of(plan):  # a caller has sent another
             context = self.run_context(active.id, active.state.options)
@@ -174,8 +173,6 @@ class RepositoryWorker:
 
     def end_agents(self) -> None:
         """End the agents of all runs at the same time; the next worker starts them again."""
-        from runplan.engine.advance import record_ends
-
         if ids := [id_ for active in self.runs.values() for id_ in running(active.state)]:
             self.repository.dispatches.end(ids, grace_s=GRACE_S)
         for active in self.runs.values():

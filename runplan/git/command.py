@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.errors import CallEnded, GitFailed
+from runplan.errors import REMEDIES, CallEnded, GitFailed
 from runplan.gitfacts import Commit
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def _scratch(content: bytes = b"") -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = open(os.memfd_create("git"), "r+b", buffering=0)  # noqa: SIM115
     else:
-        from tempfile import TemporaryFile
+        from tempfile import TemporaryFile  # for systems without memfd
 
         file = TemporaryFile(buffering=0)  # noqa: SIM115
     if content:
@@ -446,7 +446,5 @@ def one_line(err: str) -> str:
 
 def remedy_for(words: str) -> str:
     """The remedy for an error of the system in git's output; empty when there is none."""
-    from runplan.errors import REMEDIES  # only a failure needs it
-
     found = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
     return next((f"{remedy}, then try again" for remedy in found), "")

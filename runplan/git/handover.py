@@ -6,6 +6,7 @@ pack. `index-pack --strict` takes the pack into `tool.git`; the header is checke
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import resource
@@ -413,8 +414,6 @@ class AgentZone(Place):
                     self._store_large_file(script, oid, size, store / oid[:2] / oid[2:4] / oid, deadline)
 
     def _store_large_file(self, script: Script, oid: str, size: int, goal: Path, deadline: float) -> None:
-        import hashlib
-
         draft, digest, left = self._workspace.state / f"lfs-{oid}", hashlib.sha256(), size
         with draft.open("wb") as file:
             while left and (piece := script.read_exactly(min(left, CHUNK), deadline)):

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from runplan.errors import GitFailed, HandOverRefused, RefusedEarly, Unreachable
 from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent_of
+from runplan.names import digest_of
 
 if TYPE_CHECKING:
     import hashlib
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Writer: TypeAlias = Callable[[str, bytes, Oid], Oid]  #: of kind and content; an id of the repository shows its hash
 
+NAMED = 3  #: commits of others that are named in one sentence
 TREE = "040000"
 SYMLINK = "120000"
 SUBMODULE = "160000"
@@ -494,6 +496,4 @@ def patch_of(found: Iterable[Change]) -> str:
 
     Unlike git's patch id it changes with moved lines, and it costs no process.
     """
-    import hashlib
-
-    return hashlib.sha256(repr(tuple(found)).encode()).hexdigest()
+    return digest_of(repr(tuple(found)).encode())

@@ -20,6 +20,7 @@ from runplan.git.command import Git, failure
 from runplan.gitfacts import Identity, is_agent, read_person
 from runplan.names import HEADS
 from runplan.store.files import first_line, read_file
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -83,8 +84,6 @@ def require_workable(repository: Repository, *, target: str, prefix: str) -> Ide
     parts = prefix.split("/")[:-1]
     needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
     if blocking := next((name for name in needed if f"{HEADS}{name}" in refs), ""):
-        from runplan.text import command  # only a refusal needs it
-
         rename = command("git", "branch", "-m", blocking, f"{blocking}-old")
         raise RefusedEarly(
             f"the branch {blocking} blocks branches under {prefix}; "
@@ -207,8 +206,6 @@ class Checkouts(Struct, frozen=True):
 
 def pull_command(git: Git, common_dir: Path, branch: str, remote: str) -> str:
     """The command that brings a local branch up to date, in the checkout that has it out, if any."""
-    from runplan.text import command  # only a message needs it
-
     pull = ("pull", "--rebase", remote, branch)
     having = Checkouts(git.cwd, common_dir).with_branch(f"{HEADS}{branch}")
     place = next((str(one.root) for one in having if one.root.is_dir()), "")
@@ -303,8 +300,6 @@ class Fingerprints(Struct, frozen=True):
         return f"<{agent}>".encode() in newest
 
     def _values(self) -> Iterator[tuple[str, str]]:
-        from hashlib import sha256  # slow to import
-
         own = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))
         yield from ((name, oid) for name, oid in refs_snapshot(self.common_dir).items() if not name.startswith(own))
         common, home = str(self.common_dir), self.env.get("HOME") or "/"
@@ -319,7 +314,7 @@ class Fingerprints(Struct, frozen=True):
         for path in files:
             content = read_file(path)
             if content is not None:
-                yield path, sha256(content).hexdigest()
+                yield path, names.digest_of(content)
 
 
 def _names(directory: str) -> list[str]:

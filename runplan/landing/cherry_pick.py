@@ -142,7 +142,7 @@ class CherryPick:
 
     def _is_switching(self) -> bool:
         """Whether a `git switch` or `git checkout` runs in a checkout of this repository."""
-        import psutil  # 33 ms
+        import psutil  # 33 ms, and only a branch in use needs it
 
         roots = [one.root for one in self.checkouts.all()]
         for process in psutil.process_iter():

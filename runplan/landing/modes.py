@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 from runplan import names
 from runplan.errors import NotAllowed, RefusedEarly, Unreachable
 from runplan.forge.protocol import find_access
+from runplan.git.remote import Remote, require as require_remote
+from runplan.landing.cherry_pick import CherryPick
+from runplan.landing.direct import Direct
+from runplan.landing.pull_request import PlanPlace, PullRequestLander
+from runplan.settings.schema import RunSettings, Settings, uses_remote
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -17,13 +22,10 @@ if TYPE_CHECKING:
     from runplan.forge.address import Address
     from runplan.forge.protocol import Access, Forge
     from runplan.git.command import Git
-    from runplan.git.remote import Remote
     from runplan.git.repository import Repository
     from runplan.git.zones import Zones
     from runplan.gitfacts import Oid
     from runplan.landing.lander import Lander
-    from runplan.landing.pull_request import PlanPlace
-    from runplan.settings.schema import RunSettings, Settings
 
 
 def open_lander(
@@ -41,17 +43,11 @@ def open_lander(
     """
     run, git, root = settings.run, here.git, here.root
     if not uses_remote(run.landing):
-        from runplan.landing.cherry_pick import CherryPick
-
         return CherryPick(git, ref=f"refs/heads/{run.target}", root=root, common_dir=here.common_dir, zones=zones)
-    from runplan.landing.direct import Direct
-
     access = _access(git, run, env) if concludes(run.landing) else None
     target = Direct(git, _remote(here, run, run.target, env, access), root=root, tool=tool)
     if access is None:
         return target
-    from runplan.landing.pull_request import PullRequestLander
-
     return PullRequestLander(
         git,
         _remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, access),
@@ -72,8 +68,6 @@ def _remote(
     here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], access: Callable[[], Access] | None
 ) -> Remote:
     """A branch of the remote; git signs in with the token for the forge, where there is one."""
-    from runplan.git.remote import Remote
-
     sign_in = (lambda: access().git_settings()) if access else None
     return Remote(here.git, name=run.remote, branch=branch, common_dir=here.common_dir, caller=env, sign_in=sign_in)
 
@@ -92,8 +86,6 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     run = settings.run
     if not uses_remote(run.landing):
         return ()
-    from runplan.git import remote
-
     access = _access(here.git, run, env) if concludes(run.landing) else None
     remarks: tuple[str, ...] = ()
     if access:
@@ -101,7 +93,7 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
             remarks = require_mergeable(access().open_forge(), access().address, settings)
         except NotAllowed as error:
             raise Unreachable(f"{error}; check the token from {access().source}") from None
-    remote.require(_remote(here, run, run.target, env, access))
+    require_remote(_remote(here, run, run.target, env, access))
     return remarks
 
 
@@ -152,16 +144,6 @@ def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str
     return tip
 
 
-def uses_remote(mode: str) -> bool:
-    """Whether the target is a branch of the remote, so that landing needs the remote and its credentials."""
-    return mode != "cherry-pick"
-
-
 def concludes(mode: str) -> bool:
     """Whether something is left to do when every phase has landed."""
     return mode == "pr"
-
-
-def target_ref(run: RunSettings) -> str:
-    """The ref that shows the target's tip: for landings that push, the tracking ref."""
-    return f"refs/remotes/{run.remote}/{run.target}" if uses_remote(run.landing) else f"refs/heads/{run.target}"

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, to_builtins
@@ -24,8 +25,8 @@ from runplan.settings.schema import (
     AgentTable,
     GateTable,
     Settings,
-    nearest_word,
 )
+from runplan.text import nearest_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -138,8 +139,6 @@ def _own_layer(name: str, content: bytes, env: Mapping[str, str]) -> Layer:
 
 
 def _parse_file(origin: str, content: bytes) -> Layer:
-    import tomllib  # only if there is a file
-
     if len(content) > LARGEST:
         raise SettingsError(f"{origin}: larger than {LARGEST} bytes; settings are a few kilobytes")
     try:
@@ -164,7 +163,7 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
     for name, text in setting_variables(env).items():
         key = _VARIABLES.get(name)
         if key is None:
-            hint = nearest_word(name.lower(), tuple(known.lower() for known in _VARIABLES)).upper()
+            hint = nearest_word(name, _VARIABLES, 0.0)
             raise SettingsError(f"{name}: unknown setting; did you mean {hint}?")
         layers.append(Layer(origin=name, values={key.section: {key.name: key.from_text(text)}}))
     return layers
@@ -239,7 +238,7 @@ def _find_key(origin: str, section: str, name: str) -> Key:
 
 def _suggest_key(name: str, valid: tuple[str, ...]) -> str:
     home = next((key.section for key in KEYS if key.name == name), "")
-    return f"it belongs to [{home}]" if home else f"did you mean {nearest_word(name, valid)!r}?"
+    return f"it belongs to [{home}]" if home else f"did you mean {nearest_word(name.lower(), valid, 0.0)!r}?"
 
 
 def _read_gate(name: str, **given: Any) -> GateTable:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from runplan.errors import NotFound, UsageError
 from runplan.plan.marks import read_name
+from runplan.settings.schedule import take_schedule
 from runplan.settings.schema import LANDINGS
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ def parse_words(words: Sequence[str]) -> Options:
             case landing if landing in LANDINGS:
                 landings[landing] = None
             case "every" if not every:
-                from runplan.settings.schedule import take_schedule  # few starts need it
-
                 every = take_schedule(left).text
             case "every":
                 raise UsageError("every: a plan has one schedule; say it once")

@@ -103,6 +103,17 @@ class RunSettings(Struct, frozen=True, kw_only=True):
         "run-once"
     )
 
+    @property
+    def target_ref(self) -> str:
+        """The ref that shows the target's tip: for landings that push, the tracking ref."""
+        remote = f"refs/remotes/{self.remote}/{self.target}"
+        return remote if uses_remote(self.landing) else f"refs/heads/{self.target}"
+
+
+def uses_remote(landing: str) -> bool:
+    """Whether the target is a branch of the remote, so that landing needs the remote and its credentials."""
+    return landing != "cherry-pick"
+
 
 class AgentTable(Struct, frozen=True, kw_only=True):
     """One agent that can be dispatched: the table [agents.<name>]."""
@@ -384,9 +395,3 @@ def format_duration(seconds: float) -> str:
     """A duration as it is written: 90s, 30m, 2h."""
     unit = next((unit for unit, length in _UNITS.items() if seconds and seconds % length == 0), "s")
     return f"{seconds / _UNITS[unit]:.12g}{unit}"
-
-
-def nearest_word(word: str, valid: tuple[str, ...]) -> str:
-    from difflib import get_close_matches  # only an error needs it
-
-    return get_close_matches(word.lower(), valid, n=1, cutoff=0.0)[0]

@@ -372,7 +372,7 @@ class SqliteStore:
         self._change("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", text, seq)
 
     def get_answer(self, seq: int) -> Answer | None:
-        from runplan.run.requests import Answer  # 11 ms
+        from runplan.run.requests import Answer  # 11 ms, and `status` submits nothing
 
         answers = self.query("SELECT answer FROM commands WHERE seq=? AND answer IS NOT NULL", seq)
         return convert(json.loads(answers[0][0]), Answer) if answers else None

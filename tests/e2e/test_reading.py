@@ -334,7 +334,6 @@ def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(recorded: Project
 READING = [
     ("--version",),
     ("status", "X", "--json"),
-    ("logs", "X", "--json"),
 ]
 
 

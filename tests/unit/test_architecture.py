@@ -96,6 +96,19 @@ def test_modules_have_no_import_cycle() -> None:
         walk(module, ())
 
 
+def test_an_import_inside_a_function_has_its_reason() -> None:
+    hidden = {
+        f"{module}:{node.lineno}": "#" in path.read_text(encoding="utf-8").splitlines()[node.lineno - 1]
+        for module, path in MODULES.items()
+        for function in ast.walk(parsed(path))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert [place for place, has_reason in hidden.items() if not has_reason] == []
+    assert len(hidden) <= 32
+
+
 def test_pure_modules_have_no_effects() -> None:
     """No input, output, clock, chance or logging."""
     pure = {name: path for name, path in MODULES.items() if package(name) in PURE_PACKAGES or name in PURE_MODULES}

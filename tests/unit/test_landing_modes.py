@@ -9,7 +9,7 @@ import pytest
 from runplan.errors import RefusedEarly
 from runplan.landing import modes
 from runplan.settings.load import Layer
-from runplan.settings.schema import RunSettings
+from runplan.settings.schema import RunSettings, uses_remote
 from tests.support.builders import settle
 
 PACKAGE = Path(__file__).parents[2] / "runplan"
@@ -20,16 +20,16 @@ def run_settings(**run: Any) -> RunSettings:
 
 
 @pytest.mark.parametrize(
-    ("mode", "ref", "uses_remote"),
+    ("mode", "ref", "is_remote"),
     [
         ("cherry-pick", "refs/heads/trunk", False),
         ("direct", "refs/remotes/up/trunk", True),
         ("pr", "refs/remotes/up/trunk", True),
     ],
 )
-def test_the_mode_decides_which_ref_shows_the_target(mode: str, ref: str, uses_remote: bool) -> None:
+def test_the_mode_decides_which_ref_shows_the_target(mode: str, ref: str, is_remote: bool) -> None:
     run = run_settings(landing=mode, target="trunk", remote="up")
-    assert (modes.target_ref(run), modes.uses_remote(mode)) == (ref, uses_remote)
+    assert (run.target_ref, uses_remote(mode)) == (ref, is_remote)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
@@ -13,7 +15,6 @@ from runplan import processes
 from runplan.cli.control import runs
 from runplan.cli.inspection import compare_commits
 from runplan.cli.show import progress
-from runplan.cli.terminal import as_json, show_page
 from runplan.daemon import submit
 from runplan.daemon.state import read_holder
 from runplan.engine import preflight
@@ -23,6 +24,7 @@ from runplan.engine.runs import end_recorded_agents, state_of
 from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
+from runplan.report.views import as_json
 from runplan.run.attempts import AnyAttempt, Proof, WorkAttempt
 from runplan.run.decide import decide
 from runplan.run.delivery import ANSWERED
@@ -31,6 +33,7 @@ from runplan.run.reasons import describe_proof
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.run.state import RunState, open_states
+from runplan.settings.load import environment
 from runplan.settings.places import state_directory
 from runplan.text import command, plain
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from runplan.store.protocol import Store
 
 SHORT = 12  #: digits of an id
+NOT_RUN = (126, 127)  #: exit codes of a shell for a program that it cannot run
 ENDING_S = 20.0  #: for a foreground run to end its agents
 
 
@@ -218,6 +222,25 @@ def run_diff(args: argparse.Namespace) -> None:
         print(as_json(view, indent=None))
     else:
         show_page(plain(_render_change(view)))
+
+
+def show_page(text: str) -> None:
+    """Print the text, on a terminal through $PAGER (default: less)."""
+    env = environment()
+    pager = env.get("PAGER", "less").strip()
+    if not sys.stdout.isatty() or pager in ("", "cat"):
+        print(text)
+        return
+    before = signal.getsignal(signal.SIGINT)
+    # LESS as git sets it: short texts without a pager, colours, and the text stays on the screen.
+    shown = subprocess.Popen(["sh", "-c", pager], stdin=subprocess.PIPE, env={"LESS": "FRX", **env})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pager handles Ctrl-C
+    try:
+        shown.communicate(f"{text}\n".encode("utf-8", "backslashreplace"))  # ignores a pager that was quit
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if shown.returncode in NOT_RUN:
+        print(text)
 
 
 def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from runplan.run.rows import Command, RunRow
 from runplan.settings.load import load_user, run_variables
 from runplan.settings.options import Options, in_plan
 from runplan.settings.places import state_directory
+from runplan.settings.schema import uses_remote
 from runplan.store.files import first_line, make_below
 from runplan.text import command
 from runplan.times import parse_iso, zone
@@ -208,7 +209,7 @@ def run_started(
         target=run.target,
         slug="" if plan.startswith(WATCH) else contexts.slug_of(context, plan),
         issues=issues,
-        remote=run.remote if modes.uses_remote(run.landing) else "",
+        remote=run.remote if uses_remote(run.landing) else "",
         concludes=modes.concludes(run.landing),
         given=run_variables(context.env),
     )
@@ -240,7 +241,7 @@ def submit_run(
 ) -> Exit:
     """Have the daemon execute the run; `wait` follows it to its end."""
     plan = request.started.plan
-    pushes = modes.uses_remote(request.started.landing)
+    pushes = uses_remote(request.started.landing)
     sent = for_a_run(
         context.env, context.settings.agents, forge=request.started.concludes, checks=context.settings.tests.env
     )

@@ -11,7 +11,7 @@ from runplan.agents import prompts
 from runplan.cli.control import runs
 from runplan.cli.show import progress
 from runplan.clock import SystemClock
-from runplan.engine import preflight
+from runplan.engine import issues, preflight
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path
 from runplan.engine.runs import describe_busy, describe_success, state_of
 from runplan.errors import Busy, Exit, NotFound, RefusedEarly, UsageError
@@ -50,8 +50,6 @@ def run_start(args: argparse.Namespace) -> Exit:
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
     with open_context() as context:
         if number is not None:
-            from runplan.engine import issues
-
             asked = in_plan(asked, ["1"])
             context = _with_pull_requests(context, asked, "--issue")
             taken = issues.take_issue(context, number, now=SystemClock().now())

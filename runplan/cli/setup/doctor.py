@@ -20,7 +20,6 @@ from runplan.cli.control import runs
 from runplan.cli.inspection import Facts, describe_commits, inspect_repository
 from runplan.cli.setup.settings import toml_value
 from runplan.cli.show import progress
-from runplan.cli.terminal import as_json
 from runplan.engine import preflight
 from runplan.engine.context import RepositoryContext, context_at, open_context, refuse_under_agent, settings_note
 from runplan.engine.leftovers import collect_leftovers
@@ -32,6 +31,7 @@ from runplan.forge.protocol import find_access
 from runplan.git.removal import Kept, Removed
 from runplan.git.repository import NO_IDENTITY, require_git, require_target, require_workable
 from runplan.landing import modes
+from runplan.report.views import as_json
 from runplan.run import events as e
 from runplan.run.reasons import Reason
 from runplan.settings import toolchain

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.cli.show.progress import say
-from runplan.cli.terminal import as_json
 from runplan.daemon import client, service
 from runplan.engine.context import refuse_under_agent
+from runplan.report.views import as_json
 from runplan.settings.load import environment
 
 if TYPE_CHECKING:

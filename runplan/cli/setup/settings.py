@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.cli.inspection import Facts, inspect_repository, known_agents
-from runplan.cli.terminal import as_json
 from runplan.engine.context import context_at, open_context, settings_note, spec_plans
 from runplan.errors import RefusedEarly
 from runplan.names import PLAN_FILE
+from runplan.report.views import as_json
 from runplan.settings.load import environment
 from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key, Settings

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
-from runplan.cli.terminal import as_json
 from runplan.engine.context import describe_link, open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.names import PLAN_FILE
@@ -16,6 +15,7 @@ from runplan.plan.body import WHOLE_PHASE
 from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import WORKTREE, Phase, Plan, other_way, parse_plan
 from runplan.plan.tracker import NoPhase, add_tracker, choose_phase
+from runplan.report.views import as_json
 from runplan.store.files import publish
 from runplan.text import plain
 

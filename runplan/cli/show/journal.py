@@ -10,10 +10,22 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from runplan.cli.terminal import Style, as_json, warn
+from runplan.agents.clis import agent_of
+from runplan.cli.show.progress import RunLog
+from runplan.cli.terminal import Style, warn
+from runplan.daemon.client import NotRunning, connect_daemon
+from runplan.daemon.protocol import Metrics, MetricsText
 from runplan.engine.context import newest_run, open_context
 from runplan.errors import NotFound
+from runplan.report.metrics import collect_samples, render_samples
+from runplan.report.views import as_json
+from runplan.run import dispatch as u, events as e
+from runplan.run.decide import decide
+from runplan.run.recorded import from_json
+from runplan.run.state import RunState, apply
 from runplan.settings.load import environment, list_agent_kinds
+from runplan.store.journal import list_records
+from runplan.supervise.output import MISREAD, DispatchFiles
 from runplan.text import clock, elapsed, escaped, localized, plain
 
 if TYPE_CHECKING:
@@ -22,8 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.agents.adapter import Agent
-    from runplan.run.dispatch import AgentEvent
-    from runplan.run.events import DispatchStarted, Event
     from runplan.run.recorded import Recorded
     from runplan.run.rows import EventRow, RunRow
     from runplan.store.protocol import Store
@@ -66,8 +76,6 @@ def run_logs(args: argparse.Namespace) -> None:
                     flush=True,
                 )
             return
-        from runplan.cli.show.progress import RunLog  # slow to import
-
         log = Transcripts(run, context.state / "dispatch") if args.agent else RunLog(store, run, context.state)
         for rows, is_last in batches:
             for row in rows:
@@ -128,9 +136,6 @@ class Transcripts:
         self._has_begun = False
 
     def add(self, row: EventRow) -> None:
-        from runplan.run import events as e
-        from runplan.run.recorded import from_json
-
         match from_json(row.type, row.body):
             case e.DispatchStarted(id=id_, agent=agent) as started if agent:
                 self._open[id_] = Transcript(self._dispatches / id_, started)
@@ -152,9 +157,7 @@ class Transcripts:
 class Transcript:
     """The output of one agent, for people: messages joined to whole lines, tools with their files and commands."""
 
-    def __init__(self, directory: Path, started: DispatchStarted) -> None:
-        from runplan.supervise.output import DispatchFiles
-
+    def __init__(self, directory: Path, started: e.DispatchStarted) -> None:
         self.took_s: float | None = None  #: None while the agent runs
         self._files = DispatchFiles(directory)
         self._style = Style.of(sys.stdout)
@@ -191,8 +194,6 @@ class Transcript:
         except FileNotFoundError:  # it has not begun, or its log was removed
             return b""
         if not self._read:
-            from runplan.agents.clis import agent_of  # slow to import
-
             reader = self._files.shim().reader
             self._agent = agent_of(reader) if reader in list_agent_kinds() else None
             self._is_prompt = self._agent is not None and bool(self._agent.prompt_ends)
@@ -200,9 +201,6 @@ class Transcript:
         return output
 
     def _show_line(self, line: bytes) -> None:
-        from runplan.run.dispatch import Context, Message, Unread
-        from runplan.supervise.output import MISREAD
-
         if self._agent is not None and self._is_prompt:
             self._is_prompt = not line.startswith(self._agent.prompt_ends)
         if self._is_prompt:
@@ -210,16 +208,18 @@ class Transcript:
         try:
             events = self._agent.read_line(line) if self._agent is not None else ()
         except MISREAD:  # of an unknown form
-            events = (Unread(),)
+            events = (u.Unread(),)
         for event in events:
-            if isinstance(event, Message) and not event.final:
+            if isinstance(event, u.Message) and not event.final:
                 *lines, self._message = (self._message + event.text).split("\n")
                 for text in lines:
                     self._print_text(text)
-            elif (text := _event_text(event)) or isinstance(event, Message):
+            elif (text := _event_text(event)) or isinstance(event, u.Message):
                 self._end_message()
                 self._print_text(text)
-        if not line.startswith(b"{") and all(isinstance(event, (Context, Unread)) for event in events):  # plain text
+        if not line.startswith(b"{") and all(
+            isinstance(event, (u.Context, u.Unread)) for event in events
+        ):  # plain text
             self._print_text(line.decode("utf-8", "replace"))
 
     def _end_message(self) -> None:
@@ -231,9 +231,7 @@ class Transcript:
             print(self._style.wrap(plain(f"{self._lane}{text}".rstrip()), " " * len(self._lane)))
 
 
-def _event_text(event: AgentEvent) -> str:
-    from runplan.run import dispatch as u
-
+def _event_text(event: u.AgentEvent) -> str:
     match event:
         case u.Started(model=model, version=version) if model or version:
             return f"-- {' '.join(part for part in (model, version) if part)}"
@@ -254,8 +252,6 @@ def _event_text(event: AgentEvent) -> str:
 
 
 def run_explain(args: argparse.Namespace) -> None:
-    from runplan.store.journal import list_records
-
     with open_context(warn=warn) as context:
         store, newest = newest_run(context, args.plan)
         every = _list_steps(list_records(store, newest.id))
@@ -277,11 +273,8 @@ def run_explain(args: argparse.Namespace) -> None:
         print(style.paint(wrapped[: len(moment)], "dim") + wrapped[len(moment) :])
 
 
-def _list_steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
+def _list_steps(facts: list[Recorded[e.Event]]) -> list[dict[str, str]]:
     """After each recorded fact, the decision that followed."""
-    from runplan.run.decide import decide
-    from runplan.run.state import RunState, apply
-
     state = RunState()
     steps = []
     for fact in facts:
@@ -297,10 +290,6 @@ def _list_steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
 
 def run_metrics(_args: argparse.Namespace) -> None:
     """Print the metrics of the daemon and all repositories; without a daemon, of this repository."""
-    from runplan.daemon.client import NotRunning, connect_daemon
-    from runplan.daemon.protocol import Metrics, MetricsText
-    from runplan.report.metrics import collect_samples, render_samples
-
     try:
         with connect_daemon(environment()) as client:
             text = client.call(Metrics(), MetricsText).text

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.cli.inspection import read_diffs
-from runplan.cli.terminal import as_json, warn
+from runplan.cli.terminal import warn
 from runplan.daemon.state import list_repositories
 from runplan.engine.context import RepositoryContext, newest_run, open_context, plan_path, slug_of
 from runplan.errors import NotFound, PlanUnreadable, RunplanError, UsageError
 from runplan.plan.model import parse_plan
 from runplan.report import html, summary, text as report
 from runplan.report.sections import failure_sections
+from runplan.report.views import as_json
 from runplan.settings.load import environment
 from runplan.settings.places import state_directory
 from runplan.settings.schema import parse_duration

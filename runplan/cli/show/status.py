@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from runplan import __version__
-from runplan.cli.terminal import Style, as_json, warn
+from runplan.cli.terminal import Style, warn
 from runplan.daemon.state import read_holder
 from runplan.engine.context import (
     RepositoryContext,
@@ -25,7 +25,7 @@ from runplan.engine.context import (
 )
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
-from runplan.report.views import Need, PlanOutline, by_need, format_usage, schedule_view, status_view
+from runplan.report.views import Need, PlanOutline, as_json, by_need, format_usage, schedule_view, status_view
 from runplan.run.rows import UNFINISHED, OwnerState, PlanFacts, Work, wait_of
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.files import is_held, last_write
@@ -62,7 +62,7 @@ def repeat_output(
     output: Callable[[int], str], wait: Callable[[float], None], *, terminal: bool, lines: bool = False
 ) -> None:
     """Print it again and again: in place on a terminal, else block after block; Ctrl-C ends it."""
-    from shutil import get_terminal_size
+    from shutil import get_terminal_size  # 4 ms, and only --watch needs it
 
     with suppress(KeyboardInterrupt):
         while True:
@@ -144,7 +144,7 @@ def _view_closed_repository(context: RepositoryContext, views: list[dict[str, An
     idle = [run for run in running if not any(work["dispatched"] for work in (run, *run["lanes"]))]
     if not idle:
         return None
-    from runplan.daemon.client import Client  # slow to import
+    from runplan.daemon.client import Client  # 20 ms, and most runs have a process
 
     try:
         with Client(socket_path(context.env), answer_s=ANSWER_S) as client:
@@ -268,7 +268,7 @@ class Reader:
 
 
 def outline_of(plan: Plan) -> PlanOutline:
-    from runplan.plan.tracker import describe_hindrance  # slow to import, likewise
+    from runplan.plan.tracker import describe_hindrance  # slow to import, and most plans are known
 
     outline = msgspec.convert(plan, PlanOutline, from_attributes=True)
     hindrances = ["" if phase.status == "done" else describe_hindrance(plan, phase) for phase in plan.phases]
