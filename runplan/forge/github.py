@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from github.Organization import Organization
     from github.PullRequest import PullRequest
 
-    from runplan.forge.address import Address
     from runplan.gitfacts import Oid
 
 GOOD = ("success", "neutral", "skipped")  #: conclusions of a check run that do not block
@@ -79,7 +78,7 @@ query($owner: String!, $name: String!, $number: Int!) {
 class GitHub:
     """One repository on GitHub or GitHub Enterprise; the methods of a `Forge` are described there."""
 
-    def __init__(self, address: Address, auth: Auth.Auth, *, api: str, calls: GitHubCalls | None = None) -> None:
+    def __init__(self, address: m.Address, auth: Auth.Auth, *, api: str, calls: GitHubCalls | None = None) -> None:
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
         check_answers()
         self.calls = calls or GitHubCalls()

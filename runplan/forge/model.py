@@ -1,4 +1,4 @@
-"""Pull requests, checks and issues as plain values."""
+"""A repository on a forge, its pull requests, checks and issues as plain values."""
 
 from __future__ import annotations
 
@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 METHODS = ("merge", "rebase", "squash")  #: of a merge, in the order of preference: the first two keep the trailers
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """A repository on a forge, as the URL of a remote names it."""
+
+    host: str
+    owner: str
+    repository: str
+    password: str = ""  #: from an https URL that holds one
+    web: str = ""  #: scheme and host to which a token may be sent, "" for ssh
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.owner}/{self.repository}"
 
 
 class Repository(Struct, frozen=True, kw_only=True):

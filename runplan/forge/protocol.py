@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runplan.forge import model as m
-    from runplan.forge.address import Address
     from runplan.git.command import Git
     from runplan.gitfacts import Oid
 
@@ -24,7 +23,7 @@ class Access(Protocol):
     """A repository on a forge, and how to sign in to it."""
 
     @property
-    def address(self) -> Address: ...
+    def address(self) -> m.Address: ...
     @property
     def source(self) -> str:
         """The variable or program that gave the token, for messages."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from runplan.forge.address import Address
+    from runplan.forge.model import Address
     from runplan.forge.protocol import Access, Forge
     from runplan.git.command import Git
     from runplan.git.repository import Repository
@@ -101,7 +101,7 @@ def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tup
     """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
     there, run = forge.read_repository(), settings.run
     if there.is_archived:
-        raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it on GitHub first")
+        raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it first")
     if not there.can_push:
         raise RefusedEarly(f"the token may not push to {there.name}; landing by pr needs write access")
     try:

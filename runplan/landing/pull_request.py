@@ -282,7 +282,9 @@ class PullRequestLander(RemoteLander):
         forge, wanted = self._forge(), self._settings.method
         method, trailers = target.choose_method(wanted), self._trailers(pull.head)
         if not method and not target.queue:
-            return Waiting(kind="merge", why=f"{pull.base} allows no merge method; allow one on GitHub: {pull.url}")
+            return Waiting(
+                kind="merge", why=f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
+            )
         # No phase: `undo` would take the merge for the landing of one.
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
         how = Merge(head=pull.head, method=method, title=f"{pull.title} (#{pull.number})", message=message)
@@ -298,9 +300,9 @@ class PullRequestLander(RemoteLander):
         # The queue of a classic rule shows only in a refused merge.
         later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
         if later is None:
-            return Waiting(kind="merge", why=f"GitHub merges {_name(pull)} when the rules of {pull.base} are met")
+            return Waiting(kind="merge", why=f"{_name(pull)} is merged when the rules of {pull.base} are met")
         if answer is not None:
-            return Waiting(kind="merge", why=f"GitHub did not merge {_name(pull)}: {answer.said}")
+            return Waiting(kind="merge", why=f"{_name(pull)} was not merged: {answer.said}")
         rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
         return Waiting(kind="checks" if missing else "review", why=f"{_name(pull)}: {rules}: {pull.url}")
 
@@ -384,7 +386,7 @@ def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress) ->
     if not progress.may_merge:
         return Waiting(kind="review", why=f"{name} passed its checks; review and merge it: {pull.url}")
     if pull.state is MergeState.UNKNOWN:
-        return Waiting(kind="merge", why=f"GitHub computes whether {name} can be merged")
+        return Waiting(kind="merge", why=f"{name}: the forge computes whether it can be merged")
     return None
 
 
@@ -404,7 +406,7 @@ def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, 
         what = f"{', '.join(missing)}, which ran on earlier pull requests" if missing else "further checks"
         return Waiting(kind="checks", why=f"{name} waits for {what}")
     if pull.auto_merge:
-        return Waiting(kind="merge", why=f"GitHub merges {name} when the rules of {pull.base} are met")
+        return Waiting(kind="merge", why=f"{name} is merged when the rules of {pull.base} are met")
     return None
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.forge.address import parse_remote
-from runplan.forge.github_access import GitHubAccess
+from runplan.forge.github_access import GitHubAccess, parse_remote
 from runplan.gitfacts import PLAN, RUN, read_trailers
 from runplan.names import repository_id
 from tests.support.cli import (

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.forge.address import parse_remote
 from runplan.forge.github import GitHub
+from runplan.forge.github_access import parse_remote
 from runplan.forge.github_calls import GitHubCalls
 from tests.support.builders import a_plan
 from tests.support.github.hub import Hub

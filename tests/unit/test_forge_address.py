@@ -2,8 +2,8 @@
 
 import pytest
 
-from runplan.forge.address import Address, find_token, parse_remote
-from runplan.forge.model import open_conflicts
+from runplan.forge.github_access import api_address, find_token, parse_remote
+from runplan.forge.model import Address, open_conflicts
 
 REMOTES = {
     "https://github.com/o/r": ("github.com", "o", "r", "https://api.github.com"),
@@ -25,7 +25,7 @@ REMOTES = {
 def test_a_remote_names_host_owner_and_repository(url: str) -> None:
     found = parse_remote(url, resolve={"work": "github.com"}.get if url.startswith("git@work") else lambda host: host)  # type: ignore[arg-type]
     assert found is not None
-    assert (found.host, found.owner, found.repository, found.api) == REMOTES[url]
+    assert (found.host, found.owner, found.repository, api_address(found.host)) == REMOTES[url]
 
 
 @pytest.mark.parametrize(

@@ -87,10 +87,10 @@ KNOWN = Target(usual_checks=("ci", "lint"))
         (pull(), (PASSED,), Target(usual_checks=("ci",)), False, None),
         (pull(), (PASSED,), KNOWN, False, "checks: pull request #1 waits for lint, which ran on earlier pull requests"),
         (pull(), (PASSED,), KNOWN, True, None),
-        (pull(), (PASSED,), Target(checks=("slow",)), True, None),  # GitHub is asked to merge it when it is met
+        (pull(), (PASSED,), Target(checks=("slow",)), True, None),  # the forge is asked to merge it when it is met
         (pull(), (PASSED,), Target(objections=("ann",)), True, "review: ann asked for changes on pull request #1"),
         (pull(auto_merge=True), (PASSED,), Target(objections=("ann",)), True, "review: ann asked for changes"),
-        (pull(auto_merge=True), (PASSED,), TARGET, True, "merge: GitHub merges pull request #1 when the rules of main"),
+        (pull(auto_merge=True), (PASSED,), TARGET, True, "merge: pull request #1 is merged when the rules of main"),
     ],
 )
 def test_what_a_pull_request_with_passed_checks_waits_for(
