@@ -1,8 +1,11 @@
 """Settings of all tests: an environment of their own, fixed hypothesis examples, the number of workers."""
 
 import contextlib
+import functools
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Generator
 
 import pytest
@@ -38,10 +41,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="a skipped test fails")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if (mark := item.get_closest_marker("newer_git")) and _git_version() < mark.args:
+        pytest.skip(f"needs git {'.'.join(map(str, mark.args))} or newer on PATH; see CONTRIBUTING.md")
+
+
+@functools.cache
+def _git_version() -> tuple[int, ...]:
+    version = subprocess.run(["git", "--version"], check=True, capture_output=True, text=True).stdout
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and item.config.getoption("--no-skips"):
+    is_allowed = item.get_closest_marker("newer_git") is not None
+    if report.skipped and item.config.getoption("--no-skips") and not is_allowed:
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, and --no-skips forbids it: {report.longreprtext}"
     return report

@@ -170,8 +170,8 @@ def _create_branch(context: RepositoryContext, number: int, *, now: datetime, la
     pull = forge.find_pull_request(branch=there.branch, base=run.target)
     if pull is not None and pull.is_merged:
         return TakenElsewhere(why=f"issue {number} was worked on: pull request #{pull.number} is merged: {pull.url}")
-    writer = Candidates(repository.git, common_dir=repository.common_dir)
-    blob = writer.write("blob", text, target)
+    writer = Candidates(repository.git)
+    blob = repository.git.write_object("blob", text)
     tree = writer.tree_with(repository.git.commit(target).tree, {path: Entry("100644", blob)})
     user = require_workable(repository, target=context.target, prefix=run.branch_prefix)
     by = Signature(author=user, committer=user, when=git_date(now), sign=signing(repository.git))

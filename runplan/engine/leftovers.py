@@ -8,7 +8,7 @@ from runplan import names
 from runplan.agents.invocation import Agents, Sandbox
 from runplan.engine.rehearsal import LOCK, SLUG
 from runplan.git.removal import Kept, Removal, Removed
-from runplan.git.repository import Checkouts, refs_snapshot
+from runplan.git.repository import Checkouts
 from runplan.git.workspace import Workspace
 from runplan.git.zones import Zones
 from runplan.run import events as e
@@ -32,7 +32,7 @@ def collect_leftovers(
     prefix = context.settings.run.branch_prefix
     store = context.store()
     own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
-    if not context.state.is_dir() and not any(ref.startswith(own) for ref in refs_snapshot(context.common_dir)):
+    if not context.state.is_dir() and not any(ref.startswith(own) for ref in context.git.list_refs(context.common_dir)):
         return [], []
     root = worktree_root(context.root, context.settings, context.env)
     workspace = Workspace(
@@ -40,7 +40,7 @@ def collect_leftovers(
     )
     workspace.prepare()
     try:
-        sandbox = Sandbox(Checkouts(context.root, context.common_dir), worktrees=root, env=context.env)
+        sandbox = Sandbox(Checkouts(context.git, context.common_dir), worktrees=root, env=context.env)
         agents = Agents(context.settings.agents, root=root, plan="", run="", caller=context.env, sandbox=sandbox)
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))

@@ -57,7 +57,7 @@ def settle_lost_landings(context: RepositoryContext) -> list[str]:
         except TimeoutError:
             return []  # another landing runs, and completes these as well
         known = {row.id for row in store.list_unfinished_runs()}
-        lander = CherryPick(git, ref=context.local_target, root=context.root, common_dir=common)
+        lander = CherryPick(git, ref=context.local_target, common_dir=common)
         settled = lander.settle()
     is_known = names.run_of(settled.id.rpartition(".")[0]) in known
     if settled.waits and not is_known:  # else its run says so itself
@@ -159,7 +159,7 @@ def phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfini
         first = command("runplan", "undo", plan.path, upon[0])
         depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
         raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
-    candidates = Candidates(context.git, common_dir=context.common_dir)
+    candidates = Candidates(context.git)
     landing_to_undo(context.tip(), plan, phase, target=context.target_name, objects=context.git, candidates=candidates)
     return phase.id
 

@@ -85,7 +85,7 @@ def make_run_context(
         run=run,
         caller=context.env,
         checks=context.settings.tests.env,
-        sandbox=Sandbox(Checkouts(context.root, context.common_dir), worktrees=workspace.root, env=context.env),
+        sandbox=Sandbox(Checkouts(context.git, context.common_dir), worktrees=workspace.root, env=context.env),
         git_config=workspace.agent_config,
     )
     limits = context.settings.limits
@@ -102,11 +102,11 @@ def make_run_context(
         prompts={role: template.text for role, template in require_prompts(context).items()},
         zones=zones,
         removal=Removal(zones, targets=context.targets),
-        candidates=Candidates(workspace.git, common_dir=workspace.path, user=context.git),
+        candidates=Candidates(workspace.git, user=context.git),
         lander=modes.open_lander(
             context.repository, context.settings, context.env, tool=workspace.path, plan=plan, zones=zones
         ),
-        fingerprints=Fingerprints(context.common_dir, context.git.env, context.settings.run.branch_prefix),
+        fingerprints=Fingerprints(context.git, context.common_dir, context.settings.run.branch_prefix),
         agents=agents,
     )
 

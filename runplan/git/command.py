@@ -1,6 +1,6 @@
 """Runs git: a list of arguments, a scrubbed environment, and a timeout for each command.
 
-Objects and refs go through two long-lived git processes, so reading one starts no process.
+Objects are read and written, and refs are updated, by long-lived git processes, one for each kind of request.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ ANY = range(-64, 256)  #: every exit code
 MOST_KEPT = 500  #: objects in the cache
 LARGEST_KEPT = 16 * 1024
 _CHUNK = 64 * 1024
+READER = ("cat-file", "--batch")
+UPDATER = ("update-ref", "--stdin")
+
+Signature = tuple[int, int, int, int] | None  #: of a file
 
 
 def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
@@ -178,6 +182,15 @@ class Stored(Struct, frozen=True):
     size: int = 0  #: of the whole content
 
 
+class _Listed(Struct, frozen=True, kw_only=True):
+    """The refs of a repository, and the files that they were read from."""
+
+    packed: list[Signature]
+    loose: dict[str, Signature]
+    refs: dict[str, Oid]
+    symbolic: frozenset[str]  #: refs that change with another one
+
+
 class Git:
     """Git in one directory. `options` are options of git itself, such as `--git-dir=…`.
 
@@ -197,9 +210,10 @@ class Git:
         self.env = env
         self._scrubbed = scrubbed(env)
         self._base = [git_program(env.get("PATH")), *options, *(word for pair in SETTINGS for word in ("-c", pair))]
-        self._reader: subprocess.Popen[bytes] | None = None
-        self._updater: subprocess.Popen[bytes] | None = None
-        self._kept: dict[str, Stored] = {}
+        self._processes: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}  #: long-lived ones, by their arguments
+        self._objects: dict[str, Stored] = {}
+        self._listed: _Listed | None = None
+        self._heads: dict[Path, tuple[list[Signature], str]] = {}  #: by git directory: its files when read, and HEAD
 
     def at(self, cwd: Path, *options: str) -> Git:
         """The same git in another directory, or with other options."""
@@ -262,13 +276,53 @@ class Git:
                 raise GitFailed("git is not installed or not on PATH; install git 2.38 or newer") from error
             raise GitFailed(f"the directory {self.cwd} is gone") from error
 
-    # --- objects ---------------------------------------------------------------------------------------
+    # --- long-lived processes ---------------------------------------------------------------------------
 
-    def prepare(self) -> subprocess.Popen[bytes]:
+    def prepare_reader(self) -> None:
         """Start the process that reads objects, so that a later read need not wait for it."""
-        if self._reader is None or self._reader.poll() is not None:
-            self._reader = self.start("cat-file", "--batch", env=STREAMED)
-        return self._reader
+        self._keep(*READER)
+
+    def _keep(self, *args: str) -> subprocess.Popen[bytes]:
+        """The long-lived process with these arguments."""
+        process = self._processes.get(args)
+        if process is None or process.poll() is not None:
+            process = self._processes[args] = self.start(*args, env=STREAMED)
+        return process
+
+    def request(self, *args: str, words: bytes, end: bytes = b"") -> bytes:
+        """Send words to a long-lived process; the line that it answers, or all its lines before the line `end`."""
+        process = self._keep(*args)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(words)
+            process.stdin.flush()
+        lines = [process.stdout.readline() if _has_answered(process) else b""]
+        while end and lines[-1] not in (b"", end):
+            lines.append(process.stdout.readline())
+        if not lines[-1]:
+            raise self._ended(args)
+        return b"".join(lines[:-1] if end else lines)
+
+    def _ended(self, args: tuple[str, ...]) -> GitFailed:
+        """Forget a process that has ended, or that is out of step; the error that it left."""
+        process = self._processes.pop(args)
+        said = close_process(process)
+        return GitFailed(failure(args, Ran(code=process.returncode, out=b"", err=said), self.cwd))
+
+    def close(self) -> None:
+        """End the long-lived processes."""
+        while self._processes:
+            close_process(self._processes.popitem()[1])
+        self._objects.clear()
+
+    def __enter__(self) -> Git:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    # --- objects ---------------------------------------------------------------------------------------
 
     def object(self, name: str, *, most: int = sys.maxsize) -> Stored | None:
         """The object that `name` stands for now (`refs/heads/main`, `<commit>:path`, an id), or None.
@@ -277,37 +331,30 @@ class Git:
         """
         if "\n" in name:
             return None
-        reader = self.prepare()
-        assert reader.stdin is not None
-        assert reader.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            reader.stdin.write(os.fsencode(name) + b"\n")
-            reader.stdin.flush()
-        head = reader.stdout.readline() if _has_answered(reader) else b""
-        words = head.split()
-        if head and (len(words) != 3 or not words[2].isdigit()):
+        words = self.request(*READER, words=os.fsencode(name) + b"\n").split()
+        if len(words) != 3 or not words[2].isdigit():
             return None
-        length = int(words[2]) if head else 0
-        content = reader.stdout.read(min(length, most))
+        output = self._processes[READER].stdout
+        assert output is not None
+        length = int(words[2])
+        content = output.read(min(length, most))
         left = length + 1 - len(content)
-        while left and (passed := len(reader.stdout.read(min(left, _CHUNK)))):
+        while left and (passed := len(output.read(min(left, _CHUNK)))):
             left -= passed
         if left:
-            close_process(reader)
-            self._reader = None
-            raise GitFailed(f"git cat-file ended unexpectedly, or did not answer for {ANSWER_S:.0f} s, in {self.cwd}")
+            raise self._ended(READER)
         return Stored(oid=words[0].decode(), kind=words[1].decode(), content=content, size=length)
 
     def known(self, name: str, *, most: int = sys.maxsize) -> Stored | None:
         """The object with a full id, or at a path in the commit with that id. It cannot change, so it is cached."""
-        if (kept := self._kept.get(name)) is not None:
+        if (kept := self._objects.get(name)) is not None:
             return kept
         found = self.object(name, most=most)
         oid = name.partition(":")[0]
         if found is not None and found.size <= min(LARGEST_KEPT, most) and len(oid) in (40, 64) and oid.isalnum():
-            if len(self._kept) == MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[name] = found
+            if len(self._objects) == MOST_KEPT:
+                del self._objects[next(iter(self._objects))]
+            self._objects[name] = found
         return found
 
     def tip(self, ref: str) -> Oid | None:
@@ -327,33 +374,60 @@ class Git:
     def is_ancestor(self, commit: Oid, of: str) -> bool:
         return self.run("merge-base", "--is-ancestor", commit, of, ok=(0, 1)).code == 0
 
+    def write_object(self, kind: str, content: bytes) -> Oid:
+        """Store a blob or a commit."""
+        from tempfile import NamedTemporaryFile  # slow to import, and reading verbs write no object
+
+        with NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            writer = ("hash-object", "-w", "-t", kind, "--no-filters", "--stdin-paths")
+            return self.request(*writer, words=os.fsencode(file.name) + b"\n").decode().strip()
+
     # --- refs ------------------------------------------------------------------------------------------
 
     def update_refs(self, *orders: str) -> None:
-        """Execute orders of `update-ref --stdin` in one transaction; the process is kept for the next call."""
-        if self._updater is None or self._updater.poll() is not None:
-            self._updater = self.start("update-ref", "--stdin")
-        updater, self._updater = self._updater, None
+        """Execute orders of `update-ref --stdin` in one transaction."""
         # Without no-deref a symbolic ref that an agent made would redirect the update.
         lines = ("start", *(line for order in orders for line in ("option no-deref", order)), "prepare", "commit")
-        if not converse(updater, "\n".join(lines) + "\n", b"start: ok\nprepare: ok\ncommit: ok\n"):
-            said = close_process(updater)
-            raise GitFailed(failure(["update-ref"], Ran(code=updater.returncode, out=b"", err=said), self.cwd))
-        self._updater = updater
+        if not converse(self._keep(*UPDATER), "\n".join(lines) + "\n", b"start: ok\nprepare: ok\ncommit: ok\n"):
+            raise self._ended(UPDATER)
 
-    def close(self) -> None:
-        """End the long-lived processes."""
-        for process in (self._reader, self._updater):
-            if process is not None:
-                close_process(process)
-        self._reader = self._updater = None
-        self._kept.clear()
+    def list_refs(self, common_dir: Path) -> Mapping[str, Oid]:
+        """Every ref of the repository with this directory, and its object.
 
-    def __enter__(self) -> Git:
-        return self
+        A phase asks ten times. Git lists the refs again when packed refs or reftables have changed; else it resolves
+        those whose file has changed. Git replaces these files and never writes to them, so the inode shows each change.
+        """
+        paths = (os.path.join(place, name) for place, _, names in os.walk(common_dir / "refs") for name in names)
+        loose = {os.path.relpath(path, common_dir): _signature(path) for path in paths if not path.endswith(".lock")}
+        packed = [_signature(common_dir / name) for name in ("packed-refs", "reftable/tables.list")]
+        last = self._listed
+        if last is None or last.packed != packed:
+            listing = self.text("for-each-ref", "--format=%(objectname) %(refname) %(symref)").splitlines()
+            rows = [row.split(" ") for row in listing]
+            refs = {ref: oid for oid, ref, _ in rows}
+            symbolic = frozenset(ref for _, ref, target in rows if target)
+        else:
+            refs = dict(last.refs)
+            symbolic = last.symbolic
+            changed = {ref for ref, _ in loose.items() ^ last.loose.items()}
+            for ref in changed | symbolic if changed else ():
+                refs.pop(ref, None)
+                if stored := self.object(ref, most=0):
+                    refs[ref] = stored.oid
+        self._listed = _Listed(packed=packed, loose=loose, refs=refs, symbolic=symbolic)
+        return refs
 
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    def read_head(self, git_dir: Path) -> str:
+        """The branch that the checkout with this git directory has out, as `ref: refs/heads/…`; else its commit."""
+        signatures = [_signature(git_dir / name) for name in ("HEAD", "reftable/tables.list")]
+        if git_dir not in self._heads or self._heads[git_dir][0] != signatures:
+            git = self.at(self.cwd, f"--git-dir={git_dir}")
+            branch = git.run("symbolic-ref", "-q", "HEAD", ok=ANY).text
+            head = f"ref: {branch}" if branch else git.run("rev-parse", "-q", "--verify", "HEAD", ok=ANY).text
+            self._heads[git_dir] = (signatures, head)
+        return self._heads[git_dir][1]
 
 
 # --- processes ------------------------------------------------------------------------------------------
@@ -373,6 +447,15 @@ def _scratch(content: bytes = b"") -> IO[bytes]:
     else:  # a filter may write to /dev/stderr, which opens the file once more
         fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
     return file
+
+
+def _signature(path: str | Path) -> Signature:
+    """Inode, size, and times of a file; None when there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - called for each loose ref, and pathlib is slow
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def wait_for(process: subprocess.Popen[bytes], timeout_s: float) -> int:

@@ -279,7 +279,7 @@ class AgentZone(Place):
             self._note(received.left)
 
     def _candidates(self) -> Candidates:
-        return Candidates(self._tool, common_dir=self._workspace.path)
+        return Candidates(self._tool)
 
     def _receive(self, branch: str, before: Oid, how: str, copies: Sequence[str]) -> Received:
         """Run the script that writes the stream, and take the stream into `tool.git`."""

@@ -1,37 +1,30 @@
-"""Reads, compares and writes git objects, and builds candidates from them, without a checkout (docs/adr/0007)."""
+"""Compares trees, and builds candidates from objects, without a checkout (docs/adr/0007)."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import struct
-import sys
-import zlib
 from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.errors import GitFailed, HandOverRefused, RefusedEarly, Unreachable
+from runplan.errors import GitFailed, HandOverRefused, RefusedEarly
 from runplan.gitfacts import LANDING, Change, Commit, Identity, Oid, is_agent_of
 from runplan.names import digest_of
 
 if TYPE_CHECKING:
-    import hashlib
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from runplan.git.command import Git, Stored
+    from runplan.git.command import Git
 
-Writer: TypeAlias = Callable[[str, bytes, Oid], Oid]  #: of kind and content; an id of the repository shows its hash
-
-NAMED = 3  #: commits of others that are named in one sentence
 TREE = "040000"
 SYMLINK = "120000"
 SUBMODULE = "160000"
 NO_MODE = "000000"
 MOST_FOREIGN = 3  #: commits named in one sentence
+_KINDS = {TREE: "tree", SUBMODULE: "commit"}  #: of the objects in a tree; else a blob
+LARGEST_DIFFED = 16_000_000  #: bytes of a file that a patch shows
 MOST_CHANGED = 1_000_000  #: paths; a tree of a few objects can have more than memory holds
 
 
@@ -64,12 +57,9 @@ def identity_env(by: Signature) -> dict[str, str]:
 
 def entries(git: Git, tree: Oid) -> dict[str, Entry]:
     """The names of one tree object, not of the trees below it."""
-    return read_tree(_require(git, tree))
-
-
-def read_tree(stored: Stored) -> dict[str, Entry]:
-    if stored.kind != "tree":
-        raise GitFailed(f"{stored.oid} is not a tree")
+    stored = git.known(tree)
+    if stored is None or stored.kind != "tree":
+        raise GitFailed(f"the tree {tree} is missing")
     width = len(stored.oid) // 2
     found: dict[str, Entry] = {}
     at = 0
@@ -129,98 +119,32 @@ def _differences(git: Git, old: Oid, new: Oid) -> Iterator[tuple[str, Entry | No
                     waiting.append((f"{prefix}{name}/", old_tree, new_tree))
 
 
-def _require(git: Git, oid: Oid, *, most: int = sys.maxsize) -> Stored:
-    if (stored := git.known(oid, most=most)) is None:
-        raise GitFailed(f"the object {oid} is missing")
-    return stored
-
-
-# --- packs ----------------------------------------------------------------------------------------------
-
-MOST_PACKED = 100  #: objects
-LARGEST_PACKED = 256 * 1024  #: bytes of an object
-LARGEST_DIFFED = 16_000_000  #: bytes of a file that a patch shows
-_KINDS = {"commit": 1, "tree": 2, "blob": 3}
-
-
-def small_pack(git: Git, tip: Oid, *, without: Collection[Oid]) -> bytes | None:
-    """The objects that `tip` adds to `without`, as a pack; None when they are many or large, or a merge is among them.
-
-    `git pack-objects` does the same for all, and takes as long as ten of these.
-    """
-    found: dict[Oid, Stored] = {}
-    try:
-        for oid in _added(git, tip, without):
-            found[oid] = _require(git, oid, most=LARGEST_PACKED)
-            if len(found) > MOST_PACKED or found[oid].size > LARGEST_PACKED:
-                return None
-    except (GitFailed, ValueError):  # an object is missing or malformed, or a commit has no parent or several
-        return None
-    pack = struct.pack("!4sII", b"PACK", 2, len(found)) + b"".join(map(_packed, found.values()))
-    return pack + digest_like(tip, pack).digest()
-
-
-def _added(git: Git, tip: Oid, without: Collection[Oid]) -> Iterator[Oid]:
-    while tip not in without:
-        yield tip
-        commit = git.commit(tip)
-        (parent,) = commit.parents
-        before = git.commit(parent).tree
-        if before != commit.tree:
-            yield commit.tree
-        yield from (one.oid for _, _, one in _differences(git, before, commit.tree) if one and one.mode != SUBMODULE)
-        tip = parent
-
-
-def _packed(one: Stored) -> bytes:
-    """Kind and length, seven bits of it in a byte after the first four, then the content."""
-    size = len(one.content)
-    head = [_KINDS[one.kind] << 4 | size & 15]
-    size >>= 4
-    while size:
-        head[-1] |= 128
-        head.append(size & 127)
-        size >>= 7
-    return bytes(head) + zlib.compress(one.content, 1)
-
-
-def digest_like(oid: Oid, content: bytes) -> hashlib._Hash:
-    """The hash of the content in the repository of the object."""
-    import hashlib  # slow to import, and reading needs no hash
-
-    return hashlib.sha1(content, usedforsecurity=False) if len(oid) == 40 else hashlib.sha256(content)
-
-
-def object_id(kind: str, content: bytes, like: Oid) -> Oid:
-    """The id that the object has in the repository of the object `like`."""
-    return digest_like(like, _stored(kind, content)).hexdigest()
-
-
-def _stored(kind: str, content: bytes) -> bytes:
-    return f"{kind} {len(content)}\0".encode() + content
-
-
-def tree_with(git: Git, tree: Oid | None, files: Mapping[str, Entry | None], write: Writer, like: Oid) -> Oid | None:
+def tree_with(git: Git, tree: Oid | None, files: Mapping[str, Entry | None]) -> Oid | None:
     """The tree with each path of `files` set to its entry, or removed; None when nothing is left."""
-    found: dict[str, Entry | None] = dict(entries(git, tree)) if tree else {}
+    names: dict[str, Entry | None] = dict(entries(git, tree)) if tree else {}
     below: dict[str, dict[str, Entry | None]] = {}
     for path, entry in files.items():
         name, _, rest = path.partition("/")
         if rest:
             below.setdefault(name, {})[rest] = entry
         else:
-            found[name] = entry
+            names[name] = entry
     for name, inner in below.items():
-        there = found.get(name)
+        there = names.get(name)
         if there is not None and there.mode != TREE and not any(inner.values()):
             continue  # a file stands where the directory was: the paths below are gone already
-        inside = there.oid if there is not None and there.mode == TREE else None
-        made = tree_with(git, inside, inner, write, like)
-        found[name] = Entry(TREE, made) if made else None
-    kept = [(os.fsencode(name), entry) for name, entry in found.items() if entry is not None]
-    kept.sort(key=lambda one: one[0] + (b"/" if one[1].mode == TREE else b""))  # as git sorts
-    rows = (entry.mode.lstrip("0").encode() + b" " + name + b"\0" + bytes.fromhex(entry.oid) for name, entry in kept)
-    return write("tree", b"".join(rows), like) if kept else None
+        made = tree_with(git, there.oid if there is not None and there.mode == TREE else None, inner)
+        names[name] = Entry(TREE, made) if made else None
+    rows = [
+        f"{entry.mode} {_KINDS.get(entry.mode, 'blob')} {entry.oid}\t{name}\0" for name, entry in names.items() if entry
+    ]
+    return write_tree(git, rows) if rows else None
+
+
+def write_tree(git: Git, rows: Iterable[str]) -> Oid:
+    """Store a tree with these rows of `git ls-tree -z`."""
+    words = os.fsencode("".join(rows)) + b"\0"
+    return git.request("mktree", "-z", "--batch", "--missing", words=words).decode().strip()
 
 
 def _person(identity: Identity) -> str:
@@ -229,24 +153,13 @@ def _person(identity: Identity) -> str:
     return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"
 
 
-def _store(directory: str, oid: Oid, whole: bytes) -> None:
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(directory)  # noqa: PTH102 - seven objects a phase, and pathlib takes as long as the disk
-    # The directory follows the user's umask or core.sharedRepository; the file follows the directory.
-    mode = os.stat(directory).st_mode  # noqa: PTH116
-    draft = os.path.join(directory, f"tmp_obj_{os.getpid()}_{oid[-12:]}")
-    with open(draft, "wb") as file:
-        file.write(zlib.compress(whole, 1))
-        file.flush()
-        os.fchmod(file.fileno(), 0o440 | mode & 0o004 if mode & 0o060 else 0o444)
-        os.fsync(file.fileno())
-    os.replace(draft, f"{directory}/{oid[2:]}")
-
-
 # --- candidates -----------------------------------------------------------------------------------------
 
 #: A phase has fewer commits; a base that is no ancestor is found out after so many steps.
 LONGEST = 10_000
+#: Compares two trees as a patch, whatever the user's configuration is. A line that is no id is repeated.
+_DIFFER = ("diff-tree", "--stdin", "-r", "-p", "-M", "--no-color", "--no-ext-diff", "--no-textconv")
+_END = "end\n"
 _KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 #: Of commits that only keep uncommitted files; the same content kept twice is the same commit.
 KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
@@ -281,26 +194,13 @@ Replayed: TypeAlias = Built | Conflicted | NothingLeft
 class Candidates:
     """Makes commits out of objects. No ref names a candidate: nothing is ever pruned in `tool.git`."""
 
-    def __init__(self, git: Git, *, common_dir: Path, user: Git | None = None) -> None:
+    def __init__(self, git: Git, *, user: Git | None = None) -> None:
         self._git = git
         self._user = user or git
-        self._place = common_dir / "objects"
-
-    def write(self, kind: str, content: bytes, like: Oid) -> Oid:
-        """Store an object and return its id; `like` is any id of the repository, and shows which hash it uses.
-
-        An existing object is written again: that takes as long as a check, and repairs a damaged file.
-        """
-        oid = object_id(kind, content, like)
-        try:
-            _store(f"{self._place}/{oid[:2]}", oid, _stored(kind, content))
-        except OSError as error:
-            raise Unreachable(f"{self._place} cannot be written: {error.strerror}; nothing was landed") from error
-        return oid
 
     def tree_with(self, tree: Oid, files: Mapping[str, Entry | None]) -> Oid:
         """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
-        return tree_with(self._git, tree, files, self.write, tree) or self.write("tree", b"", tree)
+        return tree_with(self._git, tree, files) or write_tree(self._git, ())
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -347,12 +247,12 @@ class Candidates:
 
         git holds a file in memory to compare it, so a large one is only named.
         """
-        plain = ("--no-color", "--no-ext-diff", "--no-textconv")
         large = self._find_large(old, new, without)
-        left_out = (*without, *large)
-        paths = (".", *(f":(exclude,literal,top){path}" for path in left_out)) if left_out else ()
-        patch = self._git.run("diff", *plain, old, new, "--", *paths).out.decode("utf-8", "surrogateescape")
-        return patch + "".join(f"{path}: {size} bytes, not shown here\n" for path, size in large.items())
+        left_out = dict.fromkeys((*without, *large))
+        trees = " ".join(self.tree_with(self._tree(commit), left_out) for commit in (old, new))
+        patch = self._git.request(*_DIFFER, words=f"{trees}\n{_END}".encode(), end=_END.encode())
+        text = patch.partition(b"\n")[2].decode("utf-8", "surrogateescape")  # after the line with the ids
+        return text + "".join(f"{path}: {size} bytes, not shown here\n" for path, size in large.items())
 
     def _find_large(self, old: Oid, new: Oid, without: Sequence[str]) -> dict[str, int]:
         """The sizes of changed files that are too large for a patch."""
@@ -361,10 +261,6 @@ class Candidates:
             blobs = (self._git.object(oid, most=0) for oid in (change.old, change.new) if oid.strip("0"))
             sizes[change.path] = max((blob.size for blob in blobs if blob is not None), default=0)
         return {path: size for path, size in sizes.items() if size > LARGEST_DIFFED and path not in without}
-
-    def code_key(self, tree: Oid, without: Sequence[str]) -> str:
-        """The id that the tree would have without these paths; nothing is written."""
-        return tree_with(self._git, tree, dict.fromkeys(without), object_id, tree) or ""
 
     def landed_commits(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below `tip` with a landing trailer, newest first."""
@@ -462,7 +358,7 @@ class Candidates:
             f"author {_person(by.author)} {by.authored or by.when}",
             f"committer {_person(by.committer)} {by.when}",
         ]
-        return self.write("commit", "\n".join([*lines, "", message]).encode("utf-8", "surrogateescape"), tree)
+        return self._git.write_object("commit", "\n".join([*lines, "", message]).encode("utf-8", "surrogateescape"))
 
     # --- bookkeeping ------------------------------------------------------------------------------------
 
@@ -473,7 +369,8 @@ class Candidates:
         """
         tree = self._tree(code)
         written = {
-            path: Entry(self._mode(tree, path), self.write("blob", content, code)) for path, content in files.items()
+            path: Entry(self._mode(tree, path), self._git.write_object("blob", content))
+            for path, content in files.items()
         }
         text = message if message.endswith("\n") else f"{message}\n"
         return self.commit(self.tree_with(tree, written), onto=code, message=text, by=by, merged=merged)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.handover import AgentZone
 from runplan.git.objects import KEEPER, identity_env
-from runplan.git.repository import Checkouts, refs_snapshot, remove_stale_lock
+from runplan.git.repository import Checkouts, remove_stale_lock
 from runplan.git.workspace import KEEP
 from runplan.gitfacts import is_agent
 from runplan.names import BASES, HEADS, PARKED, is_worktree_name
@@ -101,7 +101,7 @@ class Removal:
     def _used_by(self, ref: str) -> str:
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""
-        checkouts = Checkouts(self._user.cwd, self._workspace.common_dir)
+        checkouts = Checkouts(self._user, self._workspace.common_dir)
         return next((str(one.root) for one in checkouts.using(ref)), "")
 
     def _is_on_target(self, tip: Oid) -> bool:
@@ -134,7 +134,7 @@ class Removal:
         for name in sorted(self._lanes() - set(active)):
             with _readable(str(AgentZone(self._zones, name).path), found):
                 found.append(self.worktree(name, dry_run=dry_run))
-        refs = {ref for place in (self._workspace.common_dir, self._workspace.path) for ref in refs_snapshot(place)}
+        refs = {*self._user.list_refs(self._workspace.common_dir), *self._tool.list_refs(self._workspace.path)}
         # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
         own = re.compile(rf"{PARKED}|{BASES}" + (rf"|{HEADS}{re.escape(prefix)}.*/" if prefix else ""))
         for ref in sorted(filter(own.match, refs)):  # also those just parked

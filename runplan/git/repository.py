@@ -1,6 +1,4 @@
-"""The user's repository: how it is opened and refused early, its checkouts, its refs, and its fingerprint.
-
-Checkouts and refs are read from the files: asking git would cost a process at each landing and each dispatch."""
+"""The user's repository: how it is opened and refused early, its checkouts, and its fingerprint."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ from msgspec import Struct
 
 from runplan import names
 from runplan.errors import GitFailed, RefusedEarly
-from runplan.git.command import Git, failure
+from runplan.git.command import ANY, Git, failure
 from runplan.gitfacts import Identity, is_agent, read_person
 from runplan.names import HEADS
-from runplan.store.files import first_line, read_file
+from runplan.store.files import read_file
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ ODD_PATH = "runplan cannot work in a path with control characters or with bytes 
 _ASKED = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
 _MOST_NAMED = 8  #: branches in one message
 _SURE_S = 0.05  #: a git that is alive holds the lock of a ref for less
-_OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"  #: compiled when first needed; reading verbs do not need it
 
 
 class Repository(Struct, frozen=True, kw_only=True):
@@ -94,9 +91,7 @@ def require_workable(repository: Repository, *, target: str, prefix: str) -> Ide
 
 def require_target(repository: Repository, target: str) -> list[str]:
     """Refuse a repository without a commit or without the target, a full ref name; else every ref."""
-    if (repository.common_dir / "reftable").is_dir():
-        raise RefusedEarly("runplan cannot read reftables; keep refs as files: git refs migrate --ref-format=files")
-    refs = sorted(refs_snapshot(repository.common_dir))
+    refs = sorted(repository.git.list_refs(repository.common_dir))
     if target in refs:
         return refs
     branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
@@ -163,12 +158,6 @@ class TargetCheckout(Struct, frozen=True, kw_only=True):
     def lock(self) -> Path:
         return self.git_dir / "index.lock"
 
-    @property
-    def branch(self) -> str:
-        """The full name of the branch that is out; empty for a detached HEAD."""
-        head = read_line(self.git_dir / "HEAD")
-        return head.removeprefix("ref: ") if head.startswith("ref: ") else ""
-
     def operation_on(self, ref: str) -> str:
         """The operation of git that will move `ref` or return to it, wherever HEAD is meanwhile; empty for none."""
         names = {ref, ref.removeprefix(HEADS)}
@@ -179,16 +168,22 @@ class TargetCheckout(Struct, frozen=True, kw_only=True):
 class Checkouts(Struct, frozen=True):
     """Every checkout of one repository."""
 
-    root: Path
+    git: Git  #: in the main checkout
     common_dir: Path
+
+    def branch_of(self, checkout: TargetCheckout) -> str:
+        """The full name of the branch that is out; empty for a detached HEAD."""
+        head = self.git.read_head(checkout.git_dir)
+        return head.removeprefix("ref: ") if head.startswith("ref: ") else ""
 
     def all(self) -> Iterator[TargetCheckout]:
         """The main checkout first; also those whose directory is gone."""
-        dot_git = self.root / ".git"
+        root = self.git.cwd
+        dot_git = root / ".git"
         if dot_git.is_file():
-            dot_git = self.root / read_line(dot_git).removeprefix("gitdir: ")
+            dot_git = root / read_line(dot_git).removeprefix("gitdir: ")
         if dot_git.is_dir() and dot_git.samefile(self.common_dir):  # else a bare repository lies behind worktrees
-            yield TargetCheckout(root=self.root, git_dir=self.common_dir)
+            yield TargetCheckout(root=root, git_dir=self.common_dir)
         for link in sorted(self.common_dir.glob("worktrees/*/gitdir")):
             named = read_line(link)
             if named:  # absolute, or since git 2.48 relative to where it is written
@@ -196,7 +191,7 @@ class Checkouts(Struct, frozen=True):
 
     def with_branch(self, ref: str) -> list[TargetCheckout]:
         """Those that have `ref` out; one whose directory is gone counts only while it is locked."""
-        having = (one for one in self.all() if one.branch == ref)
+        having = (one for one in self.all() if self.branch_of(one) == ref)
         return [one for one in having if one.root.is_dir() or (one.git_dir / "locked").exists()]
 
     def using(self, ref: str) -> list[TargetCheckout]:
@@ -207,7 +202,7 @@ class Checkouts(Struct, frozen=True):
 def pull_command(git: Git, common_dir: Path, branch: str, remote: str) -> str:
     """The command that brings a local branch up to date, in the checkout that has it out, if any."""
     pull = ("pull", "--rebase", remote, branch)
-    having = Checkouts(git.cwd, common_dir).with_branch(f"{HEADS}{branch}")
+    having = Checkouts(git, common_dir).with_branch(f"{HEADS}{branch}")
     place = next((str(one.root) for one in having if one.root.is_dir()), "")
     return (
         command("git", "-C", place, *pull)
@@ -232,37 +227,11 @@ def remove_stale_lock(
                 lock.unlink()
 
 
-# --- refs ---------------------------------------------------------------------------------------------
-
-
-def refs_snapshot(common_dir: Path) -> dict[str, Oid]:
-    """Every ref and its object; a symbolic ref has that of the ref it names, and is left out if it leads nowhere."""
-    stored: dict[str, bytes] = {}
-    top = os.fspath(common_dir)
-    # Loose first, as git does: a ref that is packed in between is then found in the packed file.
-    for directory, _, files in os.walk(os.path.join(top, "refs")):
-        for path in (os.path.join(directory, file) for file in files if not file.endswith(".lock")):
-            if content := read_file(path):  # else it is deleted or packed while we look, or no file at all
-                stored[path[len(top) + 1 :]] = content.strip()
-    for line in (read_file(common_dir / "packed-refs") or b"").splitlines():
-        oid, _, name = line.partition(b" ")
-        stored.setdefault(os.fsdecode(name), oid)
-    found = {}
-    for ref, value in sorted(stored.items()):
-        for _ in range(5):  # git's own limit on chains of symbolic refs
-            if not value.startswith(b"ref: "):
-                break
-            value = stored.get(os.fsdecode(value.removeprefix(b"ref: ")), b"")
-        if re.fullmatch(_OID, value):
-            found[ref] = value.decode()
-    return found
-
-
 # --- fingerprints -------------------------------------------------------------------------------------
 
 MOST_LINES = 8
 _FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates", "shallow")
-_TAIL = 4096  #: bytes at the end of a reflog that hold its newest entry
+_MOST_LOGS = 100  #: reflogs that are read, a process each
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -277,39 +246,47 @@ class Difference(Struct, frozen=True, kw_only=True):
 class Fingerprints(Struct, frozen=True):
     """The user's refs, HEADs, configuration and hooks."""
 
+    git: Git
     common_dir: Path
-    env: Mapping[str, str]
     prefix: str  #: of our branches
 
     def take(self) -> str:
-        """The fingerprint of now; runs no process."""
+        """The fingerprint of now."""
         return json.dumps(dict(self._values()))
 
     def compare(self, before: str, *, agent: str, landed: Collection[Oid] = ()) -> tuple[Difference, ...]:
         """The differences since, without refs that landings moved to `landed`; the process commits as `agent`."""
-        old, new = json.loads(before), dict(self._values())
-        return tuple(
-            Difference(name=name, old=old.get(name, ""), new=new.get(name, ""), by_agent=self._is_by(agent, name))
+        old = json.loads(before)
+        new = dict(self._values())
+        names = [
+            name
             for name in sorted({*old, *new})
             if old.get(name) != new.get(name) and not (name.startswith("refs/") and new.get(name) in landed)
+        ]
+        moved = {name for name in names[:_MOST_LOGS] if name.startswith("refs/") and self._last_mover(name) == agent}
+        return tuple(
+            Difference(name=name, old=old.get(name, ""), new=new.get(name, ""), by_agent=name in moved)
+            for name in names
         )
 
-    def _is_by(self, agent: str, name: str) -> bool:
-        log = read_file(self.common_dir / "logs" / name) or b"" if name.startswith("refs/") else b""
-        newest = log[-_TAIL:].rstrip(b"\n").rpartition(b"\n")[2].partition(b"\t")[0]
-        return f"<{agent}>".encode() in newest
+    def _last_mover(self, ref: str) -> str:
+        """The address in the newest reflog entry."""
+        return self.git.run("log", "-g", "-1", "--format=%ge", ref, "--", ok=ANY).text
 
     def _values(self) -> Iterator[tuple[str, str]]:
         own = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))
-        yield from ((name, oid) for name, oid in refs_snapshot(self.common_dir).items() if not name.startswith(own))
-        common, home = str(self.common_dir), self.env.get("HOME") or "/"
+        refs = self.git.list_refs(self.common_dir)
+        yield from ((name, oid) for name, oid in refs.items() if not name.startswith(own))
+        common = str(self.common_dir)
+        env = self.git.env
+        home = env.get("HOME") or "/"
         for head in ("HEAD", *(f"worktrees/{name}/HEAD" for name in _names(f"{common}/worktrees"))):
-            yield head, first_line(f"{common}/{head}") or ""
+            yield head, self.git.read_head((self.common_dir / head).parent)
         files = [
             *(f"{common}/{name}" for name in _FILES),
             *(f"{common}/hooks/{name}" for name in _names(f"{common}/hooks") if not name.endswith(".sample")),
-            self.env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig",
-            f"{self.env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
+            env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig",
+            f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
         ]
         for path in files:
             content = read_file(path)

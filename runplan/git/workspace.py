@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git.command import ANY, STREAMED, Git, Ran, one_line, remedy_for
-from runplan.git.objects import small_pack
-from runplan.git.repository import Checkouts, refs_snapshot
+from runplan.git.repository import Checkouts
 from runplan.names import DIFF_FILE, HEADS, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, publish, read_file, sweep_removed
 
@@ -190,7 +189,7 @@ class Workspace:
 
     def mirrored(self) -> dict[str, Oid]:
         """The user's refs that an agent sees."""
-        refs = refs_snapshot(self.common_dir)
+        refs = self.user.list_refs(self.common_dir)
         return {name: oid for name, oid in refs.items() if name in self._mirror or name.startswith("refs/tags/")}
 
     # --- moving objects ---------------------------------------------------------------------------------
@@ -248,7 +247,7 @@ class Workspace:
         """Move a branch that runplan made to newer work; commits that this lacks are parked."""
         if not ref.startswith(HEADS) or self.user.tip(ref) != old:
             return False
-        if Checkouts(self.user.cwd, self.common_dir).using(ref):
+        if Checkouts(self.user, self.common_dir).using(ref):
             return False
         if not self.git.is_ancestor(old, new):
             self.park(old, under=ref)
@@ -271,7 +270,7 @@ class Workspace:
     def _keep_at(self, names: Sequence[str], oid: Oid, *, without: Sequence[Oid] = ()) -> str:
         """Make the first free of these refs in the user's repository, unless one of them has the commit already."""
         keep = self.deliver(oid, without=without, keep=KEEP)
-        refs = refs_snapshot(self.common_dir)
+        refs = self.user.list_refs(self.common_dir)
         ref = next((name for name in names if refs.get(name) == oid), "")
         if not ref:
             ref = next(name for name in names if name not in refs)
@@ -281,16 +280,8 @@ class Workspace:
         return ref
 
     def unpin(self, pin: str) -> None:
-        """Stop protecting the base from the user's `git gc`.
-
-        A git that is killed while it deletes a ref leaves packed-refs.lock in the user's repository. So git does it
-        only where the ref is packed.
-        """
-        ref = base_ref(pin)
-        if ref.encode() in (read_file(self.common_dir / "packed-refs") or b""):
-            self.user.run("update-ref", "--no-deref", "-d", ref)
-        else:
-            (self.common_dir / ref).unlink(missing_ok=True)
+        """Stop protecting the base from the user's `git gc`."""
+        self.user.update_refs(f"delete {base_ref(pin)}")
 
 
 def is_repository(path: Path) -> bool:
@@ -329,8 +320,6 @@ def transfer(
     A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
     """
     check = ("index-pack", "--stdin", "--fix-thin", "--strict", *([f"--keep={keep}"] if keep else []))
-    if (pack := small_pack(source, tip, without=without)) is not None:
-        return _checked(goal.run(*check, stdin=pack, ok=ANY), tip, goal).text.split()[-1]
     wanted = "".join([f"{tip}\n", *(f"^{oid}\n" for oid in without)]).encode()
     how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if keep else []))
     packer = source.start("pack-objects", *how, env=STREAMED)

@@ -40,11 +40,11 @@ _MARKS = {
 class CherryPick:
     """Moves a branch of this repository."""
 
-    def __init__(self, git: Git, *, ref: str, root: Path, common_dir: Path, zones: Zones | None = None) -> None:
+    def __init__(self, git: Git, *, ref: str, common_dir: Path, zones: Zones | None = None) -> None:
         self._git = git
         self._zones = zones
         self.ref = ref
-        self.checkouts = Checkouts(root, common_dir)
+        self.checkouts = Checkouts(git, common_dir)
         self._box = Box(git, self.checkouts)
 
     def tip(self) -> Oid | None:
@@ -121,7 +121,7 @@ class CherryPick:
             if operation := one.operation_on(ref):
                 raise Hold(f"a {operation} of {branch} is under way in {one.root}; finish or abort it")
             found = next((what for mark, what in _MARKS.items() if (one.git_dir / mark).exists()), None)
-            if found and one.root.is_dir() and one.branch == ref:
+            if found and one.root.is_dir() and self.checkouts.branch_of(one) == ref:
                 raise Hold(f"a {found} is under way in {one.root}, which has {branch} checked out; finish or abort it")
 
     def _move_ref(self, landing: Landing) -> None:

@@ -90,9 +90,9 @@ class RemoteLander(ABC):
 class Direct(RemoteLander):
     """Moves the target on a remote."""
 
-    def __init__(self, git: Git, remote: Remote, *, root: Path, tool: Path) -> None:
+    def __init__(self, git: Git, remote: Remote, *, tool: Path) -> None:
         super().__init__(git, remote, tool=tool)
-        self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", root=root, common_dir=remote.common_dir)
+        self._local = CherryPick(git, ref=f"{HEADS}{remote.branch}", common_dir=remote.common_dir)
 
     def tip(self) -> Oid | None:
         """The tip of the branch on the remote, fetched now; None when it has no such branch."""

@@ -41,11 +41,12 @@ def open_lander(
 
     `zones` has the sandbox for files that land in a checkout.
     """
-    run, git, root = settings.run, here.git, here.root
+    run = settings.run
+    git = here.git
     if not uses_remote(run.landing):
-        return CherryPick(git, ref=f"refs/heads/{run.target}", root=root, common_dir=here.common_dir, zones=zones)
+        return CherryPick(git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
     access = _access(git, run, env) if concludes(run.landing) else None
-    target = Direct(git, _remote(here, run, run.target, env, access), root=root, tool=tool)
+    target = Direct(git, _remote(here, run, run.target, env, access), tool=tool)
     if access is None:
         return target
     return PullRequestLander(

@@ -192,7 +192,7 @@ class Box:
         if landed:
             late = [path for path in plan.was if signature(plan.old_files / path) != plan.was[path]]
             return self._keep(plan, late, "was written to while the landing replaced it")
-        is_there = checkout.root.is_dir() and checkout.branch == landing.ref
+        is_there = checkout.root.is_dir() and self.checkouts.branch_of(checkout) == landing.ref
         if not is_there or self._git.tip(landing.ref) != landing.old:
             return self._keep(plan, plan.was, "was replaced by a landing that was killed")
         if not (plan.old_files.exists() or self.old_index.exists() or is_same(self._mark, checkout.lock)):
@@ -280,7 +280,7 @@ class Swap:
 
     def _lock(self, landing: Landing, seen: Signature) -> None:
         """From here on the user's git can neither switch, stage nor commit."""
-        if self._checkout.branch != landing.ref:
+        if self._box.checkouts.branch_of(self._checkout) != landing.ref:
             raise Hold(f"{self._root} is switching branches")
         self._box.lock_index(self._checkout)
         if signature(self._index) != seen:

@@ -109,7 +109,7 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
 def check_key(context: RunContext, name: str, tree: str) -> str:
     """Names the code of a tree, without bookkeeping, and everything that decides how a check runs on it."""
     settings = context.settings
-    code = context.candidates.code_key(tree, context.bookkeeping)
+    code = context.candidates.tree_with(tree, dict.fromkeys(context.bookkeeping))
     summary = settings.tests.summary if name == TESTS else ""
     junit = settings.tests.junit if name == TESTS else ()
     command = settings.checks[name].command

@@ -228,10 +228,6 @@ REPOSITORIES = {
         make=lambda project: project.repo.git("branch", "runplan"),
         says="the branch runplan blocks branches under runplan/; set run.branch_prefix",
     ),
-    "reftables": Bad(
-        make=lambda project: (project.path / ".git/reftable").mkdir(),
-        says="keep refs as files: git refs migrate --ref-format=files",
-    ),
     "foreign branch": Bad(
         make=ahead,
         says="the branch runplan/x/1 exists, and runplan did not make it; look at it",

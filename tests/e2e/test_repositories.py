@@ -50,7 +50,16 @@ def borrowing(repo: Repo, place: Path) -> Repo:
 
 
 def sha256(repo: Repo, place: Path) -> Repo:
-    made = init_repo(place, "--object-format=sha256")
+    return copied(repo, place, "--object-format=sha256")
+
+
+def reftable(repo: Repo, place: Path) -> Repo:
+    return copied(repo, place, "--ref-format=reftable", "--object-format=sha256")
+
+
+def copied(repo: Repo, place: Path, *options: str) -> Repo:
+    """The files of a repository in another one, made with these options of `git init`."""
+    made = init_repo(place, *options)
     shutil.copytree(repo.path, place, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
     made.commit("Begin")
     return made
@@ -71,7 +80,17 @@ def crlf(repo: Repo, place: Path) -> Repo:
     return repo
 
 
-KINDS = (linked, inside_another, with_another_inside, shallow, borrowing, sha256, sparse, crlf)
+KINDS = (
+    linked,
+    inside_another,
+    with_another_inside,
+    shallow,
+    borrowing,
+    sha256,
+    sparse,
+    crlf,
+    pytest.param(reftable, marks=pytest.mark.newer_git(2, 45)),
+)
 
 
 @pytest.mark.parametrize("make", KINDS)

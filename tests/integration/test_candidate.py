@@ -26,7 +26,7 @@ def repo(tmp_path: Path) -> Repo:
 @pytest.fixture
 def candidates(repo: Repo) -> Iterator[Candidates]:
     with repo.adapter() as git:
-        yield Candidates(git, common_dir=repo.path / ".git")
+        yield Candidates(git)
 
 
 BY = Signature(author=USER, committer=USER, when=WHEN)
@@ -324,21 +324,21 @@ def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidate
         assert "gpgsig -----BEGIN" in repo.git("cat-file", "commit", oid)
 
 
-# --- the key of a tree without our own files ----------------------------------------------------------
+# --- a tree without our own files ---------------------------------------------------------------------
 
 
-def test_the_code_key_ignores_the_named_paths_and_nothing_else(repo: Repo, candidates: Candidates) -> None:
-    ours = ["plans/p.md", "reports/plan-p.md"]
-    plain = candidates.code_key(repo.tree(), ours)
+def test_the_tree_without_our_files_depends_on_nothing_else_of_them(repo: Repo, candidates: Candidates) -> None:
+    ours = dict.fromkeys(["plans/p.md", "reports/plan-p.md"])
+    plain = candidates.tree_with(repo.tree(), ours)
     repo.commit("Ours", **{"plans/p.md": "1\n", "reports/plan-p.md": "r\n"})
-    assert candidates.code_key(repo.tree(), ours) == plain
+    assert candidates.tree_with(repo.tree(), ours) == plain
     repo.commit("Beside ours", **{"plans/q.md": "1\n"})
-    beside = candidates.code_key(repo.tree(), ours)
+    beside = candidates.tree_with(repo.tree(), ours)
     assert beside != plain
     repo.commit("Ours again", **{"plans/p.md": "2\n"})
-    assert candidates.code_key(repo.tree(), ours) == beside
+    assert candidates.tree_with(repo.tree(), ours) == beside
     repo.commit("Code", **{"dir/c.txt": "c2\n"})
-    assert candidates.code_key(repo.tree(), ours) != beside
+    assert candidates.tree_with(repo.tree(), ours) != beside
 
 
 def test_building_a_candidate_touches_no_checkout_and_no_ref(repo: Repo, candidates: Candidates) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from runplan.git.command import Git
 from runplan.git.repository import MOST_LINES, Difference, Fingerprints, describe_differences
 from runplan.gitfacts import committing_as, signing
 from tests.support.repos import make_repo
@@ -28,32 +29,35 @@ CHANGES = {
 def test_a_change_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
     repo = make_repo(tmp_path / "repo", a="1")
     env = {key: value for key, value in repo.env.items() if key != "GIT_CONFIG_GLOBAL"} | {"HOME": str(tmp_path)}
-    prints = Fingerprints(repo.path / ".git", env, "runplan/")
-    before = prints.take()
-    assert prints.compare(before, agent=AGENT) == ()
-    subprocess.run(["sh", "-ec", CHANGES[name]], cwd=repo.path, env=repo.env, check=True, capture_output=True)
-    (found,) = prints.compare(before, agent=AGENT)
+    with Git(repo.path, env=env) as git:
+        prints = Fingerprints(git, repo.path / ".git", "runplan/")
+        before = prints.take()
+        assert prints.compare(before, agent=AGENT) == ()
+        subprocess.run(["sh", "-ec", CHANGES[name]], cwd=repo.path, env=repo.env, check=True, capture_output=True)
+        (found,) = prints.compare(before, agent=AGENT)
     assert found.name.endswith(name)
     assert not found.by_agent
 
 
 def test_a_landing_of_ours_is_no_difference(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", a="1")
-    prints = Fingerprints(repo.path / ".git", repo.env, "runplan/")
-    before = prints.take()
-    tip = repo.commit("Landed", a="2")
-    assert [one.name for one in prints.compare(before, agent=AGENT)] == ["refs/heads/main"]
-    assert prints.compare(before, agent=AGENT, landed=[tip]) == ()
+    with repo.adapter() as git:
+        prints = Fingerprints(git, repo.path / ".git", "runplan/")
+        before = prints.take()
+        tip = repo.commit("Landed", a="2")
+        assert [one.name for one in prints.compare(before, agent=AGENT)] == ["refs/heads/main"]
+        assert prints.compare(before, agent=AGENT, landed=[tip]) == ()
 
 
 def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", a="1")
-    prints = Fingerprints(repo.path / ".git", repo.env, "runplan/")
-    before = prints.take()
-    repo.git("branch", "mine")
-    repo.git("branch", "theirs", env=committing_as("r1.1"))
-    repo.git("branch", "runplan/x/1", env=committing_as("r1.1"))
-    found = prints.compare(before, agent=AGENT)
+    with repo.adapter() as git:
+        prints = Fingerprints(git, repo.path / ".git", "runplan/")
+        before = prints.take()
+        repo.git("branch", "mine")
+        repo.git("branch", "theirs", env=committing_as("r1.1"))
+        repo.git("branch", "runplan/x/1", env=committing_as("r1.1"))
+        found = prints.compare(before, agent=AGENT)
     assert {one.name: one.by_agent for one in found} == {"refs/heads/mine": False, "refs/heads/theirs": True}
 
 

@@ -30,8 +30,7 @@ def test_a_ref_is_updated_also_after_the_kept_process_was_killed(repo: Repo) -> 
     head = repo.head()
     with repo.adapter() as git:
         git.update_refs(f"update refs/runplan/1 {head}")
-        kept = git._updater
-        assert kept is not None
+        (kept,) = git._processes.values()
         kept.kill()
         kept.wait()
         git.update_refs(f"update refs/runplan/2 {head}")

@@ -128,8 +128,8 @@ def test_a_bare_repository_behind_worktrees_is_no_checkout(repo: Repo, tmp_path:
     repo.git("clone", "-q", "--bare", ".", str(bare.path))
     bare.git("worktree", "add", "-q", "-b", "work", str(tmp_path / "wt"))
     new = candidate(bare, {"a.txt": "a2\n"})
-    with bare.adapter() as git:
-        cherry_pick = CherryPick(git, ref=MAIN, root=tmp_path / "wt", common_dir=bare.path)
+    with bare.at(tmp_path / "wt").adapter() as git:
+        cherry_pick = CherryPick(git, ref=MAIN, common_dir=bare.path)
         answer = cherry_pick.land(cherry_pick.prepare(id="L1", old=bare.head(MAIN), new=new))
     assert answer == Landed(tip=new)
     assert bare.head(MAIN) == new
@@ -227,7 +227,7 @@ def land_until_done(repo: Repo, name: str) -> str:
 # --- the cost -----------------------------------------------------------------------------------------
 
 
-def test_a_phase_of_one_commit_costs_five_git_processes(repo: Repo, tmp_path: Path) -> None:
+def test_a_phase_of_one_commit_costs_nine_git_processes(repo: Repo, tmp_path: Path) -> None:
     base = repo.head()
     repo.git("switch", "-qc", "work")
     head = repo.commit("Work", **{"a.txt": "a2\n"})
@@ -241,7 +241,7 @@ def test_a_phase_of_one_commit_costs_five_git_processes(repo: Repo, tmp_path: Pa
     real = repo.git("--exec-path") + "/git"
     env = repo.env | {"PATH": f"{wrapper.parent}{os.pathsep}{repo.env['PATH']}", "REAL_GIT": real}
     with Git(repo.path, env=env) as git:
-        candidates = Candidates(git, common_dir=repo.path / ".git")
+        candidates = Candidates(git)
         by = Signature(author=USER, committer=USER, when=WHEN)
         answer = candidates.replay(
             base=base,
@@ -256,13 +256,17 @@ def test_a_phase_of_one_commit_costs_five_git_processes(repo: Repo, tmp_path: Pa
             message="Record",
             by=by,
         )
-        cherry_pick = CherryPick(git, ref=MAIN, root=repo.path, common_dir=repo.path / ".git")
+        cherry_pick = CherryPick(git, ref=MAIN, common_dir=repo.path / ".git")
         landing = cherry_pick.prepare(id="L1", old=base, new=new)
         assert cherry_pick.land(landing) == Landed(tip=new)
     assert sorted(commands(traces)) == [
         "cat-file",
         "checkout-index",
+        "hash-object",
+        "hash-object",
+        "mktree",
         "read-tree",
+        "symbolic-ref",
         "update-index",
         "update-ref",
     ]

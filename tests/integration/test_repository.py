@@ -10,13 +10,20 @@ from runplan.git.repository import (
     Checkouts,
     identity,
     open_repository,
-    refs_snapshot,
     require_git,
     require_workable,
     signing,
 )
 from runplan.gitfacts import Identity
-from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, install_signer, isolated_env, make_repo
+from tests.support.repos import (
+    USER_EMAIL,
+    USER_NAME,
+    Repo,
+    init_repo,
+    install_signer,
+    isolated_env,
+    make_repo,
+)
 
 
 def test_a_repository_is_found_from_a_subdirectory_and_from_a_linked_worktree(tmp_path: Path) -> None:
@@ -102,20 +109,52 @@ def test_signing_follows_the_users_setting_and_is_tried_before_any_work(tmp_path
             signing(git)
 
 
-def test_the_snapshot_of_refs_is_what_git_lists(tmp_path: Path) -> None:
-    """Packed, loose, both, symbolic, tags, odd names; nothing but files is read."""
-    repo = make_repo(tmp_path / "r")
-    repo.git("branch", "feat/ünï")
-    repo.git("tag", "-a", "-m", "t", "v1")
-    repo.git("update-ref", "refs/remotes/origin/main", "HEAD")
-    repo.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
-    repo.git("pack-refs", "--all")
-    repo.commit("newer than the packed ref", b="2")
-    repo.git("branch", "late")
-    (repo.path / ".git/refs/heads/late.lock").write_text("x")
-    found = open_repository(repo.path, env=repo.env)
-    assert refs_snapshot(found.common_dir) == repo.refs()
-    assert len(repo.refs()) == 6
+STORES = (
+    "--object-format=sha1",
+    "--object-format=sha256",
+    pytest.param("--ref-format=reftable", marks=pytest.mark.newer_git(2, 45)),
+)
+
+
+@pytest.fixture(params=STORES)
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Repo:
+    """A repository with one commit, in each way in which git stores refs and ids."""
+    repo = init_repo(tmp_path / "r", request.param)
+    repo.commit("Start", a="1")
+    return repo
+
+
+def test_refs_are_those_that_git_lists_after_each_change(stored: Repo) -> None:
+    """Packed, loose, both, symbolic, tags, odd names, deleted ones."""
+    changes = [
+        ["branch", "feat/ünï"],
+        ["tag", "-a", "-m", "t", "v1"],
+        ["update-ref", "refs/remotes/origin/main", "HEAD"],
+        ["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"],
+        ["pack-refs", "--all"],
+        ["commit", "-q", "--allow-empty", "-m", "newer than the packed ref"],
+        ["branch", "-f", "feat/ünï", "HEAD"],
+        ["branch", "-f", "feat/ünï", "HEAD~1"],
+        ["branch", "-D", "feat/ünï"],
+    ]
+    with stored.adapter() as git:
+        for words in changes:
+            stored.git(*words)
+            assert git.list_refs(stored.path / ".git") == stored.refs()
+
+
+def test_a_head_is_read_after_each_change(stored: Repo, tmp_path: Path) -> None:
+    stored.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    with stored.adapter() as git:
+        for repo, git_dir in ((stored, ".git"), (stored.at(tmp_path / "side"), ".git/worktrees/side")):
+            for words in (
+                ["switch", "-qc", f"new-{git_dir[-4:]}"],
+                ["switch", "-q", "--detach"],
+                ["switch", "-q", "-"],
+            ):
+                repo.git(*words)
+                branch = repo.git("symbolic-ref", "-q", "HEAD", ok=False)
+                assert git.read_head(stored.path / git_dir) == (f"ref: {branch}" if branch else repo.head())
 
 
 def test_checkouts_name_branch_detachment_and_missing_directories(tmp_path: Path) -> None:
@@ -125,12 +164,13 @@ def test_checkouts_name_branch_detachment_and_missing_directories(tmp_path: Path
     repo.git("worktree", "add", "-q", "--detach", str(detached))
     repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
     shutil.rmtree(gone)
-    checkouts = Checkouts(repo.path, repo.path / ".git")
-    assert {(one.root, one.branch) for one in checkouts.all()} == {
-        (repo.path, "refs/heads/main"),
-        (gone, "refs/heads/side"),
-        (detached, ""),
-        (tmp_path / "other", "refs/heads/other"),
-    }
-    assert [one.root for one in checkouts.with_branch("refs/heads/other")] == [tmp_path / "other"]
-    assert checkouts.with_branch("refs/heads/side") == []
+    with repo.adapter() as git:
+        checkouts = Checkouts(git, repo.path / ".git")
+        assert {(checkout.root, checkouts.branch_of(checkout)) for checkout in checkouts.all()} == {
+            (repo.path, "refs/heads/main"),
+            (gone, "refs/heads/side"),
+            (detached, ""),
+            (tmp_path / "other", "refs/heads/other"),
+        }
+        assert [checkout.root for checkout in checkouts.with_branch("refs/heads/other")] == [tmp_path / "other"]
+        assert checkouts.with_branch("refs/heads/side") == []

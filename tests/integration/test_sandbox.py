@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from runplan.agents.invocation import Sandbox, sandbox_command
+from runplan.git.command import Git
 from runplan.git.repository import Checkouts
 from runplan.run.dispatch import Ending
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.mounts import obstacle
-from tests.support.repos import init_repo
+from tests.support.repos import init_repo, isolated_env
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +100,7 @@ class Place:
     def sandbox(self) -> Sandbox:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
         # As if runplan was started in the linked checkout.
-        checkouts = Checkouts(self.linked, self.git)
+        checkouts = Checkouts(Git(self.linked, env=isolated_env()), self.git)
         return Sandbox(checkouts, worktrees=self.trees, env=env)
 
     def can_write(self, directory: Path) -> bool:

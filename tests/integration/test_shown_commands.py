@@ -50,12 +50,12 @@ def no_room(pair: Pair, git: Git) -> None:
 
 
 def gone_here(pair: Pair, git: Git) -> None:
-    lander = CherryPick(git, ref=REF, root=pair.here.path, common_dir=pair.here.path / ".git")
+    lander = CherryPick(git, ref=REF, common_dir=pair.here.path / ".git")
     lander.land(Landing(id="L", ref=REF, old=OLD, new=pair.here.head("HEAD")))
 
 
 def gone_there(pair: Pair, git: Git) -> None:
-    lander = Direct(git, there(pair, git), root=pair.here.path, tool=pair.here.path / ".git")
+    lander = Direct(git, there(pair, git), tool=pair.here.path / ".git")
     lander.recover(Landing(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD")))
 
 

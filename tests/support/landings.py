@@ -48,7 +48,7 @@ def _data(text: str) -> str:
 def lander(repo: Repo, point: Callable[[str], None] | None = None, *, ref: str = MAIN) -> Iterator[CherryPick]:
     """The lander of a repository whose main checkout is `repo`."""
     with repo.adapter() as git, watched(point):
-        yield CherryPick(git, ref=ref, root=repo.path, common_dir=repo.path / ".git")
+        yield CherryPick(git, ref=ref, common_dir=repo.path / ".git")
 
 
 def intent(repo: Repo, new: str, *, landing: str = "L1", ref: str = MAIN) -> Landing:

@@ -154,7 +154,7 @@ def watched(point: Callable[[str], None] | None) -> Iterator[None]:
 def direct(git: Git, root: Path, tool: Path, *, env: Mapping[str, str], timeout_s: float = 20.0) -> Direct:
     """The lander of a checkout whose origin has the branch main."""
     there = Remote(git, name="origin", branch="main", common_dir=root / ".git", caller=env, timeout_s=timeout_s)
-    return Direct(git, there, root=root, tool=tool)
+    return Direct(git, there, tool=tool)
 
 
 @dataclass(frozen=True, kw_only=True)

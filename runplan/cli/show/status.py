@@ -79,7 +79,7 @@ def _render_page(args: argparse.Namespace, height: int = 0) -> str:
     """The text of at most `height` lines; 0 for any number."""
     now = datetime.now(UTC)
     with open_context(warn=warn) as context:
-        context.git.prepare()  # starts while the journal is opened
+        context.git.prepare_reader()  # starts while the journal is opened
         views = Reader(context, plan_or_watch(context, args.plan) if args.plan is not None else "", now).views()
         daemon = _view_closed_repository(context, views) or _view_missing_daemon(context, views)
     views = by_need(views)
