@@ -70,12 +70,6 @@ def alive(name: str) -> bool:
     return living(name) is not None
 
 
-def is_suspended(name: str) -> bool:
-    """Whether the process with this identity is alive and stopped, as by Ctrl-Z."""
-    found = living(name)
-    return found is not None and stopped(found.pid)
-
-
 def lives(known: Process) -> bool:
     return process(known.pid) == known
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
-from runplan.engine.context import describe_link, open_context, plan_path
+from runplan.engine.context import open_context, plan_path
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.names import PLAN_FILE
 from runplan.plan.body import WHOLE_PHASE
@@ -31,15 +31,15 @@ LONGEST_ITEM = 100  #: characters of an item that are shown
 
 def run_check(args: argparse.Namespace) -> Exit:
     file, name = _find_file(args.plan)
-    if link := describe_link(file, name, "check"):
-        raise (RefusedEarly if file.is_file() else NotFound)(link)
+    if not file.is_file():  # only on the target, or a broken link
+        raise NotFound(f"{name}: no such file")
     text = file.read_bytes()
     if args.fix:
         fixed = add_tracker(text, path=name)
         note = "the plan has statuses already; nothing was added"
         if fixed != text:
             mode = file.stat().st_mode
-            publish(file, fixed, sync=True)
+            publish(file.resolve(), fixed, sync=True)
             file.chmod(mode)
             text = fixed
             note = "a tracker was added"
@@ -57,7 +57,7 @@ def _find_file(word: str) -> tuple[Path, str]:
     given = Path(word)
     if os.path.isfile(given / PLAN_FILE):  # noqa: PTH113 - False for a name that is too long
         given /= PLAN_FILE
-    if os.path.isfile(given) or os.path.islink(given):  # noqa: PTH113, PTH114 - likewise
+    if os.path.isfile(given):  # noqa: PTH113 - likewise
         names.require_plain(given.name if given.is_absolute() else str(given))
         return given, str(given)
     if word.endswith(".md"):
