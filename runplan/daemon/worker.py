@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.daemon.protocol import Closed
-from runplan.engine import schedules
-from runplan.engine.commands import BEGINNING, Executor
+from runplan.engine.commands import BEGINNING, Executor, fire_schedule, request_of
 from runplan.engine.repository import Environments
 from runplan.engine.runs import ActiveRun, state_of
 from runplan.engine.worker import RepositoryWorker
@@ -333,10 +332,10 @@ class DaemonWorker(RepositoryWorker):
         if now < again:
             return
         try:
-            for firing in schedules.fire_schedule(row, self, now):
+            for firing in fire_schedule(row, self, now):
                 self._log.info("slot", plan=row.plan, answer=firing.answer, slot=firing.slot, why=firing.why)
                 if firing.answer == "fired":
-                    self._executor.halt_without_keys(schedules.request_of(row).started)
+                    self._executor.halt_without_keys(request_of(row).started)
         except RunplanError as error:
             again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_RETRY_S))
             self._retries[row.plan] = (failures + 1, again)
@@ -346,7 +345,7 @@ class DaemonWorker(RepositoryWorker):
         before, row = row, store.get_schedule(row.plan) or row
         if row.paused and not before.paused:
             self._log.info("schedule-paused", plan=row.plan, why=row.paused)
-            missing = self.environments.missing(schedules.request_of(row).started)
+            missing = self.environments.missing(request_of(row).started)
             self._daemon.notifier.send(of_lost_keys(missing, repository=self.root, plan=row.plan, run=""))
         following = iso(what_is_due(row, now).next.at)
         if row.next != following:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan import names
-from runplan.errors import NotFound, RefusedEarly, Unreachable, UsageError
+from runplan.errors import NotFound, RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.git import objects as trees
 from runplan.git.repository import Repository, open_repository, require_target
 from runplan.names import PLAN_FILE, SPEC_FOLDERS
@@ -20,7 +20,6 @@ from runplan.processes import agent_above
 from runplan.settings.load import (
     LoadedSettings,
     environment,
-    load_lenient,
     load_settings,
     settings_from_json,
     settings_to_json,
@@ -182,7 +181,13 @@ def open_context(*, warn: Callable[[str], None] | None = None) -> Iterator[Repos
     """
 
     def read(root: Path, env: Mapping[str, str]) -> Settings:
-        return load_settings(root, env=env).settings if warn is None else load_lenient(root, env=env, warn=warn)
+        try:
+            return load_settings(root, env=env).settings
+        except SettingsError as error:
+            if warn is None:
+                raise
+            warn(f"{error}; using the default settings")
+            return Settings()
 
     with context_at(Path.cwd(), environment(), read) as context:
         yield context
@@ -263,7 +268,7 @@ def plan_or_watch(context: RepositoryContext, word: str) -> str:
     """The plan that `word` means, or a watch of issues by its name."""
     if not word.startswith(names.WATCH):
         return plan_path(context, word)
-    watches = [plan for plan in list_scheduled(context) if plan.startswith(names.WATCH)]
+    watches = [row.plan for row in context.store().list_schedules() if row.plan.startswith(names.WATCH)]
     if word not in watches:
         label = word.removeprefix(names.WATCH) or "LABEL"
         make = f"make one: {command('runplan', 'watch-issues', '--label', label, 'every', '10m')}"
@@ -287,11 +292,6 @@ def spec_plans(root: Path) -> list[str]:
     """The plans in spec folders of the checkout."""
     files = (file for folder in SPEC_FOLDERS for file in sorted(root.glob(f"{folder}/*/{PLAN_FILE}")))
     return [file.relative_to(root).as_posix() for file in files]
-
-
-def list_scheduled(context: RepositoryContext) -> list[str]:
-    """The plans of this repository that have a schedule."""
-    return [row.plan for row in context.store().list_schedules()]
 
 
 def uses_forge(context: RepositoryContext, plan: str) -> bool:

@@ -88,15 +88,6 @@ def load_files(root: Path, env: Mapping[str, str]) -> Settings:
     return merge_layers([*_user_layers(env), *_own_layers(root, env)]).settings
 
 
-def load_lenient(root: Path, *, env: Mapping[str, str], warn: Callable[[str], None]) -> Settings:
-    """The settings, or the defaults and a warning if they are invalid: for verbs that show and stop runs."""
-    try:
-        return load_settings(root, env=env).settings
-    except SettingsError as error:
-        warn(f"{error}; using the default settings")
-        return Settings()
-
-
 def load_user(env: Mapping[str, str]) -> Settings:
     """The settings for all repositories: the user's file, and variables of the sections that only a user can set."""
     own = {name: text for name, text in env.items() if name.startswith(_USER_PREFIXES)}

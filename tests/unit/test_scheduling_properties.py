@@ -9,7 +9,7 @@ from typing import cast
 from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.engine.schedules import fire_early, fire_schedule, give_up
+from runplan.engine.commands import fire_early, fire_schedule, give_up
 from runplan.engine.worker import RepositoryWorker
 from runplan.run.events import RunStarted
 from runplan.run.recorded import to_json

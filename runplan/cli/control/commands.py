@@ -18,10 +18,9 @@ from runplan.cli.show import progress
 from runplan.daemon import submit
 from runplan.daemon.state import read_holder
 from runplan.engine import preflight
-from runplan.engine.commands import KEEP_SCHEDULE
-from runplan.engine.context import RepositoryContext, list_scheduled, open_context, plan_or_watch, plan_path
+from runplan.engine.commands import KEEP_SCHEDULE, request_of
+from runplan.engine.context import RepositoryContext, open_context, plan_or_watch, plan_path
 from runplan.engine.runs import end_recorded_agents, state_of
-from runplan.engine.schedules import request_of
 from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
 from runplan.names import WATCH
 from runplan.report.views import as_json
@@ -76,7 +75,7 @@ def _pause_or_resume(word: str, verb: str, then: str) -> None:
 
 def run_now(args: argparse.Namespace) -> Exit:
     with open_context() as context:
-        plans = list_scheduled(context)
+        plans = [row.plan for row in context.store().list_schedules()]
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
         plan = plan_or_watch(context, args.plan) if args.plan else plans[0] if plans else ""
