@@ -18,16 +18,6 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-#: The exit code of each outcome of a run.
-OUTCOMES = {
-    "done": Exit.DONE,
-    "nothing-to-do": Exit.DONE,
-    "failed": Exit.FAILED,
-    "stopped": Exit.FAILED,
-    "refused": Exit.USAGE,
-}
-
-
 class RunplanError(Exception):
     """An error that a person reads as one line: what happened, what it means, what to type."""
 

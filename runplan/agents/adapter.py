@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 
 from runplan.agents.fields import parse_object
-from runplan.run.dispatch import OWN, WRITERS, Message, Role, Unread
+from runplan.run.dispatch import OWN, Message, Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from runplan.run.dispatch import AgentEvent, EndingKind
+    from runplan.run.kinds import Role
     from runplan.settings.schema import AgentTable
 
 #: The variables with each provider's key and address, by the word before the slash in a model's name.
@@ -44,7 +45,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def writes(self) -> bool:
-        return self.role in WRITERS
+        return self.role.is_writer
 
     @property
     def own(self) -> Path:

@@ -17,7 +17,7 @@ from runplan.text import command
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from runplan.run.dispatch import Role
+    from runplan.run.kinds import Role
     from runplan.settings.schema import AgentsSettings
 
 ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))

@@ -20,7 +20,7 @@ from runplan.agents.environment import agent_environment, allowed_variables, tas
 from runplan.checks.secrets import redact_text, secret_values
 from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
-from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN, WRITERS, Role
+from runplan.run.dispatch import EVERY_PHASE, NOTES, OWN, RETURN
 from runplan.run.reasons import Reason
 from runplan.settings.places import credential_files, state_directory, user_file
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from runplan.git.repository import Checkouts
     from runplan.run.events import DispatchStarted
+    from runplan.run.kinds import Role
     from runplan.settings.schema import AgentsSettings, AgentTable
 
 VERSION_S = 15.0  #: some programs take a second to print their version
@@ -60,7 +61,7 @@ class Agents(Struct, frozen=True, dict=True):
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the kind of the agent, which reads its output."""
         table = self.settings.agent(started.agent)
-        role = Role(started.role)
+        role = started.role
         phase = EVERY_PHASE if started.scope else started.phase
         agent = agent_of(table.kind)
         task = Task(
@@ -82,7 +83,7 @@ class Agents(Struct, frozen=True, dict=True):
         variables = agent.build_environment(task) | self._variables(started.id, role, phase)
         variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(started.cycle)}
         variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
-        variables |= {"RUNPLAN_NOTES": str(directory / NOTES)} if role in WRITERS else {}
+        variables |= {"RUNPLAN_NOTES": str(directory / NOTES)} if role.is_writer else {}
         keep = (*agent.list_variables(table, self.caller), *table.env)
         env = agent_environment(self.caller, keep=keep, settings=variables)
         if self.sandbox and task.sandboxed:
@@ -93,8 +94,7 @@ class Agents(Struct, frozen=True, dict=True):
         self, line: str, started: DispatchStarted, *, directory: Path, cwd: Path, writable: Sequence[Path]
     ) -> tuple[tuple[str, ...], dict[str, str]]:
         """argv and environment for tests and setup. They run an agent's work, so they get what agents get."""
-        role = Role(started.role)
-        env = self.script_env | self._variables(started.id, role, started.phase)
+        env = self.script_env | self._variables(started.id, started.role, started.phase)
         env |= {"GIT_NO_REPLACE_OBJECTS": "1", **self.git_config}  # they must see the tree that would land
         argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
         if self.sandbox and is_used(self.settings.sandbox, self.caller):

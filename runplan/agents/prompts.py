@@ -11,6 +11,7 @@ from runplan.checks.drift import has_numbered_criterion
 from runplan.checks.results import MOST_NOTED
 from runplan.errors import SettingsError
 from runplan.names import DIFF_FILE, as_utf8, shown
+from runplan.run.kinds import Role
 from runplan.run.reasons import describe_proof
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ _JUDGED = ("changed", "diff_file", "diff", "gates")
 
 #: The placeholders of each template. All of them have to occur, so that no prompt lacks its phase.
 PLACEHOLDERS = {
-    "implement": (*_PHASE, "test_command", "baseline"),
-    "fix": (*_PHASE, "test_command", "baseline", "why", "failed", "evidence", "diff_file", "diff"),
-    "verify": (*_PHASE, *_JUDGED),
+    Role.IMPLEMENT: (*_PHASE, "test_command", "baseline"),
+    Role.FIX: (*_PHASE, "test_command", "baseline", "why", "failed", "evidence", "diff_file", "diff"),
+    Role.VERIFY: (*_PHASE, *_JUDGED),
     FINAL: (*_COMMON, "plan_text", *_JUDGED),
 }
 

@@ -22,6 +22,7 @@ from runplan.plan.model import parse_plan
 from runplan.report.notices import Notice, of_ending, of_lost_keys, of_stopped_owner, of_waiting
 from runplan.run.decide import decide, pause_reason
 from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, Halted, Paused, Queued
+from runplan.run.kinds import WaitKind
 from runplan.run.requests import Answer, refused
 from runplan.run.rows import Command, OwnerState, ScheduleRow, WaitRow
 from runplan.run.state import RunState, awaiting, open_lanes, open_states, running
@@ -143,7 +144,7 @@ class DaemonWorker(RepositoryWorker):
         self._ending = False  #: end all agents
         self._failures = 0  #: openings in a row in which no step could be taken
         self._retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures to fire its schedule, and the next try
-        self._reported: dict[Key, tuple[str, ...]] = {}  #: by run and phase: the last reported wait
+        self._reported: dict[Key, tuple[str | None, ...]] = {}  #: by run and phase: the last reported wait
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
@@ -249,7 +250,7 @@ class DaemonWorker(RepositoryWorker):
         times, since = (before.times + 1, before.since) if before else (1, iso(now))
         again = iso(now + timedelta(seconds=look_s(times)))
         about = f"process {declined.owner.partition(':')[0]} works on this run; the daemon takes over when it ends"
-        store.put_wait(WaitRow(kind="claim", plan=plan, about=about, since=since, wake=again, times=times))
+        store.put_wait(WaitRow(kind=WaitKind.CLAIM, plan=plan, about=about, since=since, wake=again, times=times))
         if is_announced(times):
             self._log.warning("declined", plan=plan, owner=declined.owner, again=again)
         if store.get_owner_state(declined.owner) is OwnerState.SUSPENDED:
@@ -377,7 +378,9 @@ class DaemonWorker(RepositoryWorker):
         except RunplanError as error:
             lane = active.journal.lane(error.lane) if error.lane else active.journal
             until = self._now() + timedelta(seconds=delay_s(lane.state.waits + 1))
-            active.journal.append(Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
+            active.journal.append(
+                Paused(kind=WaitKind.UNREACHABLE, until=iso(until), words=str(error)), lane=error.lane
+            )
             self._log.warning("trouble", plan=plan, error=str(error))
             decision = self._report_waits(plan, active)
             # The other lanes continue at once.
@@ -391,7 +394,7 @@ class DaemonWorker(RepositoryWorker):
             return True
         if journal.state.stop or not self.may_begin():
             return True
-        if decision.waiting and not decision.wake and decision.waiting != "slot":
+        if decision.waiting and not decision.wake and decision.waiting is not WaitKind.SLOT:
             return True
         if decision.waiting and decision.wake and parse_iso(decision.wake) > self._now():
             return True
@@ -411,10 +414,10 @@ class DaemonWorker(RepositoryWorker):
         """Check again later whether a checkout in use is free."""
         for lane, state in open_states(journal.state):
             decision = decide(state)
-            if decision.waiting == "checkout" and not decision.wake:
+            if decision.waiting is WaitKind.CHECKOUT and not decision.wake:
                 until = self._now() + timedelta(seconds=look_s(state.waits + 1))
                 words = state.attempt.delivery.held if state.attempt else ""
-                journal.append(Paused(kind="checkout", until=iso(until), words=words), lane=lane)
+                journal.append(Paused(kind=WaitKind.CHECKOUT, until=iso(until), words=words), lane=lane)
 
     def _report_waits(self, plan: str, active: ActiveRun) -> Decision:
         """Report every wait, lane by lane; a run in which every lane waits gives up its permit."""
@@ -424,7 +427,7 @@ class DaemonWorker(RepositoryWorker):
             if (alone := decide(lane.state)).waiting:
                 self.report_wait(plan, active.id, lane.state, alone)
         if decision.waiting and not running(state):
-            if decision.waiting != "slot":
+            if decision.waiting is not WaitKind.SLOT:
                 self._daemon.limit.release_permit(self.root, plan)
             if not lanes:
                 self.report_wait(plan, active.id, state, decision)

@@ -25,6 +25,7 @@ from runplan.plan.model import Phase, Plan, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase, list_workable
 from runplan.processes import marked_inside
 from runplan.run.events import CompletionChosen, NoWork, PhaseChosen
+from runplan.run.kinds import Mode
 from runplan.run.reasons import Reason
 from runplan.settings import toolchain
 from runplan.settings.places import user_file, worktree_root
@@ -131,7 +132,7 @@ def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resum
         if read.kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
             return f"{plan.path}: {read.detail}; nothing to do"
         raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
-    if options.mode == "finish":
+    if options.mode is Mode.FINISH:
         return list_workable(plan)
     return [read.phase] if isinstance(read, PhaseChosen) else []
 
@@ -147,7 +148,7 @@ def phase_to_undo(context: RepositoryContext, plan: Plan, wanted: str, *, unfini
     """The id of the phase to undo, or a refusal; `unfinished` is a run of the plan that has not ended."""
     phase = _require_phase(plan, wanted)
     if unfinished is not None:
-        if (unfinished.mode, unfinished.wanted) == ("undo", phase.id):
+        if (unfinished.mode, unfinished.wanted) == (Mode.UNDO, phase.id):
             return phase.id
         raise RefusedEarly(
             f"a run of {plan.path} has not ended; end it first: {command('runplan', 'retry', plan.path)}"

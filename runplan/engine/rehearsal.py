@@ -10,7 +10,8 @@ from runplan.engine.repository import make_run_context
 from runplan.errors import RefusedEarly, RunplanError
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
-from runplan.run.dispatch import GRACE_S, WRITERS
+from runplan.run.dispatch import GRACE_S
+from runplan.run.kinds import Mode
 from runplan.run.state import RunState, apply, fold, running
 from runplan.steps.process import is_for_writers
 from runplan.store.files import file_lock, remove_directory
@@ -36,7 +37,7 @@ def rehearse_phase(
     landing = repository_context.settings.run.landing
     target = repository_context.settings.run.target
     options = e.RunStarted(
-        plan=SLUG, title="", slug=SLUG, mode="phase", wanted=SLUG, auto=False, landing=landing, target=target
+        plan=SLUG, title="", slug=SLUG, mode=Mode.PHASE, wanted=SLUG, auto=False, landing=landing, target=target
     )
     started = repository_context.record_settings(options)
     context = make_run_context(repository_context, repository, run=run, started=started)
@@ -56,7 +57,7 @@ def rehearse_phase(
 
 def _is_enough(dispatch: e.DispatchStarted, state: RunState) -> bool:
     """Whether an agent is due, or its worktree would be set up as that of the checks was."""
-    return dispatch.role in WRITERS or (is_for_writers(dispatch) and state.work.proof_set_up)
+    return dispatch.role.is_writer or (is_for_writers(dispatch) and state.work.proof_set_up)
 
 
 def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Event], None]) -> RunState:

@@ -14,8 +14,8 @@ from runplan.names import HEADS, base_ref
 from runplan.run import actions as a, events as e
 from runplan.run.attempts import WorkAttempt
 from runplan.run.decide import decide, pending_answer
-from runplan.run.delivery import ANSWERED
 from runplan.run.dispatch import GRACE_S
+from runplan.run.kinds import ANSWERED, Mode, RunOutcome
 from runplan.run.reasons import Reason
 from runplan.run.state import RunState, apply, failed_lane, fold, open_lanes, open_states, running
 from runplan.steps.conclude import release_issues
@@ -85,10 +85,10 @@ def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
         return False
     if asked.anew:
         return True
-    if "undo" in (asked.mode, was.mode):
+    if Mode.UNDO in (asked.mode, was.mode):
         return (asked.mode, asked.wanted) != (was.mode, was.wanted)
     other = bool(open_lanes(state)) or asked.wanted not in (phases_at_work(state) or [asked.wanted])
-    return _lands_elsewhere(asked, was) or (asked.mode == "phase" and other)
+    return _lands_elsewhere(asked, was) or (asked.mode is Mode.PHASE and other)
 
 
 def needed_answer(state: RunState, asked: e.RunStarted) -> str:
@@ -110,14 +110,14 @@ def as_resumed(asked: e.RunStarted) -> e.RunResumed:
 def does_what_is_asked(state: RunState, asked: e.RunStarted) -> bool:
     """Whether this run, as it was started, does what the request asks for."""
     was = state.options
-    if "undo" in (asked.mode, was.mode):
+    if Mode.UNDO in (asked.mode, was.mode):
         return (asked.mode, asked.wanted) == (was.mode, was.wanted)
     if _lands_elsewhere(asked, was) or (asked.anew and not was.anew):
         return False
     at_work = phases_at_work(state)
-    if was.mode == "finish":
-        return asked.mode != "phase" or failed_lane(state) is None or asked.wanted in at_work
-    return asked.mode == "next" or (asked.mode == "phase" and asked.wanted in at_work)
+    if was.mode is Mode.FINISH:
+        return asked.mode is not Mode.PHASE or failed_lane(state) is None or asked.wanted in at_work
+    return asked.mode is Mode.NEXT or (asked.mode is Mode.PHASE and asked.wanted in at_work)
 
 
 def _lands_elsewhere(asked: e.RunStarted, was: e.RunStarted) -> bool:
@@ -138,7 +138,7 @@ def describe_busy(plan: str, run: str, state: RunState) -> str:
     """Why a request is declined while the run does other work."""
     phases = phases_at_work(state)
     work = f"{'phases' if len(phases) > 1 else 'phase'} {', '.join(phases)}" if phases else "another run"
-    work = f"the undo of {work}" if state.options.mode == "undo" else work
+    work = f"the undo of {work}" if state.options.mode is Mode.UNDO else work
     follow = command("runplan", "logs", plan, "-f")
     stop = command("runplan", "stop", plan)
     return f"{plan} is busy with {work} ({run}); nothing was changed. Follow it: {follow}; end it: {stop}"
@@ -191,8 +191,8 @@ def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
     active.context.dispatches.end(running(journal.state), grace_s=GRACE_S)
     if journal.state.claimed:
         with suppress(Exception):  # the end of the run is recorded in any case
-            detail = "; ".join((detail, *release_issues("failed", journal.state, active.context)))
-    over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=detail, remedy=remedy)
+            detail = "; ".join((detail, *release_issues(RunOutcome.FAILED, journal.state, active.context)))
+    over = e.RunEnded(outcome=RunOutcome.FAILED, reason=Reason.CRASHED, detail=detail, remedy=remedy)
     for lane, state in open_states(journal.state):
         attempt = state.attempt
         if attempt is not None and attempt.failure is None and attempt.delivery.landed is None:

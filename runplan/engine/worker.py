@@ -21,6 +21,7 @@ from runplan.errors import Crashed, Exit, Fenced, GitFailed, RunplanError
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
+from runplan.run.kinds import WaitKind
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Acquired, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
 from runplan.run.state import RunState, open_states, running
@@ -465,7 +466,7 @@ class ForegroundWorker(RepositoryWorker):
         if stop.asked and not (running(active.state) and stop.left_s and not stop.at_once):
             raise KeyboardInterrupt
         if decision.waiting:
-            if not decision.wake or decision.waiting == "review":  # a person is needed
+            if not decision.wake or decision.waiting is WaitKind.REVIEW:  # a person is needed
                 return False
             clock.sleep_until(parse_iso(decision.wake))
         else:

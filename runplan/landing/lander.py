@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.git.command import Git
+    from runplan.run.kinds import WaitKind
 
 
 class Landing(Struct, frozen=True, kw_only=True):
@@ -75,7 +76,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 class Waiting(Struct, frozen=True, kw_only=True):
     """The forge or a person has to do something first; ask again later."""
 
-    kind: str  #: checks, review, merge
+    kind: WaitKind
     why: str
 
 

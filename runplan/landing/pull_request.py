@@ -24,6 +24,7 @@ from runplan.landing.lander import Declined, Failed, Landed, Landing, NeedsRepai
 from runplan.names import parked_under
 from runplan.plan.marks import Status
 from runplan.plan.model import parse_plan
+from runplan.run.kinds import WaitKind
 from runplan.run.reasons import Reason
 from runplan.text import command, inert
 
@@ -166,12 +167,12 @@ class PullRequestLander(RemoteLander):
             return self.closed
         if pull.base != self._target.branch:
             why = f"{_name(pull)} leads to {pull.base} instead of {self._target.branch}; change it back: {pull.url}"
-            return Waiting(kind="review", why=why)
+            return Waiting(kind=WaitKind.REVIEW, why=why)
         if not self._is_ours(pull.head, progress):
             if f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
                 forge.cancel_merge(pull.number)
             what = "has commits that runplan did not push, or lacks some that it did"
-            return Waiting(kind="review", why=f"{_name(pull)} {what}; review and merge it: {pull.url}")
+            return Waiting(kind=WaitKind.REVIEW, why=f"{_name(pull)} {what}; review and merge it: {pull.url}")
         checks = forge.list_checks(pull.head)
         step = next_step(pull, checks, progress)
         if isinstance(step, NeedsRepair) and not step.merge:
@@ -283,7 +284,7 @@ class PullRequestLander(RemoteLander):
         method, trailers = target.choose_method(wanted), self._trailers(pull.head)
         if not method and not target.queue:
             return Waiting(
-                kind="merge", why=f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
+                kind=WaitKind.MERGE, why=f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
             )
         # No phase: `undo` would take the merge for the landing of one.
         message = "\n".join(f"{key}: {trailers[key]}" for key in (PLAN, RUN) if key in trailers)
@@ -300,11 +301,11 @@ class PullRequestLander(RemoteLander):
         # The queue of a classic rule shows only in a refused merge.
         later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
         if later is None:
-            return Waiting(kind="merge", why=f"{_name(pull)} is merged when the rules of {pull.base} are met")
+            return Waiting(kind=WaitKind.MERGE, why=f"{_name(pull)} is merged when the rules of {pull.base} are met")
         if answer is not None:
-            return Waiting(kind="merge", why=f"{_name(pull)} was not merged: {answer.said}")
+            return Waiting(kind=WaitKind.MERGE, why=f"{_name(pull)} was not merged: {answer.said}")
         rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
-        return Waiting(kind="checks" if missing else "review", why=f"{_name(pull)}: {rules}: {pull.url}")
+        return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{_name(pull)}: {rules}: {pull.url}")
 
     def _close_up(self, pull: PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
         """After the merge: the local target follows, the issues are closed, the branch is deleted.
@@ -380,13 +381,13 @@ def next_step(pull: PullRequest, checks: Sequence[Check], progress: Progress) ->
             return NeedsRepair(title=f"Fix {name}", complaint=why)
         return Failed(Reason.CI_FAILED, why)
     if pending := [check.name for check in checks if check.state is CheckState.PENDING]:
-        return Waiting(kind="checks", why=f"checks of {name} are not finished: {', '.join(pending)}")
+        return Waiting(kind=WaitKind.CHECKS, why=f"checks of {name} are not finished: {', '.join(pending)}")
     if pull.draft:
-        return Waiting(kind="review", why=f"{name} is a draft; mark it as ready: {pull.url}")
+        return Waiting(kind=WaitKind.REVIEW, why=f"{name} is a draft; mark it as ready: {pull.url}")
     if not progress.may_merge:
-        return Waiting(kind="review", why=f"{name} passed its checks; review and merge it: {pull.url}")
+        return Waiting(kind=WaitKind.REVIEW, why=f"{name} passed its checks; review and merge it: {pull.url}")
     if pull.state is MergeState.UNKNOWN:
-        return Waiting(kind="merge", why=f"{name}: the forge computes whether it can be merged")
+        return Waiting(kind=WaitKind.MERGE, why=f"{name}: the forge computes whether it can be merged")
     return None
 
 
@@ -399,14 +400,14 @@ def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, 
     if target.objections:
         who = ", ".join(target.objections)
         why = f"{who} asked for changes on {name}; a new review or its dismissal frees the merge: {pull.url}"
-        return Waiting(kind="review", why=why)
+        return Waiting(kind=WaitKind.REVIEW, why=why)
     usual = (*target.checks, *target.usual_checks)
     missing = missing_checks(checks, usual)
     if not is_stable and (missing or not usual):
         what = f"{', '.join(missing)}, which ran on earlier pull requests" if missing else "further checks"
-        return Waiting(kind="checks", why=f"{name} waits for {what}")
+        return Waiting(kind=WaitKind.CHECKS, why=f"{name} waits for {what}")
     if pull.auto_merge:
-        return Waiting(kind="merge", why=f"{name} is merged when the rules of {pull.base} are met")
+        return Waiting(kind=WaitKind.MERGE, why=f"{name} is merged when the rules of {pull.base} are met")
     return None
 
 

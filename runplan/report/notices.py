@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, to_builtins
 
 from runplan.agents.environment import describe_missing
+from runplan.run.kinds import REPEATED_WAITS, RunOutcome, WaitKind
 from runplan.run.reasons import Reason, next_action
 from runplan.run.rows import wait_of
-from runplan.run.state import REPEATED_WAITS, RunState, awaiting, failure as failure_of
+from runplan.run.state import RunState, awaiting, failure as failure_of
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -48,17 +49,17 @@ def as_json(notice: Notice) -> bytes:
 
 def of_ending(state: RunState, *, plan: str, **where: str) -> Notice | None:
     """The notice of an ended run; None when a person stopped it, or there was nothing to do."""
-    if state.ended is None or state.ended.outcome in ("stopped", "nothing-to-do"):
+    if state.ended is None or state.ended.outcome in (RunOutcome.STOPPED, RunOutcome.NOTHING_TO_DO):
         return None
     report = command("runplan", "report", plan)
     reason = state.ended.reason
     detail = state.ended.detail
-    if state.ended.outcome == "done":
+    if state.ended.outcome is RunOutcome.DONE:
         phases = ", ".join(landed.phase for landed in state.landed if landed.phase)
         text = f"Landed: {phases}." if phases else "Nothing is left to do."
         return Notice(kind="done", plan=plan, title=f"{plan}: done", text=text, command=report, **where)
     failure = failure_of(state)
-    phase, step = (failure.phase, failure.step) if failure else ("", "")
+    phase, step = (failure.phase, failure.step) if failure else ("", None)
     title = f"{plan}: {f'phase {phase} ' if phase else ''}failed" + (f" ({reason})" if reason else "")
     text = " ".join([*([f"{detail}."] if detail else []), *([next_action(Reason(reason), step)] if reason else [])])
     return Notice(kind="failed", plan=plan, phase=phase, reason=reason, title=title, text=text, command=report, **where)
@@ -74,9 +75,9 @@ def of_settings(words: str) -> Notice:
 def of_lost_keys(names: Sequence[str], *, plan: str, **where: str) -> Notice:
     """The notice of a run that lost variables of its caller in a restart."""
     text = f"{describe_missing(names, plan=plan)}."
-    resume = command("runplan", wait_of("key").verb, plan)
+    resume = command("runplan", wait_of(WaitKind.KEY).verb, plan)
     title = f"{plan}: waits for {', '.join(names)}"
-    return Notice(kind="waiting", plan=plan, reason="key", title=title, text=text, command=resume, **where)
+    return Notice(kind="waiting", plan=plan, reason=WaitKind.KEY, title=title, text=text, command=resume, **where)
 
 
 def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:
@@ -85,17 +86,17 @@ def of_stopped_owner(owner: str, *, plan: str, **where: str) -> Notice:
     title = f"{plan}: process {pid} is stopped"
     proceed = f"kill -CONT {pid}"
     text = f"Process {pid} works on this run and is stopped (Ctrl-Z). Continue it, or stop the run."
-    return Notice(kind="waiting", plan=plan, reason="claim", title=title, text=text, command=proceed, **where)
+    return Notice(kind="waiting", plan=plan, reason=WaitKind.CLAIM, title=title, text=text, command=proceed, **where)
 
 
 def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) -> Notice | None:
     """The notice of a run that waits for a person; None for other waits."""
     wait = wait_of(decision.waiting)
     reason = decision.waiting
-    if not wait.is_notified or (reason in REPEATED_WAITS and state.waits > 1):
+    if reason is None or not wait.is_notified or (reason in REPEATED_WAITS and state.waits > 1):
         return None  # one notice is enough for something that is looked at again and again
     waits = awaiting(state)
-    phase = waits.chosen.phase if waits and reason != "review" else ""
+    phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
     title = f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({reason})"
     text = f"{decision.about or decision.why}. {wait.help(plan, phase)}."
     see = command("runplan", wait.verb, plan)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from runplan.report.text import code_span, escape_first_line, escape_inline, indent_block, table_row
 from runplan.run.events import TESTS, BaselineKnown, GateJudged, IssueShared, PhaseFailed, RunEnded
-from runplan.run.reasons import Reason, describe_proof, next_action
+from runplan.run.kinds import GateAnswer, PhaseStep
+from runplan.run.reasons import describe_proof, next_action
 from runplan.text import bounded, command
 from runplan.times import parse_iso
 
@@ -92,8 +93,8 @@ def failure_sections(store: Store, plan: str) -> list[str]:
 def failure_section(failure: Recorded[PhaseFailed], *, plan: str, parked: str = "", notes: Iterable[str] = ()) -> str:
     """`parked` keeps work that is on no branch."""
     failed = failure.event
-    reason = Reason(failure.event.reason)
-    landed = "Nothing was changed" if failed.step == "undo" else "Nothing of the phase landed"
+    reason = failed.reason
+    landed = "Nothing was changed" if failed.step is PhaseStep.UNDO else "Nothing of the phase landed"
     detail = "\n\n".join(part for part in (failed.detail, failed.evidence, failed.output) if part)
     shown = indent_block(bounded(detail, LONGEST_DETAIL))
     parts = [
@@ -162,7 +163,7 @@ def _list_items(phase: WorkAttempt) -> Iterator[str]:
 
 
 def _list_verification(phase: WorkAttempt, commands: Mapping[str, str]) -> Iterator[str]:
-    gates = [gate for gate in phase.proof.gates if gate.answer != "skipped"]
+    gates = [gate for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED]
     if not phase.proof.baselines and not gates:
         yield NO_TESTS
     for known in phase.proof.baselines.values():

@@ -20,6 +20,7 @@ from runplan.report.sections import SHORT, describe_counts
 from runplan.report.text import code_span, escape_inline, table_row
 from runplan.report.views import format_cost, format_usage, token_count
 from runplan.run import events as e
+from runplan.run.kinds import GateAnswer, Role, RunOutcome
 from runplan.run.reasons import Reason
 from runplan.run.rows import RunRow, wait_of
 from runplan.store.protocol import Store, open_store, store_exists
@@ -158,7 +159,7 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
         case e.BaselineKnown(name=e.TESTS):
             return replace(phase, before=describe_counts(fact.event.results))
         case e.GateJudged(name=e.TESTS):
-            return replace(phase, after="skipped" if fact.event.answer == "skipped" else fact.event.line)
+            return replace(phase, after="skipped" if fact.event.answer is GateAnswer.SKIPPED else fact.event.line)
         case e.PhaseFailed(reason=reason, step=step, title=title, detail=detail):
             is_stop = reason == Reason.STOPPED
             state, why = (PhaseState.STOPPED, detail) if is_stop else (PhaseState.FAILED, f"{reason} at {step}")
@@ -172,7 +173,7 @@ def _apply_fact(phase: PhaseSummary, fact: Recorded[Any], worked: str, since: st
 
 
 def _spent_by(ended: e.DispatchEnded) -> Spent:
-    if ended.role == "setup":
+    if ended.role is Role.SETUP:
         return Spent(setup_seconds=ended.seconds)
     if not ended.agent:
         return Spent(test_seconds=ended.seconds)
@@ -209,7 +210,7 @@ def summary_of(
     title = path
     phases = list(attempts.values())
     if plan is not None:
-        is_open = REPAIR in attempts and newest is not None and newest.outcome != "done"
+        is_open = REPAIR in attempts and newest is not None and newest.outcome is not RunOutcome.DONE
         repair = [attempts[REPAIR]] if is_open and attempts[REPAIR].state is not PhaseState.DONE else []
         title = plan.title
         phases = [*(_summarise_phase(plan, phase, attempts) for phase in plan.phases), *repair]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from runplan.run.kinds import WaitKind
 from runplan.run.rows import UNFINISHED, FailureRow, PlanFacts, RunRow, ScheduleRow, Work, wait_of
 from runplan.text import clock, command, counted, escaped, in_words
 from runplan.times import iso, parse_iso
@@ -117,7 +118,7 @@ def _with_queued_request(facts: PlanFacts) -> RunRow:
     run = facts.run
     assert run is not None
     asked = "stop" if facts.queued == "stop" else run.asked or ("pause" if facts.queued == "pause" else None)
-    is_over = not run.is_active or (asked == "pause" and run.waiting_for == "paused")
+    is_over = not run.is_active or (asked == "pause" and run.waiting_for == WaitKind.PAUSED)
     run = replace(run, asked=None if is_over else asked)
     if facts.wait is None or not run.is_active or run.waiting_for is not None:
         return run
@@ -231,7 +232,7 @@ def _describe_wait(work: Work, now: datetime, zone: tzinfo | None) -> list[str]:
     if not work.waiting_for:
         return []
     span = in_words(_seconds_ago(work.since, now))
-    if work.waiting_for == "paused":
+    if work.waiting_for == WaitKind.PAUSED:
         return [f"for {span}{(work.about or '').removeprefix('paused')}"]
     parts = [f"waiting {span}: {work.about}" if work.about else f"waiting {span} for {work.waiting_for}"]
     if (late_s := _seconds_ago(work.wake, now)) >= OVERSLEPT_S:

@@ -10,6 +10,7 @@ from runplan.run.reasons import describe_pause
 
 if TYPE_CHECKING:
     from runplan.run.events import DispatchStarted, Paused
+    from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
     from runplan.run.reasons import Reason
 
 
@@ -42,10 +43,13 @@ MERGE_TARGET = Action(step="merge-target")  #: merge the target into the branch;
 CLEAN_UP = Action(step="clean-up")  #: remove branch and candidate; keep work that is not on the target
 
 
+START = "start"
+
+
 class Start(Action, frozen=True, kw_only=True):
     """Start a process and return at once."""
 
-    step: str = "start"
+    step: str = START
     dispatch: DispatchStarted  #: without id and limits; the agent only of a verifier
 
 
@@ -61,8 +65,8 @@ class RebuildBranch(Action, frozen=True, kw_only=True):
 
 class Fail(Action, frozen=True, kw_only=True):
     step: str = "fail"
-    reason: str
-    at: str  #: the step that failed
+    reason: Reason
+    at: PhaseStep  #: the step that failed
     detail: str
 
 
@@ -70,7 +74,7 @@ class Finish(Action, frozen=True, kw_only=True):
     """Give back the worktree and the claim, and end the run."""
 
     step: str = "finish"
-    outcome: str
+    outcome: RunOutcome
     reason: str = ""
     detail: str = ""
 
@@ -80,7 +84,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     actions: tuple[Action, ...] = ()
     why: str
-    waiting: str = ""  #: approval, sign-off, checkout, paused, key: for a person; slot, limit, …: for a time
+    waiting: WaitKind | None = None
     about: str = ""  #: the cause of the wait
     wake: str = ""  #: when the wait ends, UTC ISO-8601; "" when only a person can end it
 
@@ -93,7 +97,7 @@ def start_dispatch(dispatch: DispatchStarted, why: str) -> Decision:
     return perform_action(Start(dispatch=dispatch), why)
 
 
-def fail_phase(reason: Reason, step: str, detail: str) -> Decision:
+def fail_phase(reason: Reason, step: PhaseStep, detail: str) -> Decision:
     return perform_action(Fail(reason=reason, at=step, detail=detail), f"{reason}: {detail}")
 
 

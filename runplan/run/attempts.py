@@ -11,8 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.dispatch import MAX_OVERLOADS, WRITERS
+from runplan.run.dispatch import MAX_OVERLOADS, Ending, EndingKind
+from runplan.run.kinds import GateAnswer, PhaseStep, Role, WaitKind
 from runplan.run.reasons import Beginning, Reason
+
+UNKNOWN = (Ending.LOST, Ending.ENDED)  #: endings without a result; the same dispatch is due again
 
 # --- the dispatches -----------------------------------------------------------------------------------
 
@@ -48,12 +51,12 @@ def record_dispatch(record: DispatchRecord, event: e.Event) -> DispatchRecord:
 
 def _record_ending(record: DispatchRecord, event: e.DispatchEnded) -> DispatchRecord:
     """A dispatch that has to be judged is kept; after the others the same one, or the next one, is due."""
-    if event.ending in ("lost", "ended"):
-        return replace(record, lost=record.lost + (event.ending == "lost"))
-    if event.role == "setup" and event.succeeded:
+    if event.ending in UNKNOWN:
+        return replace(record, lost=record.lost + (event.ending is Ending.LOST))
+    if event.role is Role.SETUP and event.succeeded:
         return replace(record, lost=0)
-    is_busy = event.kind == "overloaded" and record.busy < MAX_OVERLOADS
-    if is_busy or event.kind == "limit":
+    is_busy = event.kind == EndingKind.OVERLOADED and record.busy < MAX_OVERLOADS
+    if is_busy or event.kind == EndingKind.LIMIT:
         return replace(record, busy=record.busy + is_busy, limited=record.limited + (not is_busy))
     return replace(record, ended=event, lost=0, limited=0, busy=0)
 
@@ -103,7 +106,7 @@ def record_delivery(delivery: Delivery, event: e.Event) -> Delivery:
             return replace(delivery, asked="")
         case e.RunResumed():
             return replace(delivery, held="", asked="")
-        case e.Woke(kind="checkout"):
+        case e.Woke(kind=WaitKind.CHECKOUT):
             return replace(delivery, held="")
         case e.LandingStarted():
             return replace(delivery, landing=event, held="")
@@ -206,7 +209,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     delivery: Delivery = Delivery()
     failure: e.PhaseFailed | None = None
     rejected: str | None = None  #: a person's reason; None when not rejected
-    refusal: tuple[str, str] | None = None  #: reason and detail of a failure that is not recorded yet
+    refusal: tuple[Reason, str] | None = None  #: reason and detail of a failure that is not recorded yet
     warnings: tuple[str, ...] = ()
     cleaned: bool = False
 
@@ -249,16 +252,17 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
     rebuilt: int = 0
 
     @property
-    def step(self) -> str:
+    def step(self) -> PhaseStep:
         if (dispatch := self.dispatches.running or self.dispatches.ended) is not None:
-            return dispatch.role
+            return PhaseStep(dispatch.role)
         if self.lease is None:
-            return "lease"
+            return PhaseStep.LEASE
         if self.work is None:
-            return "implement"
+            return PhaseStep.IMPLEMENT
         if self.proof.verdict is not None and self.proof.verdict.passed:
-            return "land"
-        return "verify" if self.proof.gates and self.proof.gates[-1].answer != "failed" else "gate"
+            return PhaseStep.LAND
+        has_passed = self.proof.gates and self.proof.gates[-1].answer is not GateAnswer.FAILED
+        return PhaseStep.VERIFY if has_passed else PhaseStep.GATE
 
     @property
     def squash(self) -> bool:
@@ -304,12 +308,12 @@ class MergeAttempt(RepairAttempt, frozen=True, kw_only=True):
 
 class UndoAttempt(Attempt, frozen=True, kw_only=True):
     chosen: e.UndoChosen
-    step: ClassVar[str] = "undo"
+    step: ClassVar[PhaseStep] = PhaseStep.UNDO
 
 
 class CompletionAttempt(Attempt, frozen=True, kw_only=True):
     chosen: e.CompletionChosen
-    step: ClassVar[str] = "land"
+    step: ClassVar[PhaseStep] = PhaseStep.LAND
 
 
 AnyAttempt: TypeAlias = PhaseAttempt | RepairAttempt | MergeAttempt | UndoAttempt | CompletionAttempt
@@ -356,7 +360,7 @@ def _record_common(attempt: A, event: e.Event) -> A:
             detail = "the change was rejected" + (f": {event.why}" if event.why else "")
             return replace(attempt, refusal=(Reason.STOPPED, detail), rejected=event.why)
         case e.LandingRefused():
-            return replace(attempt, refusal=(Reason(event.reason), event.why))
+            return replace(attempt, refusal=(event.reason, event.why))
         case e.PhaseFailed():
             return replace(attempt, failure=event)
         case e.CleanedUp():
@@ -441,20 +445,21 @@ def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:
 def _record_start(attempt: W, event: e.DispatchStarted) -> W:
     if event.again and event.agent:
         attempt = _warned(attempt, f"{event.again}; it was tried once more")
-    if event.role in WRITERS:
+    if event.role.is_writer:
         attempt = replace(attempt, written=event.id)
-    if event.role != "fix":
+    if event.role is not Role.FIX:
         return attempt
     return _begin_fix(attempt, tree=event.tree, complaint=event.complaint, cycle=event.cycle)
 
 
 def _record_end(attempt: W, event: e.DispatchEnded) -> W:
-    is_writer = event.role in WRITERS
-    if is_writer and event.kind not in ("limit", "overloaded") and event.agent not in ("", *attempt.authors):
+    is_writer = event.role.is_writer
+    has_run = event.kind not in (EndingKind.LIMIT, EndingKind.OVERLOADED)
+    if is_writer and has_run and event.agent not in ("", *attempt.authors):
         attempt = replace(attempt, authors=(*attempt.authors, event.agent))
-    if event.ending in ("lost", "ended") and not is_writer:  # the products of run.setup may have changed
+    if event.ending in UNKNOWN and not is_writer:  # the products of run.setup may have changed
         return replace(attempt, prepared="", proof_set_up=False)
-    if event.role != "setup" or not event.succeeded:
+    if event.role is not Role.SETUP or not event.succeeded:
         return attempt
     newest = attempt.dispatches.newest
     tree = newest.tree if newest else ""

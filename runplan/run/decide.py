@@ -22,7 +22,8 @@ from runplan.run.attempts import (
     UndoAttempt,
     running_dispatch,
 )
-from runplan.run.delivery import ANSWERED, complete_plan, undo_phase
+from runplan.run.delivery import complete_plan, undo_phase
+from runplan.run.kinds import ANSWERED, Mode, PhaseStep, RunOutcome, WaitKind
 from runplan.run.phase_rules import merge_target, repair_branch, work_on_phase
 from runplan.run.reasons import Reason, variables
 from runplan.run.rows import wait_of
@@ -52,7 +53,7 @@ def decide(state: RunState) -> Decision:
         return Decision(why=f"the run ended: {state.ended.outcome}" + (f" ({words})" if state.ended.reason else ""))
     if lanes := open_lanes(state):
         return _side_by_side(state, started, lanes)
-    if state.pause is not None and state.pause.kind == "unreachable" and not (state.stop and running):
+    if state.pause is not None and state.pause.kind is WaitKind.UNREACHABLE and not (state.stop and running):
         return wait_until(state.pause)  # git, disk or network did not answer
     if attempt is None or attempt.cleaned:
         return _between_attempts(state, started, attempt)
@@ -67,11 +68,11 @@ def decide(state: RunState) -> Decision:
     if attempt.delivery.landing is not None:
         return perform_action(a.LAND, "a landing was started; git is asked whether it happened")
     if state.stop:
-        return fail_phase(Reason.STOPPED, "stop", f"stopped by {state.stop}")
+        return fail_phase(Reason.STOPPED, PhaseStep.STOP, f"stopped by {state.stop}")
     if attempt.refusal is not None:
         reason, detail = attempt.refusal
-        is_landing = reason == Reason.ALREADY_ON_TARGET and attempt.step != "undo"
-        return fail_phase(Reason(reason), "land" if is_landing else attempt.step, detail)
+        is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO
+        return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
     return _wait(state) or _work_on(started, attempt)
 
 
@@ -79,20 +80,20 @@ def _wait(state: RunState) -> Decision | None:
     """Why nothing new may start; running processes continue."""
     if state.missing:
         about = f"the daemon restarted and lost {variables(state.missing)}"
-        return Decision(why=about, waiting="key", about=about)
+        return Decision(why=about, waiting=WaitKind.KEY, about=about)
     if state.halted:
         about = f"paused by {state.halted}"
-        return Decision(why=about, waiting="paused", about=about)
+        return Decision(why=about, waiting=WaitKind.PAUSED, about=about)
     if state.queued:
         why = "the limit of concurrent runs is reached; this run starts when another one ends or waits"
-        return Decision(why=why, waiting="slot", about="its turn")
+        return Decision(why=why, waiting=WaitKind.SLOT, about="its turn")
     return wait_until(state.pause) if state.pause is not None else None
 
 
 def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt | None) -> Decision:
     if attempt is not None and (failed := attempt.failure) is not None:
-        special = {Reason.BASELINE_RED: "refused", Reason.STOPPED: "stopped"}
-        outcome = special.get(Reason(failed.reason), "failed")
+        special = {Reason.BASELINE_RED: RunOutcome.REFUSED, Reason.STOPPED: RunOutcome.STOPPED}
+        outcome = special.get(failed.reason, RunOutcome.FAILED)
         finish = a.Finish(outcome=outcome, reason=failed.reason, detail=failed.detail)
         return perform_action(finish, "the failed phase is cleaned up")
     lane = failed_lane(state)
@@ -100,7 +101,7 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
         finish = a.Finish(outcome=ended.outcome, reason=ended.reason, detail=ended.detail)
         return perform_action(finish, f"phase {lane.phase} did not land, and the other phases have ended")
     if state.stop:
-        return perform_action(a.Finish(outcome="stopped", reason=Reason.STOPPED), f"stopped by {state.stop}")
+        return perform_action(a.Finish(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED), f"stopped by {state.stop}")
     if state.concluded is not None and state.concluded.reason:
         return _conclude(state)
     if started.claim and started.issues and not state.claimed and not state.is_lane:
@@ -109,8 +110,8 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
         return _wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
     if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
         return _wait(state) or _conclude(state)
-    if (attempt is not None or state.lanes) and started.mode != "finish":
-        return perform_action(a.Finish(outcome="done"), "everything requested has landed")
+    if (attempt is not None or state.lanes) and started.mode is not Mode.FINISH:
+        return perform_action(a.Finish(outcome=RunOutcome.DONE), "everything requested has landed")
     if waiting := _wait(state):
         return waiting
     if state.no_work is None:
@@ -119,11 +120,15 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
     if started.concludes and kind is NoWorkKind.COMPLETE:
         return _conclude(state)
     if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
-        finish = a.Finish(outcome="done" if state.landed else "nothing-to-do", detail=detail)
+        finish = a.Finish(outcome=_success(state), detail=detail)
     else:
-        outcome = "failed" if state.landed else "refused"
+        outcome = RunOutcome.FAILED if state.landed else RunOutcome.REFUSED
         finish = a.Finish(outcome=outcome, reason=Reason.BLOCKED, detail=detail)
     return perform_action(finish, f"no phase is due: {detail}")
+
+
+def _success(state: RunState) -> RunOutcome:
+    return RunOutcome.DONE if state.landed else RunOutcome.NOTHING_TO_DO
 
 
 def _conclude(state: RunState) -> Decision:
@@ -131,7 +136,7 @@ def _conclude(state: RunState) -> Decision:
     done = state.concluded
     if done is None:
         return perform_action(a.CONCLUDE, "every phase is on the branch of the pull request; now it is to be merged")
-    outcome = "failed" if done.reason else "done" if state.landed else "nothing-to-do"
+    outcome = RunOutcome.FAILED if done.reason else _success(state)
     return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 
@@ -172,7 +177,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
     return Decision(
         actions=(*actions, *(more.actions if more else ())),
         why="; ".join(why),
-        waiting=first.waiting if first else "",
+        waiting=first.waiting if first else None,
         about=first.about if first else "",
         wake=min((one.wake for one in (*each, *([more] if more else [])) if one.wake), default=""),
     )
@@ -180,7 +185,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
 
 def _search(state: RunState, started: RunStarted, lanes: int) -> Decision | None:
     """Read the plan for phases that can start next to the open lanes; None when none may."""
-    may_start = started.mode == "finish" and lanes < started.parallel and not state.looked
+    may_start = started.mode is Mode.FINISH and lanes < started.parallel and not state.looked
     if not may_start or state.stop or state.halted or state.queued or failed_lane(state) is not None:
         return None
     if state.pause is not None:  # the target could not be read; the open lanes continue
@@ -225,7 +230,7 @@ def _place(pattern: str) -> tuple[str, ...]:
 
 def without_beginnings(decision: Decision) -> Decision:
     """The decision without the actions that begin something; a draining daemon leaves these to the next one."""
-    begins = ("read-plan", "lease", "start")
+    begins = (a.READ_PLAN.step, a.LEASE.step, a.START)
     return replace(decision, actions=tuple(one for one in decision.actions if one.step not in begins))
 
 
@@ -241,7 +246,7 @@ def pause_reason(state: RunState) -> str:
     if phase := rejected_phase(state):
         return f"phase {phase} was rejected"
     is_daemons = state.started is not None and state.started.daemon  # not in the foreground
-    if not is_daemons or ended is None or ended.outcome not in ("failed", "refused"):
+    if not is_daemons or ended is None or ended.outcome not in (RunOutcome.FAILED, RunOutcome.REFUSED):
         return ""
     if state.attempt or state.lanes:
         return f"phase {failed.phase} failed ({ended.reason})" if failed else f"the run failed ({ended.reason})"

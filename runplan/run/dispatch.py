@@ -16,20 +16,6 @@ if TYPE_CHECKING:
     from runplan.run.events import DispatchStarted
 
 
-class Role(StrEnum):
-    """The job of a process."""
-
-    IMPLEMENT = "implement"
-    FIX = "fix"
-    VERIFY = "verify"
-    GATE = "gate"  #: no agent: the project's test command
-    BASELINE = "baseline"  #: no agent: the test command on the base
-    PROVE = "prove"  #: no agent: tests of one side on the code of the other
-    SETUP = "setup"  #: no agent: run.setup
-
-
-WRITERS = (Role.IMPLEMENT, Role.FIX)  #: the roles that change files
-
 GRACE_S = 10.0  #: for a process tree to end on request; its shim kills earlier than that
 MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as failed
 

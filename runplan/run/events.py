@@ -8,7 +8,9 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from runplan.plan.marks import NoWorkKind  # noqa: TC001 - msgspec reads the annotations
-from runplan.run.reasons import Beginning, Reason  # noqa: TC001 - msgspec reads the annotations
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Role, RunOutcome, WaitKind  # noqa: TC001 - msgspec
+from runplan.run.reasons import Beginning, Reason
 
 
 class ProofKind(StrEnum):
@@ -33,7 +35,7 @@ class Event(Struct, frozen=True, kw_only=True):
 class RunOptions(Event, frozen=True, kw_only=True):
     """The options that a resumed run takes from its new request."""
 
-    mode: str  #: next, phase, finish, undo
+    mode: Mode
     wanted: str  #: phase id for the modes phase and undo, else ""
     auto: bool
     daemon: bool = False  #: in the daemon, which resumes it after a restart
@@ -173,14 +175,14 @@ class AgentLimited(Event, frozen=True, kw_only=True):
 class Paused(Event, frozen=True, kw_only=True):
     """The run waits for a time; no attempt is charged."""
 
-    kind: str  #: limit, overloaded, budget; in the daemon also checkout, unreachable
+    kind: WaitKind
     until: str  #: UTC ISO-8601
     agent: str = ""
     words: str = ""
 
 
 class Woke(Event, frozen=True, kw_only=True):
-    kind: str  #: of the pause that is over
+    kind: WaitKind  #: of the pause that is over
 
 
 class Halted(Event, frozen=True, kw_only=True):
@@ -199,7 +201,7 @@ class StopRequested(Event, frozen=True, kw_only=True):
 
 
 class RunEnded(Event, frozen=True, kw_only=True):
-    outcome: str  #: done, failed, stopped, nothing-to-do, refused
+    outcome: RunOutcome
     reason: str = ""
     detail: str = ""
     parked: str = ""  #: the ref that keeps work of the worktree that is on no branch
@@ -263,7 +265,7 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     """Recorded before a process starts. Its lock proves that it is alive."""
 
     id: str = ""
-    role: str  #: a Role
+    role: Role
     agent: str = ""
     cycle: int
     version: str = ""  #: of the agent's program
@@ -284,8 +286,8 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
 
 class DispatchEnded(Event, frozen=True, kw_only=True):
     id: str
-    role: str
-    ending: str  #: an Ending
+    role: Role
+    ending: Ending
     code: int | None
     signal: int | None = None
     said: str = ""  #: status in the agent's return: done, partial, blocked, failed, none
@@ -302,7 +304,7 @@ class DispatchEnded(Event, frozen=True, kw_only=True):
 
     @property
     def succeeded(self) -> bool:
-        return self.ending == "exited" and self.code == 0
+        return self.ending is Ending.EXITED and self.code == 0
 
 
 class HandedOver(Judgement, frozen=True, kw_only=True):
@@ -344,7 +346,7 @@ class RulesBroken(Judgement, frozen=True, kw_only=True):
 class WorkRefused(Event, frozen=True, kw_only=True):
     """The attempt fails for something that the agent or the verifier left, said or changed."""
 
-    reason: str
+    reason: Reason
     detail: str
 
 
@@ -388,7 +390,7 @@ class BranchRebuilt(Event, frozen=True, kw_only=True):
 
 class GateJudged(Judgement, frozen=True, kw_only=True):
     tree: str
-    answer: str  #: passed, failed, unfinished, skipped, baseline-red
+    answer: GateAnswer
     code: int | None
     line: str  #: one line for people
     time: int  #: 1, or 2 for the second run
@@ -452,8 +454,8 @@ class PhaseFailed(Event, frozen=True, kw_only=True):
     """The attempt failed. Its work is kept."""
 
     phase: str
-    reason: str
-    step: str
+    reason: Reason
+    step: PhaseStep
     detail: str
     title: str = ""
     attempt: int = 1
@@ -526,7 +528,7 @@ class LandingRefused(Event, frozen=True, kw_only=True):
     """The remote rejected the push; nothing was changed."""
 
     why: str
-    reason: str = "protected"
+    reason: Reason = Reason.PROTECTED
 
 
 class Landed(Event, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ from runplan.globs import matches
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
 from runplan.run.delivery import MAX_MOVES, land_candidate
-from runplan.run.dispatch import WRITERS
+from runplan.run.dispatch import Ending, EndingKind, ReturnStatus
 from runplan.run.events import TESTS, DispatchStarted, ProofKind
+from runplan.run.kinds import GateAnswer, PhaseStep, Role
 from runplan.run.reasons import (
     Beginning,
     Reason,
@@ -43,19 +44,20 @@ PROOFS = {
     ProofKind.LANDED_TESTS: "tests of earlier phases changed again: their landed versions run on the new code",
     ProofKind.NEW_TESTS: "tests changed: the new tests run on the base's code",
 }
+SUCCEEDED = ("", EndingKind.SUCCESS)  #: kinds of an ending; "" of an agent that reports none
 #: Endings of an agent that may be chance: an unknown error, a signal (as of a kernel out of memory), silence.
-REPEATED = ("crashed", "killed", "silent")
+REPEATED = (EndingKind.CRASHED, EndingKind.KILLED, EndingKind.SILENT)
 #: The reason for an ending that a limit of runplan caused.
 STOPPED_BY = {
-    "timeout": Reason.TIMEOUT,
-    "silent": Reason.SILENT,
-    "missing": Reason.AGENT_MISSING,
-    "budget": Reason.BUDGET,
+    Ending.TIMEOUT: Reason.TIMEOUT,
+    Ending.SILENT: Reason.SILENT,
+    Ending.MISSING: Reason.AGENT_MISSING,
+    Ending.BUDGET: Reason.BUDGET,
 }
 
 
 def work_on_phase(started: RunStarted, phase: PhaseAttempt) -> Decision:
-    implementer = DispatchStarted(role="implement", cycle=1)
+    implementer = DispatchStarted(role=Role.IMPLEMENT, cycle=1)
     return _work_on(started, phase, start_dispatch(implementer, f"phase {phase.chosen.phase} is to be implemented"))
 
 
@@ -99,7 +101,7 @@ def _prepare(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | N
     """The checks on the base, with run.setup before them."""
     for group in started.gates:
         if unknown := tuple(name for name in group if name not in phase.proof.baselines):
-            baseline = DispatchStarted(role="baseline", gates=unknown, cycle=phase.cycle, tree=tree)
+            baseline = DispatchStarted(role=Role.BASELINE, gates=unknown, cycle=phase.cycle, tree=tree)
             why = f"{_run(unknown)} on the base first, to know old failures"
             return _set_up(started, phase, tree) or start_dispatch(baseline, why)
     return None
@@ -109,7 +111,8 @@ def _set_up_agents(started: RunStarted, phase: WorkAttempt) -> Decision | None:
     """Run run.setup once in the worktree of implementers and fixers."""
     if not started.setup or phase.set_up:
         return None
-    return start_dispatch(DispatchStarted(role="setup", cycle=phase.cycle), "run.setup prepares the agent's worktree")
+    setup = DispatchStarted(role=Role.SETUP, cycle=phase.cycle)
+    return start_dispatch(setup, "run.setup prepares the agent's worktree")
 
 
 def _set_up(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
@@ -118,7 +121,7 @@ def _set_up(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | No
     if not started.setup or done:
         return None
     return start_dispatch(
-        DispatchStarted(role="setup", cycle=phase.cycle, tree=tree), "run.setup prepares the worktree of the checks"
+        DispatchStarted(role=Role.SETUP, cycle=phase.cycle, tree=tree), "run.setup prepares the worktree of the checks"
     )
 
 
@@ -127,22 +130,22 @@ def _write(phase: WorkAttempt, first: Decision) -> Decision:
 
 
 def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
-    fixer = DispatchStarted(role="fix", cycle=phase.cycle, tree=tree, complaint=complaint)
+    fixer = DispatchStarted(role=Role.FIX, cycle=phase.cycle, tree=tree, complaint=complaint)
     return start_dispatch(fixer, "a fresh agent fixes it")
 
 
 def _judge(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
     """What follows from the end of a process."""
     match ended.role:
-        case "baseline":
+        case Role.BASELINE:
             return perform_action(a.JUDGE_BASELINE, "the checks on the base have ended")
-        case "gate":
+        case Role.GATE:
             return perform_action(a.JUDGE_GATE, "the checks have ended")
-        case "prove":
+        case Role.PROVE:
             return perform_action(a.JUDGE_PROOF, "the tests of the other side have ended")
-        case "setup":
-            return fail_phase(Reason.SETUP_FAILED, "setup", describe_ending(ended))
-        case _ if ended.kind in ("context", "max-turns") and ended.role in WRITERS:
+        case Role.SETUP:
+            return fail_phase(Reason.SETUP_FAILED, PhaseStep.SETUP, describe_ending(ended))
+        case _ if ended.kind in (EndingKind.CONTEXT, EndingKind.MAX_TURNS) and ended.role.is_writer:
             return _follow_up(phase, ended)
         case _:
             return _judge_agent(phase, ended)
@@ -150,22 +153,22 @@ def _judge(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
 
 def _follow_up(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
     """After an agent with a full context."""
-    if ended.said == "done":
+    if ended.said == ReturnStatus.DONE:
         return perform_action(
             a.TAKE_WORK, "the agent's context was full, but it reports that it is done; now checking its work"
         )
     if len(phase.handovers) >= MAX_HANDOVERS:
         detail = f"{len(phase.handovers) + 1} agents in a row filled their context; make the phase smaller"
-        return fail_phase(Reason.AGENT_FAILED, ended.role, detail)
+        return fail_phase(Reason.AGENT_FAILED, PhaseStep(ended.role), detail)
     return perform_action(a.HAND_OVER, "the agent's context is full; a fresh agent continues")
 
 
 def _judge_agent(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
     """An ending that may be chance is repeated once per role and cycle, which costs no fix cycle."""
     how = describe_ending(ended)
-    if ended.said == "blocked" and ended.kind in ("", "success", *REPEATED):
-        return fail_phase(Reason.BLOCKED, ended.role, ended.detail)
-    if ended.kind in REPEATED and ended.said != "failed":
+    if ended.said == ReturnStatus.BLOCKED and ended.kind in (*SUCCEEDED, *REPEATED):
+        return fail_phase(Reason.BLOCKED, PhaseStep(ended.role), ended.detail)
+    if ended.kind in REPEATED and ended.said != ReturnStatus.FAILED:
         before = next(
             (one for one in phase.dispatches.repeated if (one.role, one.cycle) == (ended.role, phase.cycle)), None
         )
@@ -173,47 +176,47 @@ def _judge_agent(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
             assert phase.dispatches.newest is not None
             return start_dispatch(replace(phase.dispatches.newest, again=how), f"{how}; it is tried once more")
         how = f"{how}; it was tried once more" + ("" if before.again == how else f" after {before.again}")
-    elif ended.kind in ("", "success") and ended.ending == "exited" and ended.code == 0 and ended.said != "failed":
-        if ended.role == "verify":
+    elif ended.kind in SUCCEEDED and ended.succeeded and ended.said != ReturnStatus.FAILED:
+        if ended.role is Role.VERIFY:
             return perform_action(a.JUDGE_VERDICT, "the verifier has answered")
         return perform_action(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
-    if ended.kind == "budget":
+    if ended.kind == EndingKind.BUDGET:
         reason = Reason.BUDGET
     else:
         reason = Reason.AGENT_FAILED if gave_reason(ended) else STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
-    if phase.unsolved is not None and reason is Reason.AGENT_FAILED and ended.kind in ("", "success", *REPEATED):
-        return fail_phase(Reason.CONFLICT, ended.role, phase.describe_unsolved(how))
-    return fail_phase(reason, ended.role, how)
+    if phase.unsolved is not None and reason is Reason.AGENT_FAILED and ended.kind in (*SUCCEEDED, *REPEATED):
+        return fail_phase(Reason.CONFLICT, PhaseStep(ended.role), phase.describe_unsolved(how))
+    return fail_phase(reason, PhaseStep(ended.role), how)
 
 
 def _take_back(started: RunStarted, phase: WorkAttempt, broken: RulesBroken) -> Decision:
     """A fixer takes back what the phase does not permit, once."""
     detail = "; ".join(broken.lines)
     if phase.breaks > 1 or phase.cycle > started.max_fix_cycles:
-        step = "fix" if phase.cycle > 1 else "implement"
-        return fail_phase(broken.reason, step, f"{detail}{broken.remedy}")
+        return fail_phase(broken.reason, _written_at(phase), f"{detail}{broken.remedy}")
     complaint = f"the phase does not permit these changes; take them back: {detail}"
-    fixer = DispatchStarted(role="fix", cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
+    fixer = DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=broken.tree, complaint=complaint)
     return start_dispatch(fixer, f"{complaint}; fix cycle {phase.cycle} of {started.max_fix_cycles}")
 
 
 def _prove(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision:
     if work.commits == 0 and phase.unsolved is not None:
-        return fail_phase(Reason.CONFLICT, "fix", phase.describe_unsolved("it left no change"))
+        return fail_phase(Reason.CONFLICT, PhaseStep.FIX, phase.describe_unsolved("it left no change"))
     if work.commits == 0:
-        return fail_phase(Reason.NO_COMMITS, "fix" if phase.cycle > 1 else "implement", "the agent left no change")
+        return fail_phase(Reason.NO_COMMITS, _written_at(phase), "the agent left no change")
     if phase.delivery.conflict is not None and phase.rebuilt:
         detail = f"{_conflicts(phase)}, again after it was redone on the new tip; the work before that is kept at"
-        return fail_phase(Reason.CONFLICT, "land", f"{detail} {phase.parked}")
+        return fail_phase(Reason.CONFLICT, PhaseStep.LAND, f"{detail} {phase.parked}")
     if phase.delivery.conflict is not None:
         rebuild = a.RebuildBranch(onto=phase.delivery.conflict.onto, start=phase.delivery.conflict.onto)
         return perform_action(rebuild, _conflicts(phase))
     if phase.delivery.moves > MAX_MOVES:
-        return fail_phase(Reason.TARGET_MOVING, "land", f"the target moved {phase.delivery.moves} times while landing")
+        moved = f"the target moved {phase.delivery.moves} times while landing"
+        return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, moved)
     if phase.delivery.candidate is None:
         return perform_action(a.BUILD_CANDIDATE, "the work is replayed on the target's tip")
     if phase.delivery.candidate.tree == phase.failed_tree:
-        return fail_phase(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.complaint}")
+        return fail_phase(Reason.NO_PROGRESS, PhaseStep.FIX, f"the fixer changed nothing; {phase.complaint}")
     # When the target moved, its own failures have to be known.
     if baseline := _prepare(started, phase, phase.delivery.candidate.onto_tree):
         return baseline
@@ -223,6 +226,10 @@ def _prove(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision
             started, phase, phase.delivery.candidate
         )
     return _gate(started, phase, phase.delivery.candidate)
+
+
+def _written_at(phase: WorkAttempt) -> PhaseStep:
+    return PhaseStep.FIX if phase.cycle > 1 else PhaseStep.IMPLEMENT
 
 
 def _conflicts(phase: WorkAttempt) -> str:
@@ -235,16 +242,16 @@ def _gate(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) ->
     for group in started.gates:
         judged = [phase.proof.newest_gates[name] for name in group if name in phase.proof.newest_gates]
         new = tuple(name for name in group if name not in phase.proof.newest_gates)
-        unfinished = None if new else next((gate for gate in judged if gate.answer == "unfinished"), None)
+        unfinished = None if new else next((gate for gate in judged if gate.answer is GateAnswer.UNFINISHED), None)
         if unfinished is not None:
             detail = _of_gate(unfinished, unfinished.line)
             if unfinished.code is None:
-                return fail_phase(Reason.TESTS_UNFINISHED, "gate", detail)
+                return fail_phase(Reason.TESTS_UNFINISHED, PhaseStep.GATE, detail)
             return _fix(started, phase, candidate, Reason.TESTS_UNFINISHED, detail)  # the work may have broken it
-        failed = [gate for gate in judged if gate.answer == "failed"]
+        failed = [gate for gate in judged if gate.answer is GateAnswer.FAILED]
         if due := new or tuple(gate.name for gate in failed if gate.time < GATE_RUNS):
             again = "" if new else f"the first run failed: {'; '.join(gate.line for gate in failed)}"
-            gate = DispatchStarted(role="gate", gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
+            gate = DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
             why = f"{_run(due)} on the exact tree" if new else f"{_run(due)} a second time, because {again}"
             return _set_up(started, phase, candidate.tree) or start_dispatch(gate, why)
         if failed:
@@ -277,7 +284,7 @@ def _run_proofs(
         if judged is None or (judged.promises and judged.time < GATE_RUNS):
             again = f"the first run failed: {judged.line}" if judged else ""
             proof = DispatchStarted(
-                role="prove", gates=(TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
+                role=Role.PROVE, gates=(TESTS,), cycle=phase.cycle, tree=run.tree, scope=run.kind, again=again
             )
             # Only tests differ, so the products of run.setup are those of the code that they run on.
             tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
@@ -305,7 +312,7 @@ def _verify(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) 
     verifiers = started.verifiers or ("",)
     asked = phase.proof.questions_to_verifiers(started.changed)
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
-    verifier = DispatchStarted(role="verify", cycle=phase.cycle, tree=candidate.tree)
+    verifier = DispatchStarted(role=Role.VERIFY, cycle=phase.cycle, tree=candidate.tree)
     again = "; it is asked once more, because its evidence did not resolve" if phase.proof.unresolved else ""
     if given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
@@ -329,10 +336,10 @@ def _deliver(started: RunStarted, phase: WorkAttempt) -> Decision:
 
 def _fix(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, reason: Reason, detail: str) -> Decision:
     if phase.cycle > started.max_fix_cycles:
-        return fail_phase(reason, "verify" if reason is Reason.VERIFICATION_FAILED else "gate", detail)
+        return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
     why, tree = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}", candidate.tree
     if candidate.onto == phase.base:
-        return start_dispatch(DispatchStarted(role="fix", cycle=phase.cycle + 1, tree=tree, complaint=detail), why)
+        return start_dispatch(DispatchStarted(role=Role.FIX, cycle=phase.cycle + 1, tree=tree, complaint=detail), why)
     # The fixer has to see the tree that failed, which is the work on the moved target.
     start = candidate.commits[-1]
     return perform_action(a.RebuildBranch(onto=candidate.onto, start=start, complaint=detail, tree=tree), why)

@@ -9,8 +9,9 @@ from msgspec.structs import asdict, replace
 
 from runplan.run.attempts import WorkAttempt
 from runplan.run.decide import decide
+from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
 from runplan.run.rows import RunRow, Work
-from runplan.run.state import GOOD, open_lanes, open_states, shown
+from runplan.run.state import open_lanes, open_states, shown
 
 if TYPE_CHECKING:
     from runplan.run.attempts import AnyAttempt
@@ -24,9 +25,10 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
     work = _work(state, attempt, since)
     works = [one for lane in state.lanes if (one := _lane(lane, since)).failed or lane in lanes] if lanes else []
     if ended:
-        run_state = {"done": "done", "nothing-to-do": "done", "stopped": "stopped"}.get(ended.outcome, "failed")
+        is_stopped = ended.outcome is RunOutcome.STOPPED
+        run_state = "done" if ended.outcome.is_good else "stopped" if is_stopped else "failed"
     else:
-        run_state = {None: "running", "slot": "queued"}.get(work.waiting_for, "waiting")
+        run_state = {None: "running", WaitKind.SLOT: "queued"}.get(work.waiting_for, "waiting")
     work = replace(
         work,
         phase=work.phase or next((lane.phase for lane in lanes), None),  # of a lane that has not begun
@@ -61,7 +63,7 @@ def _work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
     decision = decide(state)
     work = Work(
         since=since,
-        waiting_for=decision.waiting or None,
+        waiting_for=decision.waiting,
         about=decision.about or None,
         wake=decision.wake or None,
         tokens=state.tokens,
@@ -74,7 +76,7 @@ def _work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
     if not isinstance(attempt, WorkAttempt):
         return work
     dispatches = attempt.dispatches
-    is_at_step = dispatches.newest is not None and dispatches.newest.role == attempt.step
+    is_at_step = dispatches.newest is not None and PhaseStep(dispatches.newest.role) is attempt.step
     retries = attempt.cycle - 1 + len(attempt.handovers) + len(dispatches.repeated)
     work = replace(work, began=dispatches.began if is_at_step else None, retries=retries)
     if (running := dispatches.running) is None:
@@ -92,7 +94,7 @@ def _work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
 def _lane(lane: Lane, since: str) -> Work:
     work = _work(lane.state, lane.state.attempt, since)
     ended = lane.state.ended
-    failed = (ended.reason or ended.outcome) if ended is not None and ended.outcome not in GOOD else None
+    failed = (ended.reason or ended.outcome) if ended is not None and not ended.outcome.is_good else None
     return replace(work, phase=lane.phase, since=work.began or work.dispatched or since, failed=failed)
 
 
@@ -102,7 +104,7 @@ class CurrentStep(Struct, frozen=True, kw_only=True):
     since: str = ""
     ended: bool = False
     steps: tuple[str, ...] = ()
-    waiting: str = ""
+    waiting: WaitKind | None = None
 
 
 def start_of_current_step(previous: CurrentStep, state: RunState, now: str) -> CurrentStep:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from runplan.run.dispatch import Role
+from runplan.run.dispatch import Ending, EndingKind, ReturnStatus
+from runplan.run.kinds import PhaseStep, WaitKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,6 +83,9 @@ NOT_OF_WORK = frozenset({
 })  # fmt: skip
 
 
+RESERVED = (Reason.FORGE_UNREACHABLE,)  #: no run of this version ends with it
+
+
 def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool) -> Beginning:
     """How the attempt after this failure begins on the kept work.
 
@@ -89,8 +93,8 @@ def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool)
     """
     if is_changed:
         return Beginning.PROVE
-    beginning = Beginning.FIX if failure.rejected is not None else Reason(failure.reason).beginning
-    if beginning is Beginning.CONTINUE and failure.step != Role.IMPLEMENT:
+    beginning = Beginning.FIX if failure.rejected is not None else failure.reason.beginning
+    if beginning is Beginning.CONTINUE and failure.step is not PhaseStep.IMPLEMENT:
         return Beginning.PROVE  # the implementer had finished
     return Beginning.CONTINUE if beginning is Beginning.FIX and not has_fixers else beginning
 
@@ -98,9 +102,9 @@ def beginning_after(failure: PhaseFailed, *, is_changed: bool, has_fixers: bool)
 UNDO_ADVICE = "Undo the phase again if it is not undone yet, or revert it by hand and set its row in the plan to todo."
 
 
-def next_action(reason: Reason, step: str) -> str:
-    """What a person does about a failure at this step."""
-    return UNDO_ADVICE if step == "undo" else reason.advice
+def next_action(reason: Reason, step: PhaseStep | None) -> str:
+    """What a person does about a failure at this step, or outside of a phase."""
+    return UNDO_ADVICE if step is PhaseStep.UNDO else reason.advice
 
 
 _PROOFS = {
@@ -118,32 +122,34 @@ def describe_proof(proof: ProofJudged) -> str:
 
 
 def describe_pause(pause: Paused) -> str:
-    known = {"limit": f"{pause.agent} usage limit", "overloaded": f"{pause.agent} is overloaded"}
+    known = {WaitKind.LIMIT: f"{pause.agent} usage limit", WaitKind.OVERLOADED: f"{pause.agent} is overloaded"}
     return known.get(pause.kind, pause.words)
 
 
 def gave_reason(ended: DispatchEnded) -> bool:
     """Whether the agent named its problem and then hung until a time limit ended it."""
-    return ended.ending in ("silent", "timeout") and ended.kind in ("auth", "refusal", "setup", "denied")
+    is_stopped = ended.ending in (Ending.SILENT, Ending.TIMEOUT)
+    named = (EndingKind.AUTH, EndingKind.REFUSAL, EndingKind.SETUP, EndingKind.DENIED)
+    return is_stopped and ended.kind in named
 
 
 _ENDINGS = {
-    "timeout": "was stopped: it ran longer than its time limit",
-    "silent": "was stopped: no output or activity",
-    "missing": "could not be started",
-    "budget": "was stopped: its budget is used up",
-    "context": "was stopped: its context is full",
+    Ending.TIMEOUT: "was stopped: it ran longer than its time limit",
+    Ending.SILENT: "was stopped: no output or activity",
+    Ending.MISSING: "could not be started",
+    Ending.BUDGET: "was stopped: its budget is used up",
+    Ending.CONTEXT: "was stopped: its context is full",
 }
 _KINDS = {
-    "auth": "cannot run: no valid key or login",
-    "refusal": "refused the work",
-    "overloaded": "cannot run: its provider was overloaded too often in a row",
-    "max-turns": "used up its turns",
-    "context": "ran out of context",
-    "budget": "used up its own budget",
-    "setup": "cannot run",
-    "denied": "was denied a tool that it needs",
-    "no-output": "ended without an answer",
+    EndingKind.AUTH: "cannot run: no valid key or login",
+    EndingKind.REFUSAL: "refused the work",
+    EndingKind.OVERLOADED: "cannot run: its provider was overloaded too often in a row",
+    EndingKind.MAX_TURNS: "used up its turns",
+    EndingKind.CONTEXT: "ran out of context",
+    EndingKind.BUDGET: "used up its own budget",
+    EndingKind.SETUP: "cannot run",
+    EndingKind.DENIED: "was denied a tool that it needs",
+    EndingKind.NO_OUTPUT: "ended without an answer",
 }
 
 
@@ -154,15 +160,15 @@ def describe_ending(ended: DispatchEnded) -> str:
 
 
 def _ending(ended: DispatchEnded) -> str:
-    if ended.ending == "signalled":
+    if ended.ending is Ending.SIGNALLED:
         return f"was killed by signal {ended.signal}"
     if ended.ending in _ENDINGS and not gave_reason(ended):
         return _ENDINGS[ended.ending]
     if ended.kind in _KINDS:
-        return _KINDS[ended.kind]
-    if ended.kind == "crashed" and not ended.code:
+        return _KINDS[EndingKind(ended.kind)]
+    if ended.kind == EndingKind.CRASHED and not ended.code:
         return "failed with exit code 0"
-    return "reported a failure" if ended.said == "failed" else f"exited with code {ended.code}"
+    return "reported a failure" if ended.said == ReturnStatus.FAILED else f"exited with code {ended.code}"
 
 
 def variables(names: Sequence[str]) -> str:

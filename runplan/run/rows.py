@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ class Work(Struct, frozen=True, kw_only=True):
     """The current work of a run or lane, and its usage."""
 
     phase: str | None = None
-    step: str | None = None
+    step: PhaseStep | None = None
     since: str = ""  #: start of the step, of the wait, or the end of the run
     began: str | None = None  #: when the step started; other processes may have continued it since
-    waiting_for: str | None = None
+    waiting_for: WaitKind | None = None
     about: str | None = None  #: the cause of the wait
     wake: str | None = None  #: when the wait ends
     dispatch: str | None = None  #: the running process
@@ -54,7 +55,7 @@ class RunRow(Work, frozen=True, kw_only=True):
     concludes: bool = False  #: it lands by a pull request
     daemon: bool = False  #: the daemon works on it
     attempt: int = 1
-    outcome: str | None = None
+    outcome: RunOutcome | None = None
     reason: str | None = None
     asked: str | None = None  #: stop or pause, requested by a person
     lanes: tuple[Work, ...] = ()  #: open and failed lanes
@@ -66,7 +67,7 @@ class RunRow(Work, frozen=True, kw_only=True):
     @property
     def needs_person(self) -> bool:
         """Whether it waits, and only a person ends the wait; that for the checkout is tried again meanwhile."""
-        return self.state == "waiting" and (not self.wake or self.waiting_for == "checkout")
+        return self.state == "waiting" and (not self.wake or self.waiting_for == WaitKind.CHECKOUT)
 
 
 class Wait(Struct, frozen=True):
@@ -94,18 +95,18 @@ _ANSWERED = Wait((("See it", "diff"), ("land it", "approve"), ("reject it", "rej
 _FOR_TIME = Wait(is_for_person=False)
 #: The waits that differ from a wait for a time.
 WAITS = {
-    "approval": _ANSWERED,
-    "sign-off": _ANSWERED,
-    "checkout": Wait((("See why", "explain"), ("continue it", "retry")), is_notified=True, until="tries again"),
-    "review": Wait((("See it", "status"), ("continue it", "retry")), is_notified=True),
-    "paused": Wait((("Resume it", "resume"),), is_asked=True),
-    "key": Wait((("From a shell that has it", "resume"),)),
-    "limit": Wait(is_for_person=False, until="resets"),
+    WaitKind.APPROVAL: _ANSWERED,
+    WaitKind.SIGN_OFF: _ANSWERED,
+    WaitKind.CHECKOUT: Wait((("See why", "explain"), ("continue it", "retry")), is_notified=True, until="tries again"),
+    WaitKind.REVIEW: Wait((("See it", "status"), ("continue it", "retry")), is_notified=True),
+    WaitKind.PAUSED: Wait((("Resume it", "resume"),), is_asked=True),
+    WaitKind.KEY: Wait((("From a shell that has it", "resume"),)),
+    WaitKind.LIMIT: Wait(is_for_person=False, until="resets"),
 }
 
 
-def wait_of(kind: str | None) -> Wait:
-    return WAITS.get(kind or "", _FOR_TIME)
+def wait_of(kind: WaitKind | None) -> Wait:
+    return WAITS.get(kind, _FOR_TIME) if kind else _FOR_TIME
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
@@ -157,7 +158,7 @@ class Command(Struct, frozen=True, kw_only=True):
 class WaitRow(Struct, frozen=True, kw_only=True):
     """What the worker of a repository waits for, as opposed to the wait of a run."""
 
-    kind: str  #: claim: another process works on the run
+    kind: WaitKind
     plan: str
     about: str
     since: str

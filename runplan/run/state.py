@@ -10,14 +10,10 @@ from msgspec.structs import replace
 
 from runplan.run import events as e
 from runplan.run.attempts import AnyAttempt, RepairAttempt, WorkAttempt, begin_attempt, record_event, running_dispatch
+from runplan.run.kinds import REPEATED_WAITS, Mode, WaitKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-
-GOOD = ("done", "nothing-to-do")  #: outcomes of a lane; another run may have finished its phase
-#: Waits after which the same thing is looked at again.
-REPEATED_WAITS = ("checkout", "unreachable", "parent", "checks", "review", "merge")
 
 
 class RunState(Struct, frozen=True, kw_only=True):
@@ -33,7 +29,7 @@ class RunState(Struct, frozen=True, kw_only=True):
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
     pause: e.Paused | None = None
-    waited: str = ""  #: the kind of the last wait
+    waited: WaitKind | None = None  #: the kind of the last wait
     waits: int = 0  #: waits for the same thing in a row
     queued: bool = False
     halted: str = ""  #: who paused the run
@@ -113,7 +109,7 @@ def shown(state: RunState) -> AnyAttempt | None:
 
 def failed_lane(state: RunState) -> Lane | None:
     """The first lane that ended without a landing."""
-    return next((lane for lane in state.lanes if lane.state.ended and lane.state.ended.outcome not in GOOD), None)
+    return next((lane for lane in state.lanes if lane.state.ended and not lane.state.ended.outcome.is_good), None)
 
 
 def failure(state: RunState) -> e.PhaseFailed | None:
@@ -140,7 +136,7 @@ def apply(state: RunState, fact: e.Event) -> RunState:
         case e.Chosen() | e.NoWork() if open_lanes(state):
             return replace(state, looked=True)
         case e.RunResumed():
-            return _each(state, lambda lane: apply(lane.state, replace(fact, mode="phase", wanted=lane.phase)))
+            return _each(state, lambda lane: apply(lane.state, replace(fact, mode=Mode.PHASE, wanted=lane.phase)))
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             return _each(state, lambda lane: apply(lane.state, fact))
         case e.Answered():
@@ -172,14 +168,14 @@ def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
 
 
 def _without_budget_pause(lane: Lane) -> RunState:
-    waits = lane.state.pause is not None and lane.state.pause.kind == "budget"
+    waits = lane.state.pause is not None and lane.state.pause.kind is WaitKind.BUDGET
     return replace(lane.state, pause=None) if waits else lane.state
 
 
 def _branched(state: RunState, event: e.LanesChosen) -> RunState:
     begun = []
     for name, phase, touches in event.lanes:
-        started = replace(state.options, mode="phase", wanted=phase)
+        started = replace(state.options, mode=Mode.PHASE, wanted=phase)
         alone = RunState(started=started, warnings=state.warnings, is_lane=True)
         begun.append(Lane(name=name, phase=phase, touches=touches, state=alone))
     return replace(state, lanes=(*state.lanes, *begun), looked=True, no_work=None, attempt=None)
@@ -204,7 +200,7 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.Continued():
             return replace(state, halted="", missing=())
         case e.Paused():
-            is_again = event.kind in REPEATED_WAITS and event.kind == state.waited
+            is_again = event.kind in REPEATED_WAITS and event.kind is state.waited
             return replace(state, pause=event, waited=event.kind, waits=state.waits + 1 if is_again else 1)
         case e.IssueShared():
             return replace(state, warnings=(*state.warnings, event.words))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from runplan.errors import NotFound, UsageError
 from runplan.plan.marks import read_name
+from runplan.run.kinds import Mode
 from runplan.settings.schedule import take_schedule
 from runplan.settings.schema import LANDINGS
 
@@ -31,9 +32,9 @@ class Options(Struct, frozen=True, kw_only=True):
     anew: bool = False  #: without the kept work of failed attempts
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Mode:
         """finish: all phases that are left; phase: the named one; next: the first that is not done."""
-        return "finish" if self.finish else "phase" if self.phase else "next"
+        return Mode.FINISH if self.finish else Mode.PHASE if self.phase else Mode.NEXT
 
 
 def parse_words(words: Sequence[str]) -> Options:

@@ -10,6 +10,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from runplan import names
+from runplan.run.kinds import Role
 from runplan.times import zone
 
 #: A check of a value that has the right type: why it cannot be used, or "".
@@ -224,9 +225,10 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
     day_usd: Annotated[float, "dollars of the repository per day; 0 for no limit"] = 0.0
     day_wall_s: Annotated[float, "time of agents of the repository per day; 0s for no limit"] = 0.0
 
-    def wall_of(self, role: str) -> float:
+    def wall_of(self, role: Role) -> float:
         """The wall limit of the role in seconds."""
-        return {"fix": self.fix_wall_s, "verify": self.verify_wall_s}.get(role) or self.wall_s
+        walls: dict[str, float] = {"fix_wall": self.fix_wall_s, "verify_wall": self.verify_wall_s}
+        return walls.get(role.wall) or self.wall_s
 
     @property
     def in_dollars(self) -> bool:

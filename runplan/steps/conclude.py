@@ -15,6 +15,7 @@ from runplan.landing.pull_request import PullRequestLander
 from runplan.names import repository_id
 from runplan.run import events as e
 from runplan.run.attempts import MergeAttempt
+from runplan.run.kinds import WaitKind
 from runplan.times import delay_s, iso, parse_iso
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
         with context.claims.landing_lock():
             answer = _lander(context).conclude(progress, now=now.timestamp())
     except RateLimited as limit:
-        yield e.Paused(kind="merge", until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
+        yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
         return
     match answer:
         case Landed(note=note):

@@ -16,8 +16,9 @@ from runplan.checks.results import MOST_NOTED
 from runplan.git.command import ANY
 from runplan.globs import covers
 from runplan.report.sections import NO_TESTS
-from runplan.run.dispatch import LOGS, OWN
+from runplan.run.dispatch import LOGS, OWN, Ending
 from runplan.run.events import TESTS, BaselineKnown, Evidence, GateJudged, ProofKind, WorkRefused
+from runplan.run.kinds import GateAnswer, Role
 from runplan.run.reasons import Reason
 from runplan.settings.places import is_hidden
 from runplan.settings.toolchain import SUBMODULES
@@ -46,7 +47,7 @@ _EXIT = re.compile(r"^(\S+) (\d{1,3})$", re.MULTILINE)
 
 def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunContext) -> tuple[str, float]:
     """The command of a setup or of some checks, and its time limit in seconds."""
-    if started.role == "setup":
+    if started.role is Role.SETUP:
         return context.settings.run.setup, context.settings.tests.timeout_s
     checks = context.settings.checks
     lines = {name: _rerun(name, phase) or checks[name].command for name in started.gates}
@@ -68,7 +69,7 @@ def with_names(line: str, started: DispatchStarted, context: RunContext, options
 def _rerun(name: str, phase: WorkAttempt) -> str:
     """The command that runs only the failed tests again; "" when all have to run."""
     before = phase.proof.newest_gates.get(name)
-    return before.rerun if before is not None and before.answer == "failed" else ""
+    return before.rerun if before is not None and before.answer is GateAnswer.FAILED else ""
 
 
 def side_by_side(lines: Mapping[str, str]) -> str:
@@ -98,7 +99,7 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
         if (text := context.store.get_baseline(key)) is None:
             continue
         found = results.from_text(text)
-        if action.dispatch.role == "gate":
+        if action.dispatch.role is Role.GATE:
             known.append(_judged(name, found, phase, context, tree=tree))
         else:
             noted = results.to_text(found, passes=False)
@@ -168,15 +169,15 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
     phase = state.work
     tree = phase.built.tree
     if phase.dispatches.ended is None:
-        yield GateJudged(tree=tree, answer="skipped", code=None, line=NO_TESTS, time=1)
+        yield GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
         return
     for name, found, output, evidence in read_checks(phase, context):
         partly = bool(_rerun(name, phase))
         judged = _judged(name, found, phase, context, tree=tree, partly=partly)
-        if judged.answer == "passed" and not partly:  # the baseline of the next phase
+        if judged.answer is GateAnswer.PASSED and not partly:  # the baseline of the next phase
             _remember(context, check_key(context, name, tree), found)
         _keep_names(name, found, phase, context, partly=partly)
-        tail = "" if judged.answer == "passed" else output[-OUTPUT_SENT:]
+        tail = "" if judged.answer is GateAnswer.PASSED else output[-OUTPUT_SENT:]
         yield replace(judged, output=tail, ran=evidence)
 
 
@@ -208,12 +209,12 @@ def _judged(
         changed=_changed_tests(phase),
     )
     answer, line = _described(judged, now)
-    if before is not None and answer == "passed":
+    if before is not None and answer is GateAnswer.PASSED:
         line = f"{line}; flaky, passed when run again: {', '.join(before.failures or (name,))}"
     rerun, failed = "", judged.regressed
     # All tests run again when some did not run or a failure has no name.
     is_named = failed and not judged.missing and not now.unfinished and len(now.failures) >= (now.failed or 0)
-    if name == TESTS and before is None and answer == "failed" and is_named:
+    if name == TESTS and before is None and answer is GateAnswer.FAILED and is_named:
         rerun = tests.rerun.replace("{tests}", join(failed))
         rerun = rerun or results.rerun_command(tests.command, replace(now, failures=frozenset(failed)))
     return GateJudged(
@@ -223,7 +224,7 @@ def _judged(
         line=line,
         time=before.time + 1 if before else 1,
         name=name,
-        failures=judged.names[:MOST_NOTED] if answer == "failed" else (),
+        failures=judged.names[:MOST_NOTED] if answer is GateAnswer.FAILED else (),
         rerun=rerun,
         differences=judged.noted(),
     )
@@ -243,19 +244,19 @@ def known_results(phase: WorkAttempt, context: RunContext, name: str = TESTS) ->
     return results.from_text(text) if text else None
 
 
-def _described(judged: results.Comparison, now: results.Results) -> tuple[str, str]:
+def _described(judged: results.Comparison, now: results.Results) -> tuple[GateAnswer, str]:
     match judged.kind:
         case results.GateKind.GREEN:
-            return "passed", now.line
+            return GateAnswer.PASSED, now.line
         case results.GateKind.PRE_EXISTING:
-            return "passed", f"{now.line}; these tests failed before the work, too"
+            return GateAnswer.PASSED, f"{now.line}; these tests failed before the work, too"
         case results.GateKind.REGRESSED | results.GateKind.MISSING:
             names = ", ".join(name.split()[0] for name in judged.names[:NAMED])
-            return "failed", f"{judged.why}: {names}" if names else judged.why
+            return GateAnswer.FAILED, f"{judged.why}: {names}" if names else judged.why
         case results.GateKind.UNFINISHED:
-            return "unfinished", judged.why
+            return GateAnswer.UNFINISHED, judged.why
         case results.GateKind.BASELINE_RED:
-            return "failed", f"the checks on the base: {judged.why}"
+            return GateAnswer.FAILED, f"the checks on the base: {judged.why}"
 
 
 def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, results.Results, str, Evidence]]:
@@ -268,7 +269,7 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
     for name, path in log_files(started, context).items():
         code = int(printed[name]) if name in printed else None
         if len(started.gates) == 1:
-            code = ended.code if ended.ending == "exited" else None
+            code = ended.code if ended.ending is Ending.EXITED else None
         whole = content(path)
         output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
         summary, junit, names = "", None, b""

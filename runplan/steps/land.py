@@ -21,6 +21,7 @@ from runplan.report import text as report
 from runplan.report.sections import SHORT, failure_sections, phase_section, undo_section
 from runplan.run import events as e
 from runplan.run.attempts import CompletionAttempt, MergeAttempt, PhaseAttempt, RepairAttempt, UndoAttempt
+from runplan.run.kinds import WaitKind
 from runplan.run.reasons import Reason
 from runplan.steps.proof import plan_proofs, unproven
 from runplan.steps.verify import before_the_end, corrected, is_complete_with
@@ -291,7 +292,7 @@ def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Eve
             case Pending(why=why, until=until):
                 yield e.LandingHeld(why=why)
                 if until:
-                    yield e.Paused(kind="checkout", until=until, words=why)
+                    yield e.Paused(kind=WaitKind.CHECKOUT, until=until, words=why)
             case Refused(reason=TargetMoved(tip=tip)):
                 yield _moved(context, tip)
             case Refused(reason=Declined(reason=reason, why=why)):

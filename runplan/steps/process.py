@@ -19,7 +19,8 @@ from runplan.git.zones import Extra
 from runplan.gitfacts import committing_as, signing
 from runplan.names import as_utf8, context_files
 from runplan.run import dispatch as d, events as e
-from runplan.run.dispatch import WRITERS, Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Role, Running
+from runplan.run.dispatch import Ending, EndingKind, NeverStarted, Outcome, ReturnStatus, Running
+from runplan.run.kinds import Access, GateAnswer, Role, WaitKind
 from runplan.run.reasons import Reason
 from runplan.settings.schema import FILES
 from runplan.steps import proof
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 CHANGE = "change.diff"  #: that a fixer continues or a verifier judges
 FINGERPRINT = "fingerprint.json"  #: of the user's repository before the dispatch
 LAST_WORDS = 600  #: characters of a failed process's output in the report
-AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})
+#: Endings after which the end of the output says more than the kind.
+STOPPED = (EndingKind.CRASHED, EndingKind.KILLED, EndingKind.SILENT, EndingKind.TIMED_OUT)
 RETRY = timedelta(minutes=1)  #: wait while running agents may use all that is left
 EARLIER = timedelta(days=2)  #: an agent that was started this long before midnight may still run
 LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
@@ -54,11 +56,11 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     phase, name = state.work, f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
     wanted = replace(action.dispatch, id=name, phase=phase.chosen.phase, at=context.iso())
-    started = _choose(wanted, phase, context) if wanted.role in AGENT_ROLES else wanted
+    started = _choose(wanted, phase, context) if wanted.role.agent else wanted
     if not isinstance(started, e.DispatchStarted):
         yield started
         return
-    diff = _diff(started, phase, context) if started.role in ("fix", "verify") else ""
+    diff = _diff(started, phase, context) if started.role in (Role.FIX, Role.VERIFY) else ""
     if started.agent:
         launch = _agent(started, phase, context, diff)
     else:
@@ -99,14 +101,13 @@ def _place_of(started: e.DispatchStarted, context: RunContext) -> tuple[Path, tu
     if is_for_writers(started):
         return context.zone.path, context.zone.writable
     proof = context.proof
-    if started.role == Role.VERIFY:
-        return proof.path, ()
-    return proof.path, proof.writable if started.role == Role.SETUP else (proof.path,)
+    writable = {Access.PRODUCTS: proof.writable, Access.SCRATCH: (proof.path,)}
+    return proof.path, writable.get(started.role.access, ())
 
 
 def is_for_writers(started: e.DispatchStarted) -> bool:
     """Whether it runs in the worktree of implementers and fixers; else in the proof worktree."""
-    return started.role in WRITERS or (started.role == Role.SETUP and not started.tree)
+    return started.role.is_writer or (started.role is Role.SETUP and not started.tree)
 
 
 def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, *, has_diff: bool) -> bool:
@@ -118,7 +119,7 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
         diff=context.dispatches.directory(started.id) / CHANGE if has_diff else None,
     )
     last = phase.dispatches.newest
-    is_set_up = last is not None and last.role == Role.SETUP and is_for_writers(last) == is_for_writers(started)
+    is_set_up = last is not None and last.role is Role.SETUP and is_for_writers(last) == is_for_writers(started)
     if is_for_writers(started):
         # Git usually ignores the products of run.setup.
         clean = "untracked" if run.setup else run.clean
@@ -128,13 +129,13 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
     if built is not None:
         proofs = {proof.tree: proof.commit for proof in built.proofs}
         commit = (proofs | {built.onto_tree: built.onto, built.tree: built.commits[-1]}).get(started.tree, commit)
-    if not run.setup or started.role == Role.SETUP:
+    if not run.setup or started.role is Role.SETUP:
         context.proof.show(commit, clean="ignored" if run.setup else run.clean, extra=extra)
         return True
     onto = built.onto if built is not None and run.clean == "untracked" else ""
-    if built is not None and started.role == Role.PROVE:  # only tests differ from the commit with these products
+    if built is not None and started.role is Role.PROVE:  # only tests differ from the commit with these products
         onto = built.onto if started.scope == e.ProofKind.NEW_TESTS else built.commits[-1]
-    is_read = started.role == Role.VERIFY  # a new file would count as the verifier's
+    is_read = started.role is Role.VERIFY  # a new file would count as the verifier's
     return context.proof.reuse(commit, is_new=is_set_up, onto=onto, clean=is_read, extra=extra)
 
 
@@ -145,7 +146,7 @@ def _agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, 
     text = _prompt(started, phase, context, path, diff)
     context.dispatches.write(started.id, prompt.name, text)
     context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
-    if started.role in WRITERS and (phase.handovers or started.again):  # it continues the notes of its predecessor
+    if started.role.is_writer and (phase.handovers or started.again):  # it continues the notes of its predecessor
         context.dispatches.write(started.id, d.NOTES, context.dispatches.read(phase.written, d.NOTES) or "")
     attempt = phase.leased.attempt
     guarded = [name for name in (context.plan, *FILES) if context.objects.blob(phase.base, name) is not None]
@@ -165,7 +166,7 @@ def _agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, 
         tokens=started.tokens,
         usd=started.usd,
         prompt=_sent_at_first(agent_of(table.kind), text),
-        hand_over_at=limits.context_critical if started.role in WRITERS else 0,
+        hand_over_at=limits.context_critical if started.role.is_writer else 0,
         window=table.context,
         model=table.model,
         usd_in=table.usd_per_mtok_in,
@@ -181,7 +182,7 @@ def _sent_at_first(agent: Agent, prompt: str) -> int:
 def _command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> d.Launch:
     path, writable = _place_of(started, context)
     name, directory = started.id, context.dispatches.directory(started.id)
-    build = proof.command_line if started.role == Role.PROVE else command_line
+    build = proof.command_line if started.role is Role.PROVE else command_line
     line, wall_s = build(started, phase, context)
     argv, env = context.agents.command(line, started, directory=directory, cwd=path, writable=writable)
     env, logs = env | committing_as(name), tuple(own_logs(started.gates).values())
@@ -189,7 +190,7 @@ def _command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext
 
 
 def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, path: Path, diff: str) -> str:
-    asked = phase.proof.questions_to_verifiers(context.settings.tests.changed) if started.role == "verify" else ()
+    asked = phase.proof.questions_to_verifiers(context.settings.tests.changed) if started.role is Role.VERIFY else ()
     brief = prompts.Brief(
         plan=context.plan,
         chosen=replace(phase.chosen, items=(*phase.chosen.items, *asked)),
@@ -199,13 +200,15 @@ def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext,
         baseline=_baseline(phase, context),
     )
     template = context.prompts[prompts.FINAL if started.scope else started.role]
-    tip = phase.built.commits[-1] if started.role == "verify" else phase.base
+    tip = phase.built.commits[-1] if started.role is Role.VERIFY else phase.base
     names = [name for name in context_files(context.plan) if context.objects.blob(tip, name) is not None]
     files = prompts.context_note(names)
-    if started.role == "verify":
+    if started.role is Role.VERIFY:
         assert phase.work is not None
         checks, changed = context.settings.checks, phase.work.files
-        gates = [(checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer != "skipped"]
+        gates = [
+            (checks[gate.name].command, gate) for gate in phase.proof.gates if gate.answer is not GateAnswer.SKIPPED
+        ]
         proofs = () if started.scope else phase.proof.runs
         if started.scope:
             brief, changed = final_brief(brief, phase, context)
@@ -215,7 +218,7 @@ def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext,
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     note = as_utf8(files + prompts.rejections_note(_rejections(phase.chosen.phase, context)) + handover)
     kept = phase.leased.kept
-    if started.role == "implement":
+    if started.role is Role.IMPLEMENT:
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
     failed, outputs = phase.proof.failed_items, phase.proof.red_checks
     if kept is not None and not phase.proof.gates and started.complaint == kept.complaint:  # of the last attempt
@@ -228,7 +231,7 @@ def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext,
 
 def _diff(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
     """The change that a fixer continues or a verifier judges; an agent without a shell reads it in its worktree."""
-    if started.role == "fix":
+    if started.role is Role.FIX:
         head = context.objects.tip(phase.leased.branch) or phase.base
         return context.agents.redacted(context.candidates.diff(phase.base, head))  # it may have to remove a secret
     base, without = (plan_base(phase, context), context.bookkeeping) if started.scope else (phase.built.onto, ())
@@ -256,12 +259,12 @@ def _choose(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunContext) 
     agent = next((name for name in names if name not in limits), None)
     if agent is None:
         first = min((limits[name] for name in names), key=lambda limit: limit.until)
-        return e.Paused(kind="limit", until=first.until, agent=first.agent, words=first.words)
+        return e.Paused(kind=WaitKind.LIMIT, until=first.until, agent=first.agent, words=first.words)
     match _left(wanted, context):
         case UsedUp(why=why):
             return e.WorkRefused(reason=Reason.BUDGET, detail=why)
         case GivenOut(why=why):
-            return e.Paused(kind="budget", until=iso(context.clock.now() + RETRY), words=why)
+            return e.Paused(kind=WaitKind.BUDGET, until=iso(context.clock.now() + RETRY), words=why)
         case Left(tokens=tokens, usd=usd, seconds=seconds, bounds=bounds):
             wanted = replace(wanted, agent=agent, version=context.agents.version(agent))
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
@@ -270,8 +273,8 @@ def _choose(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunContext) 
 def _candidates(wanted: e.DispatchStarted, phase: WorkAttempt, agents: AgentsSettings) -> list[str]:
     """The agents for the role by preference; none verifies its own work unless the settings say so."""
     verifier = wanted.agent or agents.judges[0]
-    if wanted.role != "verify":
-        names = [agents.implementer, agents.fallback]
+    if wanted.role is not Role.VERIFY:
+        names = [getattr(agents, wanted.role.agent), agents.fallback]
     elif verifier == agents.implementer or verifier not in phase.authors:
         names = [verifier, *({agents.fallback} - set(phase.authors))]
     else:  # the verifier stood in for the implementer, which now verifies in its place
@@ -369,12 +372,12 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         return
     agent = agent_of(context.settings.agents.agent(started.agent).kind)
     zone = context.clock.now().astimezone().tzinfo
-    ending = judge_ending(outcome, agent, writes=started.role in WRITERS, zone=zone)
+    ending = judge_ending(outcome, agent, writes=started.role.is_writer, zone=zone)
     detail = ended.detail
-    if ending.kind in ("crashed", "killed", "silent", "timed-out"):
+    if ending.kind in STOPPED:
         has_reason = ended.said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # in the agent's own return
         detail = detail if has_reason else quote_error(ending, outcome, agent)
-    elif ending.kind != "success":
+    elif ending.kind is not EndingKind.SUCCESS:
         detail = ending.words or detail
     yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
     yield from _pause_after(ending, state.work, context, started)
@@ -421,7 +424,7 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
         usage = price_usage(usage, *agent_of(table.kind).highest_usd)
     succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
     said, detail = "", "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
-    if started.role in WRITERS:
+    if started.role.is_writer:
         if isinstance(returned, d.Return):
             said = returned.status
             detail = returned.summary if said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else detail
@@ -449,10 +452,10 @@ def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
         tips = [one.event.tip for one in context.store.list_facts(e.Landed, since=started.at)]
         found = context.fingerprints.compare(before, agent=signing(started.id).email, landed=tips)
-        lines = describe_differences(found, "the agent" if role in AGENT_ROLES else f"the {role} command")
+        lines = describe_differences(found, "the agent" if role.agent else f"the {role} command")
         if set(lines) - set(phase.warnings):  # else recorded before a crash
             yield e.GuardFound(violated=any(one.by_agent for one in found), lines=lines)
-    if role in WRITERS:
+    if role.is_writer:
         try:
             context.zone.hand_over(branch=phase.leased.branch, base=phase.base, copies=context.personal)
         except ObjectsRefused as error:
@@ -482,12 +485,12 @@ def _pause_after(
 ) -> Iterator[e.Event]:
     """The wait after a usage limit or an overload; `phase` is the state before the agent ended."""
     now, agent, words = context.clock.now().timestamp(), started.agent, ending.words
-    if ending.kind == "limit":
+    if ending.kind is EndingKind.LIMIT:
         ends = limit_ends(ending.resets, now=now, times=phase.dispatches.limited + 1, seed=started.id)
         yield e.AgentLimited(agent=agent, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
-    elif ending.kind == "overloaded" and phase.dispatches.busy < d.MAX_OVERLOADS:
+    elif ending.kind is EndingKind.OVERLOADED and phase.dispatches.busy < d.MAX_OVERLOADS:
         ends = busy_ends(now=now, times=phase.dispatches.busy + 1, seed=started.id)
-        yield e.Paused(kind="overloaded", until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
+        yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
 
 
 def sleep(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

@@ -22,8 +22,8 @@ from runplan.checks.promises import (
 from runplan.checks.results import file_of
 from runplan.git.objects import KEEPER, Entry
 from runplan.globs import covers
-from runplan.run.dispatch import Role
 from runplan.run.events import TESTS, DispatchEnded, Landed, LandingStarted, ProofJudged, ProofKind, ProofRun
+from runplan.run.kinds import Role
 from runplan.steps import gates
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _run_of(started: DispatchStarted, phase: WorkAttempt) -> ProofRun:
 def already_known(action: Start, state: RunState, context: RunContext) -> tuple[Event, ...]:
     """The checks that ran before on the same code, with the same command and environment: they do not run again."""
     started, phase = action.dispatch, state.work
-    if started.role != Role.PROVE:
+    if started.role is not Role.PROVE:
         return gates.already_known(action, state, context)
     known = None if started.again else context.store.get_baseline(_key(_run_of(started, phase), context))
     return (_judged(started, phase, context, results.from_text(known)),) if known else ()

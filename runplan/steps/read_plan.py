@@ -12,6 +12,7 @@ from runplan.plan import model as plans, tracker
 from runplan.plan.marks import NoWorkKind
 from runplan.run.decide import startable
 from runplan.run.events import CompletionChosen, Concluded, LanesChosen, NoWork, PhaseChosen, UndoChosen
+from runplan.run.kinds import Mode
 from runplan.run.state import open_lanes
 from runplan.steps.verify import examined
 
@@ -36,11 +37,11 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     except PlanUnreadable as error:
         yield NoWork(tip=tip, detail=str(error), kind=NoWorkKind.UNREADABLE)
         return
-    if started.mode == "undo":
+    if started.mode is Mode.UNDO:
         yield _undo(plan, tip=tip, wanted=wanted)
         return
     lanes = open_lanes(state)
-    is_parallel = started.mode == "finish" and started.auto
+    is_parallel = started.mode is Mode.FINISH and started.auto
     limit = started.parallel - len(lanes) if is_parallel else 0
     found = startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=limit)
     if lanes or len(found) > 1:

@@ -28,6 +28,7 @@ from runplan.run.events import (
     VerdictGiven,
     WorkRefused,
 )
+from runplan.run.kinds import GateAnswer, Mode, WaitKind
 from runplan.run.reasons import Reason
 from runplan.steps.gates import content, tests_of_gates
 from runplan.supervise.output import MISREAD
@@ -73,7 +74,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     questions = () if scope else phase.proof.questions_to_verifiers(state.options.changed)
     ids = [item for item, _ in (final_items(phase, context) if scope else phase.chosen.items)]
     asked = [item for item, _ in questions]
-    is_red = any(gate.answer == "failed" for gate in phase.proof.newest_gates.values())
+    is_red = any(gate.answer is GateAnswer.FAILED for gate in phase.proof.newest_gates.values())
     judged = verdict.judge_reply(answer, ids, facts_of(phase, context), questions=asked, gates_red=is_red)
     if isinstance(judged, verdict.NoVerdict):
         yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
@@ -147,8 +148,8 @@ def before_the_end(state: RunState, context: RunContext, plan: Plan) -> Event | 
     if context.workspace.user.tip(ref) is not None and not plan.complete:
         until = context.clock.now() + timedelta(minutes=verdict.parent_wait(state.waits))
         words = f"a parent holds the end of the plan; to release it: {command('git', 'update-ref', '-d', ref)}"
-        return Paused(kind="parent", until=iso(until), words=words)
-    is_finish = bool(context.lane) or state.options.mode == "finish"
+        return Paused(kind=WaitKind.PARENT, until=iso(until), words=words)
+    is_finish = bool(context.lane) or state.options.mode is Mode.FINISH
     # A repair follows the phases, which were verified together before.
     if not is_finish or not isinstance(phase, PhaseAttempt) or phase.is_last:
         return None

@@ -24,6 +24,7 @@ from runplan.run import events as e
 from runplan.run.attempts import MergeAttempt, PhaseAttempt, RepairAttempt, WorkAttempt
 from runplan.run.dispatch import NOTES, Return
 from runplan.run.events import WorkRefused
+from runplan.run.kinds import GateAnswer
 from runplan.run.reasons import NOT_OF_WORK, Beginning, Reason, beginning_after, describe_ending
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
@@ -458,7 +459,7 @@ def _output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
     if reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED) or (
         reason == Reason.NO_PROGRESS and not phase.proof.verdict
     ):
-        texts = [gate.output for gate in phase.proof.newest_gates.values() if gate.answer != "passed"]
+        texts = [gate.output for gate in phase.proof.newest_gates.values() if gate.answer is not GateAnswer.PASSED]
     elif reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.dispatches.newest is not None:
         logs = log_files(phase.dispatches.newest, context).values()
         texts = [content(path)[-OUTPUT_READ:].decode("utf-8", "replace") for path in logs]

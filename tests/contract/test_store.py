@@ -12,6 +12,9 @@ from msgspec.structs import replace
 from runplan.errors import Fenced
 from runplan.processes import identity
 from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import Mode, PhaseStep, Role, WaitKind
+from runplan.run.reasons import Reason
 from runplan.run.recorded import to_json
 from runplan.run.requests import Answer
 from runplan.run.rows import (
@@ -44,7 +47,7 @@ ME = "2:2:long-gone"
 SCHEDULE = ScheduleRow(plan=PLAN, spec="4h", zone="UTC", misfire="run-once", request="{}", anchor=NOW, made=NOW)
 LEASED = e.Leased(phase="1", branch="refs/heads/b", base="0", base_tree="0", worktree="w", attempt=1, fresh=True)
 LANDED = e.Landed(id="l", phase="1", tip="0", code="0")
-FAILED = e.PhaseFailed(phase="1", reason="timeout", step="implement", detail="too slow", output="…")
+FAILED = e.PhaseFailed(phase="1", reason=Reason.TIMEOUT, step=PhaseStep.IMPLEMENT, detail="too slow", output="…")
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -128,9 +131,9 @@ def test_runs_are_found_by_plan_and_state(store: Store) -> None:
 
 def test_failures_last_until_their_phase_lands(store: Store) -> None:
     fence = begin(store)
-    second = replace(FAILED, phase="2", reason="conflict", detail="a.txt", output="")
+    second = replace(FAILED, phase="2", reason=Reason.CONFLICT, detail="a.txt", output="")
     append(store, fence, row(), LEASED, FAILED, replace(FAILED, detail="again"), second)
-    append(store, fence, row(), replace(FAILED, phase="3", reason="stopped"), at=LATER)
+    append(store, fence, row(), replace(FAILED, phase="3", reason=Reason.STOPPED), at=LATER)
     failed = {FailureRow("1", "timeout", "again", "…"), FailureRow("2", "conflict", "a.txt")}
     assert set(store.list_failures(PLAN)) == failed
     append(store, fence, row(), LEASED, LANDED)
@@ -140,7 +143,9 @@ def test_failures_last_until_their_phase_lands(store: Store) -> None:
 
 def test_figures_count_runs_phases_dispatches_and_slots(store: Store) -> None:
     fence = begin(store)
-    ended = e.DispatchEnded(id="d", role="implement", ending="exited", code=0, agent="a", usd=0.5, input_tokens=2)
+    ended = e.DispatchEnded(
+        id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, agent="a", usd=0.5, input_tokens=2
+    )
     append(store, fence, row(), FAILED, LANDED, replace(LANDED, phase=""), ended, ended)
     append(store, fence, row(state="waiting", waiting_for="approval"), e.Queued())
     store.put_schedule(SCHEDULE)
@@ -212,7 +217,7 @@ def test_old_answers_are_forgotten_and_a_queued_command_never_is(store: Store) -
 
 def test_the_run_that_a_command_began_is_found(store: Store) -> None:
     begun = e.RunStarted(
-        plan=PLAN, title="", mode="next", wanted="", auto=True, landing="pr", target="main", slug="x", command=7
+        plan=PLAN, title="", mode=Mode.NEXT, wanted="", auto=True, landing="pr", target="main", slug="x", command=7
     )
     append(store, begin(store), row(), begun)
     assert (store.get_run_of_command(7), store.get_run_of_command(8)) == ("r1", "")
@@ -274,7 +279,7 @@ def test_the_next_slot_is_recorded_until_the_schedule_changes_or_fires(store: St
 def test_the_facts_of_a_plan_are_read_together(store: Store) -> None:
     append(store, begin(store), row(), e.Queued())
     store.put_schedule(SCHEDULE)
-    wait = WaitRow(kind="claim", plan=PLAN, about="process 1", since=NOW)
+    wait = WaitRow(kind=WaitKind.CLAIM, plan=PLAN, about="process 1", since=NOW)
     store.put_wait(wait)
     store.put_outlines([(PLAN, "stamp", "{}"), (OTHER, "stamp", "{}")])
     refused = store.add_command(command(verb="start"))

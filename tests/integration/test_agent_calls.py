@@ -15,8 +15,8 @@ from runplan.agents.invocation import Agents, is_used, require_agents
 from runplan.agents.prompts import SMALL_DIFF, Brief, verify_prompt
 from runplan.errors import RefusedEarly
 from runplan.names import DIFF_FILE
-from runplan.run.dispatch import Role
 from runplan.run.events import DispatchStarted, PhaseChosen
+from runplan.run.kinds import Role
 from runplan.settings.load import Layer
 from runplan.settings.schema import AgentsSettings
 from tests.support.builders import settle

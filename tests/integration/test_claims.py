@@ -11,6 +11,7 @@ import pytest
 
 from runplan.errors import Unreachable
 from runplan.processes import identity
+from runplan.run.kinds import RunOutcome
 from runplan.run.rows import Acquired, HeldByOther, RunRow
 from runplan.store.claims import Claims
 from runplan.store.sqlite import SqliteStore
@@ -79,7 +80,7 @@ def row(run: str, *, outcome: str | None = None) -> RunRow:
         step=None,
         since=NOW,
         attempt=1,
-        outcome=outcome,
+        outcome=RunOutcome(outcome) if outcome else None,
         reason=None,
         waiting_for=None,
         landing="cherry-pick",

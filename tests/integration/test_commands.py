@@ -16,6 +16,7 @@ from runplan.engine.runs import ActiveRun
 from runplan.engine.worker import RepositoryWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.run.events import Event, RunStarted
+from runplan.run.kinds import Mode
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
 from runplan.run.state import RunState
@@ -105,7 +106,7 @@ class Bench:
 
 
 def arguments(verb: str, plan: str, needs: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
+    started = RunStarted(plan=plan, title="", mode=Mode.NEXT, wanted="", auto=True, landing="cherry-pick",
                          target="main", slug="a", daemon=True, needs=needs)  # fmt: skip
     return {"started": to_builtins(started)} if verb == "start" else {}
 

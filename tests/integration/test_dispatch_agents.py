@@ -11,6 +11,7 @@ import pytest
 from runplan.agents.invocation import Agents
 from runplan.run.dispatch import OWN, Ending, Launch, Tally
 from runplan.run.events import DispatchStarted
+from runplan.run.kinds import Role
 from runplan.settings.load import Layer
 from tests.support import samples
 from tests.support.builders import settle
@@ -83,7 +84,7 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
     directory = on.dispatches.directory(dispatch)
     (directory / "prompt.md").write_text("Do ä.", encoding="utf-8")
 
-    started = DispatchStarted(id=dispatch, role="implement", agent="deep", cycle=1, phase="1")
+    started = DispatchStarted(id=dispatch, role=Role.IMPLEMENT, agent="deep", cycle=1, phase="1")
     argv, env, reader = agents.launch(started, attempt=1, directory=directory, cwd=tmp_path, writable=())
     on.dispatches.start(
         Launch(

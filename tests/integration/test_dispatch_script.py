@@ -15,7 +15,8 @@ from runplan.agents.clis import agent_of
 from runplan.agents.clis.script import FAILED, MODIFIERS, STEPS, ScriptFile, steps_for
 from runplan.agents.environment import agent_environment, task_environment
 from runplan.errors import SettingsError
-from runplan.run.dispatch import Outcome, Role, ToolUsed
+from runplan.run.dispatch import Outcome, ToolUsed
+from runplan.run.kinds import Role
 from runplan.settings.schema import AgentTable
 from tests.support.dispatching import Stage, shared_stage
 from tests.support.repos import isolated_env

@@ -13,6 +13,8 @@ from runplan.errors import UsageError
 from runplan.report.summary import morning_report, news_of, of_morning
 from runplan.run import events as e
 from runplan.run.events import Event
+from runplan.run.kinds import RunOutcome
+from runplan.run.reasons import Reason
 from runplan.run.rows import ScheduleRow
 from runplan.store.sqlite import SqliteStore
 from runplan.times import iso
@@ -33,7 +35,7 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
     first, second = tmp_path / "a", tmp_path / "b"
     add(first, "r1", "plans/x.md", LEASED, ROBOT, LANDED, state="done", outcome="done")
     add(first, "r2", "plans/y.md", LEASED, FAILED, state="failed", outcome="failed", reason="tests-failed")
-    stopped = replace(FAILED, reason="stopped", detail="stopped by runplan stop")
+    stopped = replace(FAILED, reason=Reason.STOPPED, detail="stopped by runplan stop")
     add(first, "r5", "plans/w.md", LEASED, stopped, state="stopped", outcome="stopped", reason="stopped")
     add(second, "r3", "plans/z.md", LEASED, state="waiting", waiting_for="approval", age=timedelta(days=3))
     add(second, "r4", "plans/old.md", LEASED, LANDED, state="done", outcome="done", age=timedelta(days=2))
@@ -63,7 +65,9 @@ def test_the_report_lists_what_landed_what_failed_and_what_waits(tmp_path: Path)
 
 
 def test_a_run_that_ended_with_blocked_phases_needs_a_person(tmp_path: Path) -> None:
-    ended = e.RunEnded(outcome="failed", reason="blocked", detail="phase 2 is marked blocked; clear its status")
+    ended = e.RunEnded(
+        outcome=RunOutcome.FAILED, reason="blocked", detail="phase 2 is marked blocked; clear its status"
+    )
     failed: dict[str, Any] = {"state": "failed", "outcome": "failed", "reason": "blocked"}
     add(tmp_path, "r1", "plans/x.md", LEASED, LANDED, ended, **failed)
     add(tmp_path, "r2", "plans/failed phase.md", LEASED, FAILED, ended, **failed)

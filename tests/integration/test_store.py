@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.run.events import Admitted, Queued
+from runplan.run.kinds import PhaseStep
 from runplan.run.rows import RunRow
 from runplan.store.protocol import store_exists
 from runplan.store.sqlite import SqliteStore
@@ -38,7 +39,14 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 def row(run: str = "r1", *, plan: str = PLAN, state: str = "running") -> RunRow:
     return RunRow(
-        id=run, plan=plan, started=NOW, state=state, phase="1", step="implement", since=NOW, landing="cherry-pick"
+        id=run,
+        plan=plan,
+        started=NOW,
+        state=state,
+        phase="1",
+        step=PhaseStep.IMPLEMENT,
+        since=NOW,
+        landing="cherry-pick",
     )
 
 

@@ -16,6 +16,8 @@ from runplan.daemon.worker import DaemonWorker
 from runplan.report.notices import Notice, of_stopped_owner
 from runplan.run import events as e
 from runplan.run.decide import decide
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, Role, WaitKind
 from runplan.run.rows import WaitRow
 from runplan.store.journal import Journal
 from runplan.store.sqlite import SqliteStore
@@ -30,21 +32,21 @@ BEGUN: tuple[e.Event, ...] = (
 )
 PROVEN: tuple[e.Event, ...] = (
     *BEGUN,
-    e.DispatchStarted(id="d1", role="implement", agent="robot", cycle=1),
-    e.DispatchEnded(id="d1", role="implement", ending="exited", code=0),
+    e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="robot", cycle=1),
+    e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0),
     e.WorkTaken(head="h", tree="t1", commits=1),
     e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
-    e.GateJudged(tree="t1", answer="skipped", code=None, line="", time=1),
+    e.GateJudged(tree="t1", answer=GateAnswer.SKIPPED, code=None, line="", time=1),
     e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="robot"),
 )
 
 
 def wait(kind: str, wake: str | None) -> WaitRow:
-    return WaitRow(kind=kind, plan=PLAN, about=f"about a {kind}", since="2026-01-01T00:00:00Z", wake=wake)
+    return WaitRow(kind=WaitKind(kind), plan=PLAN, about=f"about a {kind}", since="2026-01-01T00:00:00Z", wake=wake)
 
 
 def pause(kind: str) -> e.Paused:
-    return e.Paused(kind=kind, until=LATER, agent="robot", words=f"about a {kind}")
+    return e.Paused(kind=WaitKind(kind), until=LATER, agent="robot", words=f"about a {kind}")
 
 
 #: waiting_for -> what happened, `about`, `wake`, words of the text, and whether a person is notified

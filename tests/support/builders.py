@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from runplan.plan.marks import NoWorkKind
 from runplan.run import actions as a, events as e
 from runplan.run.attempts import PhaseAttempt, WorkAttempt
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, Mode, Role
 from runplan.run.reasons import Beginning, Reason
 from runplan.run.rows import RunRow
 from runplan.run.state import RunState
@@ -116,7 +118,7 @@ def started(
     return e.RunStarted(
         plan="plans/x.md",
         title="X",
-        mode=mode,
+        mode=Mode(mode),
         wanted=wanted,
         auto=auto,
         landing="cherry-pick",
@@ -167,7 +169,7 @@ class Chance:
                 return self._end(*_running(state))
             case a.Action(step="end"):
                 name, role = _running(state)
-                return [e.DispatchEnded(id=name, role=role, ending="ended", code=None)]
+                return [e.DispatchEnded(id=name, role=Role(role), ending=Ending.ENDED, code=None)]
             case _:
                 return self._judge(action, state)
 
@@ -186,7 +188,7 @@ class Chance:
 
     def _lease(self, state: RunState) -> e.Event:
         if self._choose(["fine", "fine", "fine", "refused"]) == "refused":
-            return e.WorkRefused(reason="blocked", detail="the branch exists")
+            return e.WorkRefused(reason=Reason.BLOCKED, detail="the branch exists")
         phase = state.attempt.chosen.phase if state.attempt else ""
         fresh = self._choose(["fresh", "used"]) == "fresh"
         lease = e.Leased(
@@ -211,21 +213,24 @@ class Chance:
         code = int(self._choose(["0", "0", "0", "1"])) if ending == "exited" else None
         kinds = {"signalled": "killed", "silent": "silent", "timeout": "timed-out"}
         kind = kinds.get(ending, "crashed" if code else "") if role in ("implement", "fix", "verify") else ""
-        return [*found, e.DispatchEnded(id=name, role=role, ending=ending, code=code, said=said, kind=kind)]
+        return [
+            *found,
+            e.DispatchEnded(id=name, role=Role(role), ending=Ending(ending), code=code, said=said, kind=kind),
+        ]
 
     def _judge(self, action: a.Action, state: RunState) -> list[e.Event]:
         match action:
             case a.Action(step="take-work"):
                 match self._choose(["fine", "fine", "fine", "broken", "refused"]):
                     case "refused":
-                        return [e.WorkRefused(reason="off-base", detail="x")]
+                        return [e.WorkRefused(reason=Reason.OFF_BASE, detail="x")]
                     case "broken":
                         return [e.RulesBroken(tree=self._new("t"), reason=Reason.TAMPERED, lines=("x",))]
                 commits = int(self._choose(["1", "1", "1", "0"]))
                 return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits)]
             case a.Action(step="judge-baseline"):
                 if self._choose(["fine", "fine", "red"]) == "red":
-                    return [e.WorkRefused(reason="baseline-red", detail="x")]
+                    return [e.WorkRefused(reason=Reason.BASELINE_RED, detail="x")]
                 tree = state.work.built.onto_tree if state.work.delivery.candidate else "t0"
                 return [e.BaselineKnown(key="k", tree=tree, results="", name=name) for name in _checked(state.work)]
             case a.Action(step="judge-gate"):
@@ -241,7 +246,7 @@ class Chance:
         before = phase.proof.newest_gates.get(name)
         answer = self._choose(["passed", "passed", "failed", "unfinished"])
         time = before.time + 1 if before else 1
-        return e.GateJudged(tree=tree, answer=answer, code=0, line="x", time=time, name=name)
+        return e.GateJudged(tree=tree, answer=GateAnswer(answer), code=0, line="x", time=time, name=name)
 
     def _proof(self, phase: WorkAttempt) -> e.Event:
         assert phase.dispatches.newest is not None
@@ -260,9 +265,9 @@ class Chance:
             case "unresolved":
                 return e.EvidenceUnresolved(patch=candidate.patch, items=(("W1", "names nothing"),))
             case "invalid":
-                return e.WorkRefused(reason="invalid-verdict", detail="too short")
+                return e.WorkRefused(reason=Reason.INVALID_VERDICT, detail="too short")
             case "wrote":
-                return e.WorkRefused(reason="readonly-violated", detail="x")
+                return e.WorkRefused(reason=Reason.READONLY_VIOLATED, detail="x")
             case word:
                 passed = word == "pass"
                 return e.VerdictGiven(
@@ -310,7 +315,7 @@ class Chance:
             case "conflict":
                 return e.CandidateConflicted(onto="c9", paths=("a",))
             case "empty":
-                return e.WorkRefused(reason="already-on-target", detail="x")
+                return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail="x")
             case word:
                 failed = state.work.failed_tree
                 tree = failed if word == "same" and failed else self._new("t")

@@ -10,7 +10,8 @@ import pytest
 from runplan.agents.adapter import Task
 from runplan.agents.clis import agent_of
 from runplan.cli.inspection import known_agents
-from runplan.run.dispatch import EndingKind, Finished, Message, Role, Started, Unread
+from runplan.run.dispatch import EndingKind, Finished, Message, Started, Unread
+from runplan.run.kinds import Role
 from runplan.settings.schema import AGENT_KEYS, AgentTable
 from tests.support.documents import fences, read, rows
 from tests.support.samples import expected, meta, streams

@@ -6,7 +6,7 @@ import pytest
 
 from runplan.agents.adapter import PROVIDERS, Task
 from runplan.agents.clis import agent_of
-from runplan.run.dispatch import Role
+from runplan.run.kinds import Role
 from runplan.settings.schema import AgentTable
 
 MANY = ("aider", "mini", "opencode")

@@ -4,6 +4,7 @@ import pytest
 
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
+from runplan.run.kinds import PhaseStep, Role
 from runplan.run.reasons import Beginning, Reason, beginning_after
 from runplan.run.state import fold
 from tests.support.builders import started
@@ -51,7 +52,7 @@ TABLE = {
 
 
 def failed(reason: Reason, step: str = "implement", rejected: str | None = None) -> e.PhaseFailed:
-    return e.PhaseFailed(phase="1", reason=reason, step=step, detail="why", rejected=rejected)
+    return e.PhaseFailed(phase="1", reason=reason, step=PhaseStep(step), detail="why", rejected=rejected)
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -83,6 +84,6 @@ def test_an_attempt_on_kept_work_begins_as_recorded() -> None:
     assert first_action(PROVE) == a.TAKE_WORK
     fixes, continues = first_action(FIX), first_action(CONTINUE)
     assert isinstance(fixes, a.Start)
-    assert fixes.dispatch == e.DispatchStarted(role="fix", cycle=2, tree="t1", complaint="red")
+    assert fixes.dispatch == e.DispatchStarted(role=Role.FIX, cycle=2, tree="t1", complaint="red")
     assert isinstance(continues, a.Start)
     assert (continues.dispatch.role, continues.dispatch.cycle) == ("implement", 1)

@@ -5,13 +5,14 @@ from msgspec.structs import replace
 
 from runplan.engine.runs import describe_busy, does_other_work, does_what_is_asked
 from runplan.run import events as e
+from runplan.run.kinds import RunOutcome
 from runplan.run.state import fold
 from tests.support.builders import started
 
 PLAN = "plans/x.md"
 READ_1 = e.PhaseChosen(tip="c1", phase="1")
 LANES = e.LanesChosen(tip="c1", lanes=(("a", "1", ("a/",)), ("b", "2", ("b/",))))
-LANE_FAILED = e.RunEnded(outcome="failed", reason="tests-failed", lane="a")
+LANE_FAILED = e.RunEnded(outcome=RunOutcome.FAILED, reason="tests-failed", lane="a")
 
 
 @pytest.mark.parametrize(

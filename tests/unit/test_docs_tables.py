@@ -1,17 +1,16 @@
 """Tables in the documents that repeat the code are equal to it."""
 
-import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
 from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.errors import Exit
-from runplan.run.dispatch import Role
-from runplan.run.reasons import Reason
+from runplan.run.kinds import PhaseStep, Role, RunOutcome, WaitKind
+from runplan.run.reasons import RESERVED, Reason
 from tests.e2e.attacks import ATTACKS, NEEDS_SANDBOX, REFUSED, Kind
 from tests.support import documents
 from tests.support.documents import prose, read, rows
@@ -47,23 +46,21 @@ def test_every_reason_is_listed_with_its_next_action() -> None:
     assert listed == [(str(reason), reason.advice, reason.beginning) for reason in Reason]
 
 
-def test_the_reserved_reasons_are_those_that_nothing_uses() -> None:
+def test_the_reserved_reasons_are_named() -> None:
     after = read("docs/reference.md").partition("## Reasons")[2]
     sentence = next(part for part in after.split("\n\n") if "reserved:" in part)
-    code = "".join(file.read_text(encoding="utf-8") for file in sources() if file.name != "reasons.py")
-    used = set(re.findall(r"\bReason\.(\w+)", code))
-    unused = {str(reason) for reason in Reason if reason.name not in used}
-    assert set(re.findall(r"`([a-z-]+)`", sentence)) == unused
+    assert re.findall(r"`([a-z-]+)`", sentence) == list(RESERVED)
 
 
 def test_what_a_run_can_wait_for_is_what_the_page_lists() -> None:
     waits = rows(read("docs/reference.md"), "#### Waits")
-    listed = [name for first, _ in waits for name in re.findall(r"`([a-z-]+)`", first)]
-    files = (file.read_text(encoding="utf-8") for file in sources())
-    found = {
-        word for text in files if any(f"{name}(" in text for name in WAITS) for word in waited_for(ast.parse(text))
-    }
-    assert sorted(listed) == sorted({*found, "claim"})  # the daemon records a claim by a key of its own
+    assert sorted(name for first, _ in waits for name in re.findall(r"`([a-z-]+)`", first)) == sorted(WaitKind)
+
+
+@pytest.mark.parametrize(("field", "values"), [("run.step", PhaseStep), ("run.outcome", RunOutcome)])
+def test_the_values_of_a_field_are_those_of_the_code(field: str, values: type[StrEnum]) -> None:
+    line = next(line for line in read("docs/reference.md").splitlines() if line.startswith(f"| `{field}` |"))
+    assert re.findall(r"`([a-z-]+)`", line) == list(values)
 
 
 #: The files that the recipes of CONTRIBUTING.md make.
@@ -89,19 +86,6 @@ def test_the_recipes_name_files_and_symbols_that_exist() -> None:
 
 def sources() -> list[Path]:
     return sorted((documents.ROOT / "runplan").rglob("*.py"))
-
-
-#: The fields that have the kind of a wait.
-WAITS = {"Decision": "waiting", "Paused": "kind", "WaitRow": "kind", "Waiting": "kind"}
-
-
-def waited_for(module: ast.Module) -> Iterator[str]:
-    """The constants that a module passes to these fields."""
-    for call in (node for node in ast.walk(module) if isinstance(node, ast.Call)):
-        made = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        for word in call.keywords:
-            if word.arg == WAITS.get(made) and isinstance(word.value, ast.Constant):
-                yield str(word.value.value)
 
 
 def test_every_dependency_is_listed_with_its_purpose() -> None:

@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from runplan.plan.model import parse_plan
 from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, overlap, startable
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import Mode, PhaseStep, Role, RunOutcome, WaitKind
+from runplan.run.reasons import Reason
 from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
 from tests.support.builders import Chance, a_plan, started
 
@@ -107,7 +110,7 @@ def read(phase: str) -> e.PhaseChosen:
 def at_work(phase: str, id_: str) -> list[e.Event]:
     lease = e.Leased(phase=phase, branch=phase, base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False)
     known = e.BaselineKnown(key="k", tree="t0", results="")
-    return [read(phase), lease, known, e.DispatchStarted(id=id_, role="implement", agent="robot", cycle=1)]
+    return [read(phase), lease, known, e.DispatchStarted(id=id_, role=Role.IMPLEMENT, agent="robot", cycle=1)]
 
 
 def test_each_lane_is_decided_independently() -> None:
@@ -124,12 +127,12 @@ def test_each_lane_is_decided_independently() -> None:
 
 
 def test_a_run_waits_until_the_first_of_its_lanes_can_continue() -> None:
-    paused = [e.Paused(kind="limit", until=f"2030-01-0{n}T00:00:00Z", agent="claude") for n in (1, 2)]
+    paused = [e.Paused(kind=WaitKind.LIMIT, until=f"2030-01-0{n}T00:00:00Z", agent="claude") for n in (1, 2)]
     facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", read("p2"), paused[1])]
     one = decide(fold(facts))
     both = decide(fold([*facts[:2], *in_lane("1", read("p1"), paused[0]), *in_lane("2", read("p2"), paused[1])]))
 
-    assert (one.waiting, one.wake) == ("", "2030-01-02T00:00:00Z")
+    assert (one.waiting, one.wake) == (None, "2030-01-02T00:00:00Z")
     assert (both.waiting, both.wake) == ("limit", "2030-01-01T00:00:00Z")
 
 
@@ -137,7 +140,7 @@ LATER = "2030-01-01T00:00:00Z"
 
 
 def test_a_lane_with_an_unreachable_remote_delays_no_other() -> None:
-    silent = e.Paused(kind="unreachable", until=LATER, words="origin")
+    silent = e.Paused(kind=WaitKind.UNREACHABLE, until=LATER, words="origin")
     facts = [*two_lanes(), *in_lane("1", read("p1"), silent), *in_lane("2", *at_work("p2", "d2"))]
 
     decision = decide(fold(facts))
@@ -146,12 +149,12 @@ def test_a_lane_with_an_unreachable_remote_delays_no_other() -> None:
         replace(a.SLEEP, lane="1"),
         replace(a.AWAIT, lane="2"),
     )
-    assert (decision.waiting, decision.wake) == ("", LATER)
+    assert (decision.waiting, decision.wake) == (None, LATER)
 
 
 def test_an_unreachable_target_delays_no_running_lane() -> None:
-    facts = [*two_lanes(parallel=3), *in_lane("1", read("p1"), e.RunEnded(outcome="done"))]
-    silent = e.Paused(kind="unreachable", until=LATER, words="origin")
+    facts = [*two_lanes(parallel=3), *in_lane("1", read("p1"), e.RunEnded(outcome=RunOutcome.DONE))]
+    silent = e.Paused(kind=WaitKind.UNREACHABLE, until=LATER, words="origin")
 
     decision = decide(fold([*facts, silent, *in_lane("2", *at_work("p2", "d2"))]))
 
@@ -159,12 +162,12 @@ def test_an_unreachable_target_delays_no_running_lane() -> None:
         replace(a.AWAIT, lane="2"),
         a.SLEEP,
     )
-    assert a.READ_PLAN in decide(fold([*facts, silent, e.Woke(kind="unreachable")])).actions
+    assert a.READ_PLAN in decide(fold([*facts, silent, e.Woke(kind=WaitKind.UNREACHABLE)])).actions
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "limit", "checkout"])
 def test_a_stop_overrides_the_wait_of_a_run(kind: str) -> None:
-    pause = e.Paused(kind=kind, until=LATER, words="origin")
+    pause = e.Paused(kind=WaitKind(kind), until=LATER, words="origin")
     alone = fold([started(), read("p1"), pause, e.StopRequested(by="me")])
     side = fold([*two_lanes(), *in_lane("1", read("p1"), pause), e.StopRequested(by="me")])
     ends = fold([started(), *at_work("p1", "d1"), e.StopRequested(by="me"), pause])
@@ -175,17 +178,17 @@ def test_a_stop_overrides_the_wait_of_a_run(kind: str) -> None:
 
 
 def test_a_run_of_the_next_phase_begins_nothing_after_its_lanes() -> None:
-    facts = [*two_lanes(parallel=3), e.RunResumed(mode="next", wanted="", auto=True)]
-    done = [fact for n in ("1", "2") for fact in in_lane(n, read(f"p{n}"), e.RunEnded(outcome="done"))]
+    facts = [*two_lanes(parallel=3), e.RunResumed(mode=Mode.NEXT, wanted="", auto=True)]
+    done = [fact for n in ("1", "2") for fact in in_lane(n, read(f"p{n}"), e.RunEnded(outcome=RunOutcome.DONE))]
 
     assert a.READ_PLAN not in decide(fold(facts)).actions
-    assert decide(fold([*facts, *done])).actions == (a.Finish(outcome="done"),)
+    assert decide(fold([*facts, *done])).actions == (a.Finish(outcome=RunOutcome.DONE),)
 
 
 def test_a_wait_for_budget_is_checked_again_when_another_agent_ends() -> None:
-    waits = e.Paused(kind="budget", until=LATER, words="the rest")
+    waits = e.Paused(kind=WaitKind.BUDGET, until=LATER, words="the rest")
     facts = [*two_lanes(), *in_lane("1", read("p1"), waits), *in_lane("2", *at_work("p2", "d2"))]
-    ended = e.DispatchEnded(id="d2", role="implement", ending="exited", code=0)
+    ended = e.DispatchEnded(id="d2", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0)
 
     first = decide(fold([*facts, *in_lane("2", ended)])).actions[0]
     assert first.lane == "1"
@@ -196,7 +199,7 @@ def test_the_plan_is_checked_for_parallel_phases_once_per_ended_lane() -> None:
     three = two_lanes(parallel=3)
     assert a.READ_PLAN not in decide(fold(three)).actions
 
-    ended = [*three, *in_lane("1", read("p1"), e.RunEnded(outcome="done"))]
+    ended = [*three, *in_lane("1", read("p1"), e.RunEnded(outcome=RunOutcome.DONE))]
     assert a.READ_PLAN in decide(fold(ended)).actions
     assert a.READ_PLAN not in decide(fold([*ended, e.LanesChosen(tip="c1", lanes=())])).actions
     assert a.READ_PLAN not in decide(fold([*ended, e.StopRequested(by="me")])).actions
@@ -204,22 +207,22 @@ def test_the_plan_is_checked_for_parallel_phases_once_per_ended_lane() -> None:
 
 
 def test_after_a_failure_nothing_begins_and_the_run_fails_when_the_others_have_ended() -> None:
-    failed = e.PhaseFailed(phase="p1", reason="agent-failed", step="implement", detail="x")
-    lost = e.RunEnded(outcome="failed", reason="agent-failed", detail="x")
+    failed = e.PhaseFailed(phase="p1", reason=Reason.AGENT_FAILED, step=PhaseStep.IMPLEMENT, detail="x")
+    lost = e.RunEnded(outcome=RunOutcome.FAILED, reason="agent-failed", detail="x")
     facts = [*two_lanes(), *in_lane("1", read("p1"), failed, lost)]
     alone = fold(facts)
-    over = fold([*facts, *in_lane("2", read("p2"), e.RunEnded(outcome="done"))])
+    over = fold([*facts, *in_lane("2", read("p2"), e.RunEnded(outcome=RunOutcome.DONE))])
 
     assert a.READ_PLAN not in decide(alone).actions
-    assert decide(over).actions == (a.Finish(outcome="failed", reason="agent-failed", detail="x"),)
+    assert decide(over).actions == (a.Finish(outcome=RunOutcome.FAILED, reason="agent-failed", detail="x"),)
     assert failure(over) == replace(failed, lane="1")
 
 
 def test_a_phase_completed_by_another_process_is_no_failure() -> None:
     facts = [
         *two_lanes(),
-        *in_lane("1", e.RunEnded(outcome="nothing-to-do")),
-        *in_lane("2", read("p2"), e.RunEnded(outcome="done")),
+        *in_lane("1", e.RunEnded(outcome=RunOutcome.NOTHING_TO_DO)),
+        *in_lane("2", read("p2"), e.RunEnded(outcome=RunOutcome.DONE)),
     ]
 
     assert decide(fold(facts)).actions == (a.READ_PLAN,)
@@ -232,7 +235,7 @@ def test_a_request_for_the_run_reaches_every_lane() -> None:
 
     assert stopped.actions == (replace(a.END, lane="1"), replace(a.END, lane="2"))
     assert halted.waiting == "paused"
-    assert decide(fold([*two_lanes(), e.Halted(by="me"), e.Continued()])).waiting == ""
+    assert decide(fold([*two_lanes(), e.Halted(by="me"), e.Continued()])).waiting is None
 
 
 def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
@@ -290,7 +293,7 @@ def test_every_run_with_lanes_ends_and_no_lane_lands_twice(data: st.DataObject, 
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            new_facts: list[e.Event] = [e.RunResumed(mode="finish", wanted="", auto=True)]
+            new_facts: list[e.Event] = [e.RunResumed(mode=Mode.FINISH, wanted="", auto=True)]
         elif not decision.actions:
             break
         else:

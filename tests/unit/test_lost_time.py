@@ -6,13 +6,14 @@ import pytest
 
 from runplan.run.dispatch import ran_s
 from runplan.run.events import DispatchStarted
+from runplan.run.kinds import Role
 from runplan.times import iso
 
 THEN = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 def begun(*, seconds: float = 60.0, at: str = iso(THEN)) -> DispatchStarted:
-    return DispatchStarted(id="d", role="implement", agent="robot", cycle=1, seconds=seconds, at=at)
+    return DispatchStarted(id="d", role=Role.IMPLEMENT, agent="robot", cycle=1, seconds=seconds, at=at)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from runplan.run import actions as a, events as e
 from runplan.run.attempts import PhaseAttempt
 from runplan.run.decide import decide
 from runplan.run.delivery import MAX_MOVES
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, Mode, PhaseStep, Role, RunOutcome, WaitKind
 from runplan.run.reasons import Reason
 from runplan.run.recorded import from_json
 from runplan.run.state import RunState, apply, fold
@@ -111,7 +113,7 @@ def test_there_are_never_more_fixes_than_allowed(data: st.DataObject) -> None:
 
 def test_an_event_type_of_a_newer_version_and_its_new_fields_are_ignored() -> None:
     assert from_json("FromTheFuture", "{}") is None
-    assert from_json("RunEnded", '{"outcome": "done", "shape": "round"}') == e.RunEnded(outcome="done")
+    assert from_json("RunEnded", '{"outcome": "done", "shape": "round"}') == e.RunEnded(outcome=RunOutcome.DONE)
 
 
 def failing(state: RunState) -> a.Fail:
@@ -133,11 +135,11 @@ def landing(*more: e.Event) -> RunState:
             started(test_command=""),
             e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),)),
             e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
-            e.DispatchStarted(id="d1", role="implement", agent="r", cycle=1),
-            e.DispatchEnded(id="d1", role="implement", ending="exited", code=0),
+            e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="r", cycle=1),
+            e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0),
             e.WorkTaken(head="h", tree="t1", commits=1),
             e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
-            e.GateJudged(tree="t1", answer="skipped", code=None, line="", time=1),
+            e.GateJudged(tree="t1", answer=GateAnswer.SKIPPED, code=None, line="", time=1),
             e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="r"),
             *more,
         ]
@@ -174,16 +176,16 @@ def test_a_held_landing_waits_until_it_is_resumed() -> None:
     waiting = decide(landing(held))
     assert (waiting.actions, waiting.waiting) == ((), "checkout")
     assert "a.txt is edited" in waiting.why
-    assert decide(landing(held, e.RunResumed(mode="finish", wanted="", auto=True))).actions == (a.LAND,)
+    assert decide(landing(held, e.RunResumed(mode=Mode.FINISH, wanted="", auto=True))).actions == (a.LAND,)
 
 
 def test_a_held_landing_with_a_time_wakes_then_and_lands_again() -> None:
     held = e.LandingHeld(why="checks are running")
     until = "2026-01-01T00:00:00Z"
-    paused = (held, e.Paused(kind="checkout", until=until, words=held.why))
+    paused = (held, e.Paused(kind=WaitKind.CHECKOUT, until=until, words=held.why))
     waiting = decide(landing(*paused))
     assert (waiting.waiting, waiting.wake) == ("checkout", until)
-    assert decide(landing(*paused, e.Woke(kind="checkout"))).actions == (a.LAND,)
+    assert decide(landing(*paused, e.Woke(kind=WaitKind.CHECKOUT))).actions == (a.LAND,)
 
 
 def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> None:
@@ -192,7 +194,7 @@ def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> No
         e.LandingRefused(why="hook declined"),
     ]
     decision = decide(landing(*refused))
-    assert decision.actions == (a.Fail(reason="protected", at="land", detail="hook declined"),)
+    assert decision.actions == (a.Fail(reason=Reason.PROTECTED, at=PhaseStep.LAND, detail="hook declined"),)
 
 
 def test_a_rejected_candidate_is_not_landed() -> None:
@@ -219,8 +221,8 @@ def proven_by(*more: e.Event) -> RunState:
 
 def ran(role: str, tree: str = "", code: int = 0, name: str = "d") -> list[e.Event]:
     return [
-        e.DispatchStarted(id=name, role=role, agent="", cycle=1, tree=tree),
-        e.DispatchEnded(id=name, role=role, ending="exited", code=code),
+        e.DispatchStarted(id=name, role=Role(role), agent="", cycle=1, tree=tree),
+        e.DispatchEnded(id=name, role=Role(role), ending=Ending.EXITED, code=code),
     ]
 
 
@@ -248,14 +250,14 @@ def test_a_fixer_takes_back_what_breaks_a_rule_and_the_second_finding_ends_the_p
     fixer = starting(state)
     assert (fixer.role, fixer.cycle, fixer.tree) == ("fix", 2, "t1")
     assert fixer.complaint == "the phase does not permit these changes; take them back: a: outside; b: outside"
-    fixed = [replace(fixer, id="f"), e.DispatchEnded(id="f", role="fix", ending="exited", code=0)]
+    fixed = [replace(fixer, id="f"), e.DispatchEnded(id="f", role=Role.FIX, ending=Ending.EXITED, code=0)]
     assert decide(fold_on(state, *fixed, IMPLEMENTED[-2])).actions == (a.BUILD_CANDIDATE,)
     action = failing(fold_on(state, *fixed, BROKEN))
     assert (action.reason, action.at, action.detail) == ("out-of-scope", "fix", "a: outside; b: outside; permit it")
 
 
 def test_a_broken_rule_ends_the_phase_where_nothing_may_be_fixed() -> None:
-    state = fold_on(proven_by(*IMPLEMENTED[:-2], BROKEN), e.RunResumed(mode="next", wanted="", auto=True))
+    state = fold_on(proven_by(*IMPLEMENTED[:-2], BROKEN), e.RunResumed(mode=Mode.NEXT, wanted="", auto=True))
     assert state.started is not None
     action = failing(replace(state, started=replace(state.started, max_fix_cycles=0)))
     assert (action.reason, action.at) == ("out-of-scope", "implement")
@@ -265,8 +267,8 @@ def handed_over(*trees: str) -> RunState:
     """A phase of which agent after agent filled its context and left these trees."""
     events: list[e.Event] = []
     for number, tree in enumerate(trees, start=1):
-        full = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind="context")
-        events += [e.DispatchStarted(id="d", role="implement", agent="r", cycle=1), full]
+        full = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.CONTEXT, code=None, kind="context")
+        events += [e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="r", cycle=1), full]
         events.append(e.HandedOver(number=number, tree=tree, note="", why="full"))
     begun: list[e.Event] = [
         started(test_command=""),
@@ -291,9 +293,9 @@ def test_a_fresh_agent_goes_on_while_the_tree_changes(trees: tuple[str, ...]) ->
 def test_used_handovers_still_count_after_a_resume(used: int) -> None:
     """However often it is resumed, no more than three agents follow the first."""
     state = handed_over(*(f"t{number}" for number in range(used)))
-    full = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind="context")
-    begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
-    for event in (e.RunResumed(mode="next", wanted="", auto=True), begun, full):
+    full = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.CONTEXT, code=None, kind="context")
+    begun = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="r", cycle=1)
+    for event in (e.RunResumed(mode=Mode.NEXT, wanted="", auto=True), begun, full):
         state = apply(state, event)
     (action,) = decide(state).actions
     assert action.step == ("hand-over" if used < 3 else "fail")
@@ -301,8 +303,8 @@ def test_used_handovers_still_count_after_a_resume(used: int) -> None:
 
 @pytest.mark.parametrize("kind", [pytest.param("context", id="S9"), "max-turns"])
 def test_an_agent_with_a_full_context_that_returns_done_has_no_successor(kind: str) -> None:
-    ended = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind=kind, said="done")
-    begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
+    ended = e.DispatchEnded(id="d", role=Role.IMPLEMENT, ending=Ending.CONTEXT, code=None, kind=kind, said="done")
+    begun = e.DispatchStarted(id="d", role=Role.IMPLEMENT, agent="r", cycle=1)
     state = apply(apply(handed_over("t1", "t2", "t3"), begun), ended)
     assert decide(state).actions == (a.TAKE_WORK,), "also where no hand-over is left"
 
@@ -314,10 +316,10 @@ def test_setup_runs_before_the_baseline_once_for_agents_and_once_on_each_tree() 
     assert due(proven_by(*IMPLEMENTED[:7])) == ("implement", "")
     assert due(proven_by(*IMPLEMENTED)) == ("setup", "t1")
     assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"))) == ("gate", "t1")
-    red = e.GateJudged(tree="t1", answer="failed", code=1, line="x", time=1)
+    red = e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="x", time=1)
     failed = [*IMPLEMENTED, *ran("setup", "t1"), *ran("gate", "t1", 1), red]
     assert due(proven_by(*failed)) == ("gate", "t1")
-    passed = replace(red, answer="passed", time=2)
+    passed = replace(red, answer=GateAnswer.PASSED, time=2)
     assert due(proven_by(*failed, *ran("gate", "t1"), passed)) == ("verify", "t1")
 
 
@@ -335,7 +337,7 @@ def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None
     events += [
         *ran("setup", "t1"),
         *ran("gate", "t1"),
-        e.GateJudged(tree="t1", answer="passed", code=0, line="x", time=1),
+        e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1),
     ]
     assert due(proven_by(*events)) == ("prove", "t-old-tests")
     assert due(proven_by(*events, *ran("prove", "t-old-tests"), old)) == ("verify", "t1")
@@ -343,7 +345,7 @@ def test_old_and_new_tests_use_the_set_up_of_the_code_that_they_run_on() -> None
 
 def test_a_verdict_on_the_same_patch_does_not_answer_a_question_that_came_later() -> None:
     run = e.ProofRun(kind=e.ProofKind.OLD_TESTS, commit="c8", tree="t8")
-    passed = e.GateJudged(tree="t1", answer="passed", code=0, line="x", time=1)
+    passed = e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1)
     verdict = e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "x"),), agent="robot")
     kept = e.ProofJudged(tree="t2", kind=run.kind, line="x", time=2)
     moved = [
@@ -364,10 +366,10 @@ def test_a_verdict_on_the_same_patch_does_not_answer_a_question_that_came_later(
 
 @pytest.mark.parametrize("role", ["gate", "verify"])
 def test_setup_runs_again_where_its_products_have_changed(role: str) -> None:
-    passed = [e.GateJudged(tree="t1", answer="passed", code=0, line="x", time=1)] if role == "verify" else []
+    passed = [e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="x", time=1)] if role == "verify" else []
     put_off: list[e.Event] = [
-        e.DispatchStarted(id="g", role=role, agent="", cycle=1, tree="t1"),
-        e.DispatchEnded(id="g", role=role, ending="ended", code=None),
+        e.DispatchStarted(id="g", role=Role(role), agent="", cycle=1, tree="t1"),
+        e.DispatchEnded(id="g", role=Role(role), ending=Ending.ENDED, code=None),
     ]
     before = [*IMPLEMENTED, *ran("setup", "t1"), *passed]
     assert due(proven_by(*before)) == (role, "t1")
@@ -377,8 +379,8 @@ def test_setup_runs_again_where_its_products_have_changed(role: str) -> None:
 
 def test_a_lost_gate_runs_again_on_a_newly_prepared_tree() -> None:
     lost: list[e.Event] = [
-        e.DispatchStarted(id="g", role="gate", agent="", cycle=1, tree="t1"),
-        e.DispatchEnded(id="g", role="gate", ending="lost", code=None),
+        e.DispatchStarted(id="g", role=Role.GATE, agent="", cycle=1, tree="t1"),
+        e.DispatchEnded(id="g", role=Role.GATE, ending=Ending.LOST, code=None),
     ]
     assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"), *lost)) == ("setup", "t1")
 
@@ -393,7 +395,7 @@ def test_a_moved_target_gets_a_baseline_of_its_own() -> None:
 def test_a_fixer_of_work_on_a_moved_target_begins_with_the_tree_that_failed() -> None:
     moved = e.CandidateBuilt(onto="c9", onto_tree="t9", commits=("c10",), tree="t10", patch="p")
     base = e.BaselineKnown(key="k", tree="t9", results="")
-    red = e.GateJudged(tree="t10", answer="failed", code=1, line="x", time=2)
+    red = e.GateJudged(tree="t10", answer=GateAnswer.FAILED, code=1, line="x", time=2)
     (action,) = decide(proven_by(*IMPLEMENTED[:-1], moved, base, red)).actions
     assert isinstance(action, a.RebuildBranch)
     assert (action.onto, action.start, action.tree) == ("c9", "c10", "t10")
@@ -412,7 +414,7 @@ def gated(*more: e.Event, verifiers: tuple[str, ...] = ("codex",)) -> RunState:
 
 
 def judged(name: str, answer: str = "passed", time: int = 1) -> e.GateJudged:
-    return e.GateJudged(tree="t1", answer=answer, code=0, line=f"{name} line", time=time, name=name)
+    return e.GateJudged(tree="t1", answer=GateAnswer(answer), code=0, line=f"{name} line", time=time, name=name)
 
 
 def verdict(agent: str, *, passed: bool = True, scope: str = "") -> e.VerdictGiven:
@@ -442,7 +444,7 @@ def test_the_second_run_of_a_gate_names_the_failure_of_the_first() -> None:
     state = gated(judged("tests", "failed"))
     assert starting(state).again == "the first run failed: tests line"
     assert decide(state).why == "the tests run a second time, because the first run failed: tests line"
-    second = e.DispatchStarted(role="gate", cycle=1, again="x")
+    second = e.DispatchStarted(role=Role.GATE, cycle=1, again="x")
     assert apply(state, second).current.warnings == (), "the report names both runs"
 
 
@@ -524,8 +526,8 @@ ENDINGS = {
     "budget": ("budget", None),
     "no-output": ("exited", 0),
 }
-GREEN = e.GateJudged(tree="t1", answer="passed", code=0, line="", time=1)
-FAILED_GATES: list[e.Event] = [e.GateJudged(tree="t1", answer="failed", code=1, line="red", time=2)]
+GREEN = e.GateJudged(tree="t1", answer=GateAnswer.PASSED, code=0, line="", time=1)
+FAILED_GATES: list[e.Event] = [e.GateJudged(tree="t1", answer=GateAnswer.FAILED, code=1, line="red", time=2)]
 
 
 def sent(role: str, kind: str, *, cycle: int = 1, said: str = "", again: str = "") -> list[e.Event]:
@@ -533,8 +535,10 @@ def sent(role: str, kind: str, *, cycle: int = 1, said: str = "", again: str = "
     ending, code = ENDINGS[kind]
     tree = "" if role == "implement" else "t1"
     return [
-        e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle, tree=tree, complaint="red", again=again),
-        e.DispatchEnded(id="d", role=role, agent="r", ending=ending, code=code, kind=kind, said=said, detail="oops"),
+        e.DispatchStarted(id="d", role=Role(role), agent="r", cycle=cycle, tree=tree, complaint="red", again=again),
+        e.DispatchEnded(
+            id="d", role=Role(role), agent="r", ending=Ending(ending), code=code, kind=kind, said=said, detail="oops"
+        ),
     ]
 
 
@@ -573,7 +577,7 @@ def test_an_agent_that_says_why_it_stopped_is_not_tried_once_more(said: str) -> 
 @pytest.mark.parametrize("kind", ["crashed", "killed", "silent"])
 def test_an_agent_that_says_it_is_blocked_is_blocked_however_it_ends(kind: str) -> None:
     (action,) = decide(proven_by(*BEFORE["implement"][0], *sent("implement", kind, said="blocked"))).actions
-    assert action == a.Fail(reason=Reason.BLOCKED, at="implement", detail="oops")
+    assert action == a.Fail(reason=Reason.BLOCKED, at=PhaseStep.IMPLEMENT, detail="oops")
 
 
 #: A conflict that a fixer was sent to solve.

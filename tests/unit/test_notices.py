@@ -8,6 +8,8 @@ from runplan.report.notices import Notice, of_ending, of_lost_keys, of_waiting
 from runplan.run import events as e
 from runplan.run.actions import Decision
 from runplan.run.attempts import PhaseAttempt
+from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
+from runplan.run.reasons import Reason
 from runplan.run.state import RunState
 from runplan.settings.load import Layer
 from tests.support.builders import settle
@@ -17,7 +19,7 @@ PHASE = PhaseAttempt(chosen=e.PhaseChosen(tip="0", phase="2", title="Two"))
 
 
 def ended(outcome: str, reason: str = "", detail: str = "") -> RunState:
-    return RunState(ended=e.RunEnded(outcome=outcome, reason=reason, detail=detail))
+    return RunState(ended=e.RunEnded(outcome=RunOutcome(outcome), reason=reason, detail=detail))
 
 
 def test_a_run_that_is_done_says_what_has_landed() -> None:
@@ -29,7 +31,7 @@ def test_a_run_that_is_done_says_what_has_landed() -> None:
 
 
 def test_a_failed_run_names_phase_reason_and_command() -> None:
-    failure = e.PhaseFailed(phase="2", reason="tests-failed", step="gate", detail="3 of 40 tests fail")
+    failure = e.PhaseFailed(phase="2", reason=Reason.TESTS_FAILED, step=PhaseStep.GATE, detail="3 of 40 tests fail")
     state = replace(ended("failed", "tests-failed", "3 of 40 tests fail"), attempt=replace(PHASE, failure=failure))
     notice = of_ending(state, **WHERE)
     assert notice is not None
@@ -51,7 +53,7 @@ def test_an_ending_that_the_user_caused_sends_no_notice(outcome: str) -> None:
 
 
 def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
-    decision = Decision(actions=(), why="the candidate is proven and waits for a person", waiting="approval")
+    decision = Decision(actions=(), why="the candidate is proven and waits for a person", waiting=WaitKind.APPROVAL)
     notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
     assert notice is not None
     assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", "approval")
@@ -62,7 +64,7 @@ def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
 
 
 def test_a_run_that_waits_for_the_checkout_is_not_reduced_to_one_phase_by_the_command() -> None:
-    decision = Decision(actions=(), why="the landing waits", waiting="checkout", about="a.txt is edited")
+    decision = Decision(actions=(), why="the landing waits", waiting=WaitKind.CHECKOUT, about="a.txt is edited")
     notice = of_waiting(RunState(attempt=PHASE), decision, **WHERE)
     assert notice is not None
     see = "See why: runplan explain plans/x.md 2"
@@ -76,9 +78,9 @@ def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:
     assert notice.text.startswith("the daemon restarted and lost $A_KEY, $B_KEY")
 
 
-@pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable", ""])
+@pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable"])
 def test_a_wait_that_ends_by_itself_sends_no_notice(waiting: str) -> None:
-    assert of_waiting(RunState(attempt=PHASE), Decision(actions=(), why="", waiting=waiting), **WHERE) is None
+    assert of_waiting(RunState(attempt=PHASE), Decision(actions=(), why="", waiting=WaitKind(waiting)), **WHERE) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from runplan.run.dispatch import Ending
 from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
+from runplan.run.kinds import Role
+from runplan.run.reasons import Reason
 from runplan.run.recorded import sanitized
 from runplan.text import LONGEST, bounded, escaped, inert, plain
 
@@ -53,12 +56,14 @@ def test_a_long_text_is_cut_with_a_mark() -> None:
 
 def test_the_text_of_every_event_is_sanitized() -> None:
     bad, good = "\x1b[31mred\0", "red"
-    ended = DispatchEnded(id="r.1", role="implement", ending="exited", code=0, detail=bad * 2000)
+    ended = DispatchEnded(id="r.1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, detail=bad * 2000)
     cleaned = sanitized(ended)
     assert isinstance(cleaned, DispatchEnded)
     assert set(cleaned.detail) <= set("red […]")
     assert len(cleaned.detail) <= LONGEST
-    assert sanitized(WorkRefused(reason="tampered", detail=bad)) == WorkRefused(reason="tampered", detail=good)
+    assert sanitized(WorkRefused(reason=Reason.TAMPERED, detail=bad)) == WorkRefused(
+        reason=Reason.TAMPERED, detail=good
+    )
     assert sanitized(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
     over = HandedOver(number=1, tree="t", note=bad, why=bad)
     assert sanitized(over) == HandedOver(number=1, tree="t", note=good, why=good)

@@ -20,6 +20,7 @@ from runplan.checks.results import Results
 from runplan.checks.returns import Unusable, find_blockers, parse_return
 from runplan.errors import SettingsError
 from runplan.run.events import GateJudged, PhaseChosen
+from runplan.run.kinds import GateAnswer
 
 PROMPTS = Path(__file__).parents[2] / "config" / "prompts"
 
@@ -51,7 +52,7 @@ def a_brief(*, test_command: str = "make test", touches: tuple[str, ...] = ("src
 
 
 def gate(code: int | None, line: str) -> tuple[str, GateJudged]:
-    return "make test", GateJudged(tree="d00d", answer="passed", code=code, line=line, time=1)
+    return "make test", GateJudged(tree="d00d", answer=GateAnswer.PASSED, code=code, line=line, time=1)
 
 
 def implement() -> str:

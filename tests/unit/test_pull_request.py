@@ -11,6 +11,7 @@ from runplan.landing.pull_request import BEGIN, END, before_merge, body_of, next
 from runplan.plan.model import parse_plan
 from runplan.run import events as e
 from runplan.run.decide import decide
+from runplan.run.kinds import Mode
 from runplan.run.state import fold
 from tests.support.builders import a_plan, started
 
@@ -124,7 +125,7 @@ def test_only_the_marked_block_is_replaced() -> None:
 # --- review and claims -------------------------------------------------------------------------------------
 
 COMMENT, OTHER = ("review 1", "bob:\n> Rename it."), ("line 2", "bob on a.py:1:\n> Why?")
-RESUMED = e.RunResumed(mode="finish", wanted="", auto=True, review=(COMMENT, OTHER))
+RESUMED = e.RunResumed(mode=Mode.FINISH, wanted="", auto=True, review=(COMMENT, OTHER))
 HANDLED = e.RepairChosen(tip="t", review=(COMMENT[0],))
 
 

@@ -12,6 +12,7 @@ from runplan.report import sections
 from runplan.report.text import escape_inline, prepend_sections
 from runplan.run import events as e
 from runplan.run.attempts import Delivery, PhaseAttempt, Proof
+from runplan.run.kinds import GateAnswer, PhaseStep
 from runplan.run.reasons import Reason
 from runplan.run.recorded import Recorded
 
@@ -26,8 +27,8 @@ VERDICT = e.VerdictGiven(
     items=(("W1", True, "tests/test_rows.py::test_row"), ("C1", True, "see `x|y`")),
     agent="codex",
 )
-GATE = e.GateJudged(tree=TREE, answer="passed", code=0, line="12 passed, 0 failed", time=1)
-LINT = e.GateJudged(tree=TREE, answer="passed", code=0, line="passed", time=1, name="lint")
+GATE = e.GateJudged(tree=TREE, answer=GateAnswer.PASSED, code=0, line="12 passed, 0 failed", time=1)
+LINT = e.GateJudged(tree=TREE, answer=GateAnswer.PASSED, code=0, line="passed", time=1, name="lint")
 RESULTS = json.dumps({"passed": 10, "failed": None, "exit_code": 0})
 PROOF = Proof(
     baselines={"tests": e.BaselineKnown(key="k", tree=OTHER_TREE, results=RESULTS)}, gates=(GATE,), verdicts=(VERDICT,)
@@ -49,8 +50,8 @@ PHASE = PhaseAttempt(
 FAILED = e.PhaseFailed(
     phase="4b",
     title="Write tables",
-    reason="tests-failed",
-    step="gate",
+    reason=Reason.TESTS_FAILED,
+    step=PhaseStep.GATE,
     detail="FAILED tests/test_rows.py::test_row",
     evidence="1 failed, 11 passed",
     branch="runplan/parser/4b",
@@ -143,7 +144,7 @@ def test_a_verdict_from_another_tree_names_both() -> None:
 
 def test_every_section_of_a_project_without_tests_says_so() -> None:
     """N8"""
-    skipped = replace(GATE, answer="skipped", code=None)
+    skipped = replace(GATE, answer=GateAnswer.SKIPPED, code=None)
     assert "- Tests: skipped — no test infrastructure\n" in phase_section(
         replace(PHASE, proof=replace(PROOF, baselines={}, gates=(skipped,)))
     )

@@ -6,6 +6,8 @@ from msgspec.structs import replace
 from runplan.plan.marks import NoWorkKind
 from runplan.run import events as e
 from runplan.run.decide import pause_reason, pending_answer
+from runplan.run.kinds import PhaseStep, RunOutcome
+from runplan.run.reasons import Reason
 from runplan.run.state import fold
 from tests.support.builders import started
 
@@ -13,22 +15,25 @@ READ = e.PhaseChosen(tip="c1", phase="2")
 BLOCKED = e.NoWork(tip="c1", detail="phase 2 waits for 1", kind=NoWorkKind.BLOCKED)
 DRAFT = e.NoWork(tip="c1", detail="the plan says status: draft", kind=NoWorkKind.INACTIVE)
 GONE = e.NoWork(tip="c1", detail="it is gone", kind=NoWorkKind.UNREADABLE)
-FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detail="x")
+FAILED = e.PhaseFailed(phase="2", reason=Reason.AGENT_FAILED, step=PhaseStep.IMPLEMENT, detail="x")
 
 
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ([READ, FAILED, e.RunEnded(outcome="failed", reason="agent-failed")], "phase 2 failed (agent-failed)"),
-        ([READ, FAILED, e.RunEnded(outcome="refused", reason="baseline-red")], "phase 2 failed (baseline-red)"),
-        ([READ, e.RunEnded(outcome="failed", reason="crashed")], "the run failed (crashed)"),
+        ([READ, FAILED, e.RunEnded(outcome=RunOutcome.FAILED, reason="agent-failed")], "phase 2 failed (agent-failed)"),
+        (
+            [READ, FAILED, e.RunEnded(outcome=RunOutcome.REFUSED, reason="baseline-red")],
+            "phase 2 failed (baseline-red)",
+        ),
+        ([READ, e.RunEnded(outcome=RunOutcome.FAILED, reason="crashed")], "the run failed (crashed)"),
         ([READ, FAILED], ""),
-        ([READ, FAILED, e.RunEnded(outcome="stopped", reason="stopped")], ""),
-        ([READ, e.RunEnded(outcome="done")], ""),
-        ([e.RunEnded(outcome="refused", reason="blocked")], ""),
-        ([BLOCKED, e.RunEnded(outcome="refused", reason="blocked", detail="phase 2 waits for 1")], ""),
-        ([GONE, e.RunEnded(outcome="refused", reason="blocked", detail="it is gone")], "it is gone"),
-        ([DRAFT, e.RunEnded(outcome="refused", reason="blocked", detail=DRAFT.detail)], DRAFT.detail),
+        ([READ, FAILED, e.RunEnded(outcome=RunOutcome.STOPPED, reason="stopped")], ""),
+        ([READ, e.RunEnded(outcome=RunOutcome.DONE)], ""),
+        ([e.RunEnded(outcome=RunOutcome.REFUSED, reason="blocked")], ""),
+        ([BLOCKED, e.RunEnded(outcome=RunOutcome.REFUSED, reason="blocked", detail="phase 2 waits for 1")], ""),
+        ([GONE, e.RunEnded(outcome=RunOutcome.REFUSED, reason="blocked", detail="it is gone")], "it is gone"),
+        ([DRAFT, e.RunEnded(outcome=RunOutcome.REFUSED, reason="blocked", detail=DRAFT.detail)], DRAFT.detail),
     ],
     ids=["failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase", "waits", "gone", "draft"],
 )
@@ -42,15 +47,15 @@ def test_a_failure_pauses_the_schedule_until_it_is_resumed(facts: list[e.Event],
 def test_a_rejection_pauses_the_schedule_of_any_run(*, daemon: bool) -> None:
     no: list[e.Event] = [
         e.Answered(tree="t1", approved=False, why="no"),
-        replace(FAILED, reason="stopped"),
-        e.RunEnded(outcome="stopped"),
+        replace(FAILED, reason=Reason.STOPPED),
+        e.RunEnded(outcome=RunOutcome.STOPPED),
     ]
     state = fold([replace(started("next"), daemon=daemon), READ, *no])
     assert pause_reason(state) == "phase 2 was rejected"
 
 
 def test_a_manual_run_pauses_no_schedule() -> None:
-    state = fold([started("next"), READ, FAILED, e.RunEnded(outcome="failed", reason="agent-failed")])
+    state = fold([started("next"), READ, FAILED, e.RunEnded(outcome=RunOutcome.FAILED, reason="agent-failed")])
     assert pause_reason(state) == ""
 
 
@@ -62,7 +67,7 @@ OPEN = "a run of plans/x.md without `auto` has not ended: {}; see: runplan statu
     [
         ([started("next", auto=False), READ], OPEN.format("the phase needs a worktree and a branch")),
         ([started("next", auto=True), READ], ""),
-        ([started("next", auto=False), READ, e.RunEnded(outcome="done")], ""),
+        ([started("next", auto=False), READ, e.RunEnded(outcome=RunOutcome.DONE)], ""),
         ([], ""),
     ],
     ids=["unfinished", "auto", "ended", "none"],

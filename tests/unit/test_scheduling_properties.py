@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from runplan.engine.commands import fire_early, fire_schedule, give_up
 from runplan.engine.worker import RepositoryWorker
 from runplan.run.events import RunStarted
+from runplan.run.kinds import Mode
 from runplan.run.recorded import to_json
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import FiringRow, ScheduleRow
@@ -114,7 +115,7 @@ class History:
         self.latest: dict[str, datetime] = {}  #: up to when its slots are answered
 
     def start(self, plan: str, spec: str, misfire: str) -> None:
-        started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
+        started = RunStarted(plan=plan, title="", mode=Mode.NEXT, wanted="", auto=True, landing="cherry-pick",
                              target="main", slug="a", daemon=True)  # fmt: skip
         if (before := self._row(plan)) is not None:
             give_up(before, cast("SqliteStore", self.disk), self.now, "changed")

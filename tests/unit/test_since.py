@@ -4,6 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import Role, RunOutcome, WaitKind
 from runplan.run.projection import CurrentStep, start_of_current_step
 from runplan.run.state import RunState, apply
 from tests.support.builders import started
@@ -11,18 +13,18 @@ from tests.support.builders import started
 BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)
 READ = e.PhaseChosen(tip="c1", phase="1", items=(("W1", "x"),))
 LEASED = e.Leased(phase="1", worktree="w", branch="b", base="c1", base_tree="t1", fresh=True, attempt=1)
-SENT = e.DispatchStarted(id="d1", role="implement", agent="robot", cycle=1)
-LIMITED = e.DispatchEnded(id="d1", role="implement", ending="exited", code=1, agent="robot", kind="limit")
+SENT = e.DispatchStarted(id="d1", role=Role.IMPLEMENT, agent="robot", cycle=1)
+LIMITED = e.DispatchEnded(id="d1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=1, agent="robot", kind="limit")
 TAKEN = e.ClaimTaken(owner="me", took_over="")
 WORKING = [BEGUN, TAKEN, READ, LEASED, SENT]  # from 3 on it implements
 
 
 def limit(until: str) -> e.Paused:
-    return e.Paused(kind="limit", until=until, agent="robot")
+    return e.Paused(kind=WaitKind.LIMIT, until=until, agent="robot")
 
 
 def away(until: str) -> e.Paused:
-    return e.Paused(kind="unreachable", until=until, words="git does not answer")
+    return e.Paused(kind=WaitKind.UNREACHABLE, until=until, words="git does not answer")
 
 
 @pytest.mark.parametrize(
@@ -33,13 +35,31 @@ def away(until: str) -> e.Paused:
         ([*WORKING, TAKEN, TAKEN], "3"),
         ([*WORKING, LIMITED, limit("9")], "6"),
         ([*WORKING, LIMITED, limit("9"), TAKEN, TAKEN], "6"),
-        ([*WORKING, LIMITED, limit("9"), e.Woke(kind="limit"), replace(SENT, id="d2")], "8"),
-        ([*WORKING, away("9"), e.Woke(kind="unreachable"), away("9"), e.Woke(kind="unreachable"), away("9")], "5"),
+        ([*WORKING, LIMITED, limit("9"), e.Woke(kind=WaitKind.LIMIT), replace(SENT, id="d2")], "8"),
+        (
+            [
+                *WORKING,
+                away("9"),
+                e.Woke(kind=WaitKind.UNREACHABLE),
+                away("9"),
+                e.Woke(kind=WaitKind.UNREACHABLE),
+                away("9"),
+            ],
+            "5",
+        ),
         ([*WORKING[:-1], e.Halted(by="a person"), TAKEN], "4"),
         ([*WORKING[:-1], e.Halted(by="a person"), e.Continued()], "5"),
         ([*WORKING[:-1], e.Queued(), TAKEN], "4"),
-        ([*WORKING, e.StopRequested(by="a person"), e.RunEnded(outcome="stopped", reason="stopped")], "6"),
-        ([*WORKING, away("9"), e.StopRequested(by="a person"), e.RunEnded(outcome="stopped", reason="stopped")], "7"),
+        ([*WORKING, e.StopRequested(by="a person"), e.RunEnded(outcome=RunOutcome.STOPPED, reason="stopped")], "6"),
+        (
+            [
+                *WORKING,
+                away("9"),
+                e.StopRequested(by="a person"),
+                e.RunEnded(outcome=RunOutcome.STOPPED, reason="stopped"),
+            ],
+            "7",
+        ),
     ],
     ids=[
         "begun",

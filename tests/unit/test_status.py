@@ -10,6 +10,7 @@ from runplan.cli.show.status import WATCH_S, Page, describe_schedule, outline_of
 from runplan.cli.terminal import Style
 from runplan.plan.model import parse_plan
 from runplan.report.views import PhaseOutline, PlanOutline, by_need, status_view
+from runplan.run.kinds import PhaseStep, WaitKind
 from runplan.run.rows import FailureRow, PlanFacts, RunRow, ScheduleRow, Work
 from runplan.times import iso, zone
 from tests.support.cli import a_plan
@@ -106,8 +107,8 @@ def test_lines_break_between_words_and_never_within_a_command(text: str, lines: 
 
 
 def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
-    one = Work(phase="1", step="implement", agent="claude", dispatched=iso(ago(12)), since=iso(ago(12)))
-    two = Work(dispatch="r.2", dispatched=iso(ago(40)), since=iso(ago(40)), phase="2", step="gate")
+    one = Work(phase="1", step=PhaseStep.IMPLEMENT, agent="claude", dispatched=iso(ago(12)), since=iso(ago(12)))
+    two = Work(dispatch="r.2", dispatched=iso(ago(40)), since=iso(ago(40)), phase="2", step=PhaseStep.GATE)
     lost = Work(phase="3", failed="agent-failed")
     seen = at_work(busy(lanes=(one, two, lost)))
 
@@ -121,8 +122,8 @@ def test_parallel_phases_have_a_line_each_and_the_worst_is_reported() -> None:
 
 
 def test_a_paused_lane_beside_a_running_one_names_the_command_that_resumes_it() -> None:
-    works = Work(phase="1", step="implement", agent="claude", dispatched=iso(ago(12)), since=iso(ago(12)))
-    rests = Work(phase="2", step="gate", since=iso(ago(12)), waiting_for="paused", about="paused by uma")
+    works = Work(phase="1", step=PhaseStep.IMPLEMENT, agent="claude", dispatched=iso(ago(12)), since=iso(ago(12)))
+    rests = Work(phase="2", step=PhaseStep.GATE, since=iso(ago(12)), waiting_for=WaitKind.PAUSED, about="paused by uma")
     shown = lines(at_work(busy(asked="pause", lanes=(works, rests))))
     assert shown[5] == "    phase 2: waiting (paused by uma)"
     assert shown[-1] == "  Resume it: runplan resume plans/x.md"

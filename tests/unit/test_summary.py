@@ -9,19 +9,22 @@ from msgspec.structs import replace
 from runplan.plan.model import parse_plan
 from runplan.report.summary import Spent, summarise_attempts, summary_of, summary_section, total_spent
 from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import GateAnswer, PhaseStep, Role, WaitKind
+from runplan.run.reasons import Reason
 from runplan.run.recorded import Recorded
 from runplan.run.rows import RunRow, Work
 from tests.support.builders import waiting
 
 LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", attempt=1, fresh=True)
 ROBOT = e.DispatchEnded(
-    id="d", role="implement", ending="exited", code=0, agent="robot", phase="1", input_tokens=900, output_tokens=100,
-    usd=0.5, seconds=60.0,
+    id="d", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, agent="robot", phase="1",
+    input_tokens=900, output_tokens=100, usd=0.5, seconds=60.0,
 )  # fmt: skip
 BASE = e.BaselineKnown(key="k", tree="t", results=json.dumps({"passed": 10, "failed": None}))
-GATE = e.GateJudged(tree="t", answer="passed", code=0, line="12 passed, 0 failed", time=1)
+GATE = e.GateJudged(tree="t", answer=GateAnswer.PASSED, code=0, line="12 passed, 0 failed", time=1)
 LANDED = e.Landed(id="r.1", phase="1", tip="f" * 40, code="abcdef0123" * 4)
-FAILED = e.PhaseFailed(phase="1", reason="tests-failed", step="gate", detail="x")
+FAILED = e.PhaseFailed(phase="1", reason=Reason.TESTS_FAILED, step=PhaseStep.GATE, detail="x")
 
 
 def records(*events: e.Event, run: str = "r", lane: str = "") -> list[Recorded[Any]]:
@@ -47,7 +50,7 @@ def test_a_landed_phase_has_its_commit_tests_time_tokens_and_cost() -> None:
 
 def test_set_up_and_tests_are_no_time_of_agents() -> None:
     command = replace(ROBOT, agent="", input_tokens=0, output_tokens=0, usd=0.0)
-    setup, gate = replace(command, role="setup", seconds=20.0), replace(command, role="gate", seconds=90.0)
+    setup, gate = replace(command, role=Role.SETUP, seconds=20.0), replace(command, role=Role.GATE, seconds=90.0)
     spent = summarise_attempts(records(LEASED, setup, ROBOT, gate, LANDED))["1"].spent
     assert replace(spent, wall_seconds=300.0).words == (
         "5m00s (agents 1m00s, set-up 20s, tests 1m30s), 1,000 tokens, $0.50"
@@ -93,12 +96,12 @@ PLAN = parse_plan(waiting("Phases 1 and 2.", own="3", others="1 2"), path="plans
         ((LEASED, FAILED), run("failed"), "failed", "tests-failed at gate", "runplan retry plans/x.md"),
         ((LEASED, FAILED), run("failed", id="r2"), "failed", "tests-failed at gate", "runplan retry plans/x.md 1"),
         (
-            (LEASED, replace(FAILED, reason="stopped", detail="stopped by runplan stop")),
+            (LEASED, replace(FAILED, reason=Reason.STOPPED, detail="stopped by runplan stop")),
             *(run("stopped"), "stopped", "stopped by runplan stop", "runplan retry plans/x.md"),
         ),
         (
             (LEASED,),
-            run("running", phase="2", lanes=(Work(phase="2"), Work(phase="1", waiting_for="sign-off"))),
+            run("running", phase="2", lanes=(Work(phase="2"), Work(phase="1", waiting_for=WaitKind.SIGN_OFF))),
             *("waiting", "waits for sign-off", "runplan diff plans/x.md 1"),
         ),
         ((LEASED,), run("running", phase="1"), "running", "in progress", "runplan status plans/x.md"),

@@ -8,7 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.cli.show.journal import Transcript, Transcripts
+from runplan.run.dispatch import Ending
 from runplan.run.events import DispatchEnded, DispatchStarted, Event
+from runplan.run.kinds import Role
 from runplan.run.recorded import to_json
 from runplan.run.rows import EventRow, RunRow
 from runplan.supervise.output import DispatchFiles, ShimRecord
@@ -16,7 +18,7 @@ from tests.support.samples import SAMPLES
 
 AT = "2026-01-01T12:00:00Z"
 RUN = RunRow(id="r1", plan="plans/x.md", started=AT, since=AT, state="running", landing="cherry-pick")
-STARTED = DispatchStarted(id="r1.1", role="implement", agent="robot", phase="1", cycle=1, at=AT)
+STARTED = DispatchStarted(id="r1.1", role=Role.IMPLEMENT, agent="robot", phase="1", cycle=1, at=AT)
 COMMIT = "git add -A && git commit -qm 'phase 1: add file' && git log -1 --format=%s"
 
 
@@ -82,7 +84,7 @@ def a_row(event: Event) -> EventRow:
 
 
 def an_end(id_: str, seconds: float) -> EventRow:
-    return a_row(DispatchEnded(id=id_, role="implement", ending="exited", code=0, seconds=seconds))
+    return a_row(DispatchEnded(id=id_, role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, seconds=seconds))
 
 
 def test_every_lane_has_its_name_and_the_final_verification_is_called_so(
@@ -96,7 +98,7 @@ def test_every_lane_has_its_name_and_the_final_verification_is_called_so(
     log.look(is_last=False)
     log.add(an_end("r1.2", 60.0))
     a_dispatch(tmp_path / "r1.4", "command").out.write_text("all fine\n")
-    log.add(a_row(replace(STARTED, id="r1.4", role="verify", scope="final")))
+    log.add(a_row(replace(STARTED, id="r1.4", role=Role.VERIFY, scope="final")))
     log.look(is_last=True)
     shown = [line.partition(", since")[0] for line in capsys.readouterr().out.splitlines()]
     assert shown == [

@@ -4,6 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.run import events as e
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import Mode, Role, RunOutcome
 from runplan.run.projection import project
 from runplan.run.rows import RunRow
 from runplan.run.state import fold
@@ -14,13 +16,13 @@ LEASED = e.Leased(phase="1", branch="b", base="c", base_tree="t", worktree="w", 
 
 
 def began(id: str, role: str = "implement", cycle: int = 1, *, agent: str = "claude", again: str = "") -> e.Event:
-    return e.DispatchStarted(id=id, role=role, agent=agent, cycle=cycle, again=again, at=f"at {id}", tree="t")
+    return e.DispatchStarted(id=id, role=Role(role), agent=agent, cycle=cycle, again=again, at=f"at {id}", tree="t")
 
 
 def ended(id: str, role: str = "implement", tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> e.Event:
     sent, received = tokens
     return e.DispatchEnded(
-        id=id, role=role, ending="exited", code=0, input_tokens=sent, output_tokens=received, usd=usd
+        id=id, role=Role(role), ending=Ending.EXITED, code=0, input_tokens=sent, output_tokens=received, usd=usd
     )
 
 
@@ -49,7 +51,7 @@ def test_a_step_began_with_the_first_process_of_its_role_and_cycle() -> None:
 
 def test_a_request_holds_until_it_is_withdrawn_and_a_stop_for_ever() -> None:
     pause, stop = e.Halted(by="me"), e.StopRequested(by="me")
-    goes_on = (e.Continued(), e.RunResumed(mode="finish", wanted="", auto=True))
+    goes_on = (e.Continued(), e.RunResumed(mode=Mode.FINISH, wanted="", auto=True))
     assert work(began("r.1")).asked is None
     assert work(began("r.1"), pause).asked == "pause"
     assert [work(pause, word).asked for word in goes_on] == [None, None]
@@ -57,7 +59,7 @@ def test_a_request_holds_until_it_is_withdrawn_and_a_stop_for_ever() -> None:
 
 
 def test_a_command_of_the_project_has_no_agent() -> None:
-    gate = e.DispatchStarted(id="r.1", role="gate", agent="", cycle=1, gates=("lint", "types"))
+    gate = e.DispatchStarted(id="r.1", role=Role.GATE, agent="", cycle=1, gates=("lint", "types"))
     assert (work(gate).dispatch, work(gate).agent, work(gate).gates) == ("r.1", None, ("lint", "types"))
     assert work(gate, ended("r.1", "gate")).gates == ()
 
@@ -86,14 +88,14 @@ def test_retries_are_fixes_hand_overs_and_repeated_agents(events: tuple[e.Event,
 
 def test_each_lane_has_its_phase_and_a_failed_one_is_shown_while_others_continue() -> None:
     lanes = e.LanesChosen(tip="c", lanes=(("1", "3", ("a",)), ("2", "4", ("b",)), ("3", "5", ("c",))))
-    failed = e.RunEnded(outcome="failed", reason="agent-failed", lane="1")
+    failed = e.RunEnded(outcome=RunOutcome.FAILED, reason="agent-failed", lane="1")
     facts = [
         replace(started(), parallel=3),
         lanes,
         *(replace(event, lane="1") for event in (READ, LEASED, began("r_1.1"), ended("r_1.1", tokens=(1, 1), usd=0.5))),
         failed,
         *(replace(event, lane="2") for event in (replace(READ, phase="4"), LEASED, began("r_2.1"))),
-        e.RunEnded(outcome="done", lane="3"),
+        e.RunEnded(outcome=RunOutcome.DONE, lane="3"),
     ]
     now = shown(*facts)
     assert [(lane.phase, lane.dispatch, lane.failed) for lane in now.lanes] == [

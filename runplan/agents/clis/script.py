@@ -18,7 +18,8 @@ from msgspec import Struct, ValidationError, convert
 from runplan.agents.adapter import Agent
 from runplan.agents.fields import get_count, get_number
 from runplan.errors import SettingsError
-from runplan.run.dispatch import Context, EndingKind, Message, Role, Spent, ToolUsed, Trouble, Usage
+from runplan.run.dispatch import Context, EndingKind, Message, Spent, ToolUsed, Trouble, Usage
+from runplan.run.kinds import Role
 from runplan.store.files import publish, read_text
 
 if TYPE_CHECKING:

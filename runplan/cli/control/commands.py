@@ -26,8 +26,8 @@ from runplan.names import WATCH
 from runplan.report.views import as_json
 from runplan.run.attempts import AnyAttempt, Proof, WorkAttempt
 from runplan.run.decide import decide
-from runplan.run.delivery import ANSWERED
 from runplan.run.events import Answered, PhaseFailed
+from runplan.run.kinds import ANSWERED, WaitKind
 from runplan.run.reasons import describe_proof
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Command
@@ -162,13 +162,13 @@ class Change(Struct, frozen=True, kw_only=True):
     run: str
     state: RunState
     attempt: AnyAttempt
-    waiting: str = ""  #: what it waits for; "" after a failure
+    waiting: WaitKind | None = None  #: what it waits for; None after a failure
 
 
 def _list_pending(context: RepositoryContext, plan: str | None, wanted: str | None, verb: str) -> list[Change]:
     """The phases that wait for the verb, of one plan or of all."""
     store = context.store()
-    waits = ANSWERED if verb == "approve" else (*ANSWERED, "checkout")
+    waits = ANSWERED if verb == "approve" else (*ANSWERED, WaitKind.CHECKOUT)
     changes = []
     for row in store.list_unfinished_runs():
         if plan not in (None, row.plan):
@@ -278,7 +278,7 @@ def _view_change(context: RepositoryContext, change: Change) -> dict[str, Any]:
         "phase": attempt.chosen.phase,
         "title": attempt.chosen.title,
         "run": change.run,
-        "waiting_for": change.waiting or None,
+        "waiting_for": change.waiting,
         "failed": failed
         and {name: getattr(failed, name) for name in ("reason", "step", "detail", "evidence", "output", "branch")},
         "commit": commit,

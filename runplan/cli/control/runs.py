@@ -24,6 +24,7 @@ from runplan.landing import modes
 from runplan.names import WATCH
 from runplan.plan.model import Plan, parse_plan
 from runplan.run.events import Rows, RunStarted
+from runplan.run.kinds import Mode
 from runplan.run.recorded import from_json
 from runplan.run.requests import BY_PERSON, Answer, RunRequest, Timing
 from runplan.run.rows import Command, RunRow
@@ -307,7 +308,7 @@ def admit_agents(context: RepositoryContext) -> None:
 
 def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
     """Execute the run in this process; errors from outside name the command that continues it."""
-    if request.started.mode != "undo":
+    if request.started.mode is not Mode.UNDO:
         admit_agents(context)
     plan = request.started.plan
     retry = command("runplan", "retry", plan)

@@ -20,6 +20,7 @@ from runplan.plan.marks import Status
 from runplan.plan.model import Phase, parse_plan
 from runplan.plan.tracker import describe_hindrance
 from runplan.run.events import Landed, Rows, RunStarted
+from runplan.run.kinds import Mode, Role
 from runplan.run.requests import RunRequest, Timing
 from runplan.settings.options import Options, in_plan, parse_words
 from runplan.steps.read_plan import choose_phase
@@ -141,7 +142,7 @@ def _describe_phase(context: RepositoryContext, started: RunStarted, phase: Phas
     brief = prompts.Brief(
         plan=started.plan, chosen=read, worktree="", branch=branch, test_command=context.settings.tests.command
     )
-    size = len(prompts.implement_prompt(preflight.require_prompts(context)["implement"].text, brief).encode())
+    size = len(prompts.implement_prompt(preflight.require_prompts(context)[Role.IMPLEMENT].text, brief).encode())
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
 
 
@@ -174,16 +175,16 @@ def run_retry(args: argparse.Namespace) -> Exit:
             review = _new_comments(context, last, store)
             if not review:
                 return Exit.DONE
-            last = replace(last, mode="finish", wanted="", auto=False) if last.mode == "undo" else last
+            last = replace(last, mode=Mode.FINISH, wanted="", auto=False) if last.mode is Mode.UNDO else last
         elif args.phase:
-            last = replace(_last_work(store, last), mode="phase", wanted=args.phase)
+            last = replace(_last_work(store, last), mode=Mode.PHASE, wanted=args.phase)
         elif row.state == "done":
             progress.say(describe_success(row.plan))
             return Exit.DONE
-        elif last.mode == "undo":
+        elif last.mode is Mode.UNDO:
             return _undo_phase(context, row.plan, last.wanted)
         is_again = not args.phase and not args.review
-        asked = Options(phase=last.wanted, finish=last.mode == "finish", auto=last.auto, landing=last.landing)
+        asked = Options(phase=last.wanted, finish=last.mode is Mode.FINISH, auto=last.auto, landing=last.landing)
         asked = replace(asked, anew=args.fresh)
         here = args.foreground or not (args.wait or last.daemon)
         return _start_run(
@@ -194,7 +195,7 @@ def run_retry(args: argparse.Namespace) -> Exit:
 def _last_work(store: Store, last: RunStarted) -> RunStarted:
     """The plan's last run that was no undo, which runs in this process and asks for no approval."""
     options = (state_of(store, row).options for row in store.list_runs(last.plan))
-    worked = next((started for started in options if started.mode != "undo"), None)
+    worked = next((started for started in options if started.mode is not Mode.UNDO), None)
     return worked or replace(last, daemon=True, auto=False)
 
 
@@ -240,11 +241,11 @@ def _undo_phase(context: RepositoryContext, path: str, phase: str) -> Exit:
     left = runs.unfinished_run(context, path)
     if left is not None and (owner := context.store().get_living_owner(path)):
         was = left[1].options
-        if (was.mode, was.wanted) != ("undo", phase):
+        if (was.mode, was.wanted) != (Mode.UNDO, phase):
             raise Busy(describe_busy(path, left[0].id, left[1]))
         progress.say(runs.describe_owner(path, owner))
         return Exit.DONE
     undone = preflight.phase_to_undo(context, plan, phase, unfinished=left[1].started if left else None)
     context = runs.with_landing(context.with_committed_settings().for_plan(path), "")
     asked = runs.run_started(context, path, plan.title, Options(phase=undone, auto=True))
-    return runs.run_here(context, RunRequest(started=context.record_settings(replace(asked, mode="undo"))))
+    return runs.run_here(context, RunRequest(started=context.record_settings(replace(asked, mode=Mode.UNDO))))

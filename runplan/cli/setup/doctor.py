@@ -33,6 +33,7 @@ from runplan.git.repository import NO_IDENTITY, require_git, require_target, req
 from runplan.landing import modes
 from runplan.report.views import as_json
 from runplan.run import events as e
+from runplan.run.kinds import Role
 from runplan.run.reasons import Reason
 from runplan.settings import toolchain
 from runplan.settings.load import environment
@@ -230,9 +231,11 @@ def _rehearse_phase(context: RepositoryContext, checks: Sequence[Check]) -> Chec
     failure = phase.failure
     if failure is not None and failure.reason != Reason.STOPPED:  # it stops where the first agent would start
         last = "".join(f"\n{line}" for line in failure.output.splitlines()[-progress.LINES_SHOWN :])
-        return Check("run", State.FAIL, f"{failure.detail}{last}", Reason(failure.reason).advice)
+        return Check("run", State.FAIL, f"{failure.detail}{last}", failure.reason.advice)
     results = [from_text(known.results) for known in phase.proof.baselines.values()]
-    times = [f"{'set-up' if dispatch.role == 'setup' else 'tests'} {elapsed(dispatch.seconds)}" for dispatch in ended]
+    times = [
+        f"{'set-up' if dispatch.role is Role.SETUP else 'tests'} {elapsed(dispatch.seconds)}" for dispatch in ended
+    ]
     detail = "; ".join([", ".join(times), *(result.line for result in results)]) if times else "there is nothing to run"
     if any(result.red for result in results):
         return Check("run", State.WARN, detail, "repair the tests that fail; until then runs accept their failures")

@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style
-from runplan.errors import OUTCOMES, Exit
+from runplan.errors import Exit
 from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
 from runplan.run import events as e
 from runplan.run.decide import decide
+from runplan.run.dispatch import Ending
+from runplan.run.kinds import Mode, RunOutcome
 from runplan.run.reasons import Reason, describe_ending, describe_pause, describe_proof, next_action
 from runplan.run.recorded import from_json
 from runplan.run.rows import EventRow, RunRow, wait_of
@@ -102,7 +104,7 @@ class LiveLine:
                         self._is_refreshed = True
                         threading.Thread(target=self._refresh_regularly, daemon=True).start()
                 case e.DispatchEnded(id=id_) if (process := self._running.pop(lane + id_, None)) is not None:
-                    if event.ending == "exited":
+                    if event.ending is Ending.EXITED:
                         return _describe_duration(event, time.monotonic() - process[2])
                 case _:
                     pass
@@ -180,7 +182,7 @@ def event_sentence(event: e.Event) -> str:
             notes = f" ({reason})" if again else ""
             named = "" if gates == (e.TESTS,) else ", ".join(gates)
             return f"  {role:<10} {agent or named or 'runs'} …{notes}"
-        case e.DispatchEnded(ending="lost", role=role):
+        case e.DispatchEnded(ending=Ending.LOST, role=role):
             return f"  {role:<10} is gone and left no result"
         case e.Paused(until=until):
             moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
@@ -253,7 +255,7 @@ class RunLog:
         self._moment = datetime.fromisoformat(row.at).astimezone()
         text = event_sentence(event)
         if isinstance(event, e.DispatchEnded) and not text:
-            is_exit = event.ending == "exited"
+            is_exit = event.ending is Ending.EXITED
             text = (
                 _describe_duration(event, event.seconds) if is_exit else f"  {event.role:<10} {describe_ending(event)}"
             )
@@ -302,8 +304,8 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
     if ended.remedy:
         return Exit.UNREACHABLE, [f"{ended.detail}. {ended.remedy}"]
     landed = _describe_landings(state)
-    match OUTCOMES[ended.outcome]:
-        case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
+    match ended.outcome.exit:
+        case Exit.DONE if ended.outcome is RunOutcome.NOTHING_TO_DO and not state.landed:
             return Exit.DONE, [f"Nothing to do: {ended.detail}"]
         case Exit.DONE:
             return Exit.DONE, [f"Done: {landed}. {report}"]
@@ -317,14 +319,14 @@ def _summarise_run(plan: str, state: RunState, directory: Path) -> tuple[Exit, l
                 phase = f"phase {failure.phase}" if failure.phase else "the plan"
                 lines = [f"{phase} failed at {failure.step}"]
                 lines += [line.replace("`", "") for line in describe_kept_work(failure, over.parked, directory)]
-            lines += [landed, f"next: {next_action(reason, failure.step if failure else '')}"]
+            lines += [landed, f"next: {next_action(reason, failure.step if failure else None)}"]
             lines += [report] if failure or state.landed else []
             return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
 
 
 def _describe_landings(state: RunState) -> str:
     phases = [landing.phase for landing in state.landed if landing.phase]
-    if state.started is not None and state.started.mode == "undo":
+    if state.started is not None and state.started.mode is Mode.UNDO:
         return f"phase {phases[0]} was reverted" if phases else "nothing was changed"
     if not phases:
         return "the plan is marked complete" if state.landed else "nothing landed"

@@ -25,6 +25,7 @@ from runplan.engine.context import (
 from runplan.errors import NotAPlan, PlanUnreadable, RefusedEarly, RunplanError, Unreachable
 from runplan.names import WATCH
 from runplan.report.views import Need, PlanOutline, as_json, by_need, format_usage, schedule_view, status_view
+from runplan.run.kinds import WaitKind
 from runplan.run.rows import UNFINISHED, OwnerState, PlanFacts, Work, wait_of
 from runplan.settings.places import socket_path, state_directory
 from runplan.store.files import is_held, last_write
@@ -392,7 +393,7 @@ def _help_line(view: dict[str, Any]) -> list[str]:
     """The commands that a waiting or interrupted run, or one of its lanes, needs."""
     run = view["run"]
     waiting = view["run"]["waiting_for"]
-    if waiting == "claim":
+    if waiting == WaitKind.CLAIM:
         return [f"The daemon waits: {run['about']}"]
     waits = [wait_of(work["waiting_for"]) for work in (run, *run["lanes"]) if work["waiting_for"]]
     helps = [wait.help(view["plan"]) for wait in waits if wait.is_for_person]
