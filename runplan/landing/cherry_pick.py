@@ -102,7 +102,7 @@ class CherryPick:
             return Landed(tip=landing.new)
         branch = landing.ref.removeprefix(HEADS)
         if len(having) > 1:
-            roots = " and ".join(str(one.root) for one in having)
+            roots = " and ".join(str(checkout.root) for checkout in having)
             raise Hold(f"{branch} is checked out in {roots}; switch all but one to another branch")
         root = having[0].root
         if not root.is_dir():
@@ -117,20 +117,21 @@ class CherryPick:
     def _require_idle(self, ref: str) -> None:
         """Hold while git is in the middle of an operation on `ref`, in any worktree."""
         branch = ref.removeprefix(HEADS)
-        for one in self.checkouts.all():
-            if operation := one.operation_on(ref):
-                raise Hold(f"a {operation} of {branch} is under way in {one.root}; finish or abort it")
-            found = next((what for mark, what in _MARKS.items() if (one.git_dir / mark).exists()), None)
-            if found and one.root.is_dir() and self.checkouts.branch_of(one) == ref:
-                raise Hold(f"a {found} is under way in {one.root}, which has {branch} checked out; finish or abort it")
+        for checkout in self.checkouts.all():
+            if operation := checkout.operation_on(ref):
+                raise Hold(f"a {operation} of {branch} is under way in {checkout.root}; finish or abort it")
+            operation = next((name for mark, name in _MARKS.items() if (checkout.git_dir / mark).exists()), "")
+            if operation and checkout.root.is_dir() and self.checkouts.branch_of(checkout) == ref:
+                where = f"{checkout.root}, which has {branch} checked out"
+                raise Hold(f"a {operation} is under way in {where}; finish or abort it")
 
     def _move_ref(self, landing: Landing) -> None:
         """No checkout has the branch, and none can switch to it while we hold their index locks."""
         self._box.write(Plan(landing=landing))
         try:
-            for one in self.checkouts.all():
-                if one.root.is_dir():
-                    self._box.lock_index(one)
+            for checkout in self.checkouts.all():
+                if checkout.root.is_dir():
+                    self._box.lock_index(checkout)
             if self.checkouts.with_branch(landing.ref):
                 raise IndexChanged  # a checkout has switched to it: begin again
             with ref_transaction(self._git, landing, name=landing.ref, fd=self._box.fd) as commit:
@@ -144,7 +145,7 @@ class CherryPick:
         """Whether a `git switch` or `git checkout` runs in a checkout of this repository."""
         import psutil  # 33 ms, and only a branch in use needs it
 
-        roots = [one.root for one in self.checkouts.all()]
+        roots = [checkout.root for checkout in self.checkouts.all()]
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):  # psutil lets FileNotFoundError through while a process exits
                 if process.name() == "git" and not {"switch", "checkout"}.isdisjoint(process.cmdline()):

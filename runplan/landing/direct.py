@@ -113,11 +113,13 @@ class Direct(RemoteLander):
         if tip is None:
             again = command("git", "push", self._remote.name, f"{landing.old}:{HEADS}{self.branch}")
             raise Unreachable(f"{self._remote.name} has no branch {self.branch} any more; create it again: {again}")
-        found = find(self._git, landing, tip)
-        if found is None:
+        landed_commit = find(self._git, landing, tip)
+        if landed_commit is None:
             return tip if tip == landing.old else Refused(reason=TargetMoved(tip=tip))
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
-        return Landed(tip=tip, note=self.follow(landing) if found == landing.new else self._stays(landing.follows))
+        return Landed(
+            tip=tip, note=self.follow(landing) if landed_commit == landing.new else self._stays(landing.follows)
+        )
 
     def _finish(self, landing: Landing, *, is_new: bool) -> str:  # noqa: ARG002
         return self.follow(landing)
@@ -146,8 +148,8 @@ class Direct(RemoteLander):
             return answer.note
         return self._stays(here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile")
 
-    def _stays(self, at: Oid, why: str = "") -> str:
-        if not at:
+    def _stays(self, tip: Oid, why: str = "") -> str:
+        if not tip:
             return ""
         pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)
-        return f"your local {self.branch} stays at {at:.7}{f': {why}' if why else ''}; to update it: {pull}"
+        return f"your local {self.branch} stays at {tip:.7}{f': {why}' if why else ''}; to update it: {pull}"

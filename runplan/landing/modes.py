@@ -42,15 +42,14 @@ def open_lander(
     `zones` has the sandbox for files that land in a checkout.
     """
     run = settings.run
-    git = here.git
     if not uses_remote(run.landing):
-        return CherryPick(git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
-    access = _access(git, run, env) if concludes(run.landing) else None
-    target = Direct(git, _remote(here, run, run.target, env, access), tool=tool)
+        return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
+    access = _access(here.git, run, env) if concludes(run.landing) else None
+    target = Direct(here.git, _remote(here, run, run.target, env, access), tool=tool)
     if access is None:
         return target
     return PullRequestLander(
-        git,
+        here.git,
         _remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, access),
         target=target,
         tool=tool,
@@ -100,7 +99,8 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
 
 def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tuple[str, ...]:
     """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
-    there, run = forge.read_repository(), settings.run
+    there = forge.read_repository()
+    run = settings.run
     if there.is_archived:
         raise RefusedEarly(f"{there.name} is archived, so it accepts no changes; unarchive it first")
     if not there.can_push:
@@ -110,8 +110,10 @@ def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tup
     except NotAllowed as error:
         needs = "it needs write access to contents and pull requests"
         raise RefusedEarly(f"the token may not open pull requests on {there.name}; {needs}: {error}") from None
-    target, wanted = forge.read_target(run.target), settings.pull_request.method
-    method, remarks = target.choose_method(wanted), list[str]()
+    target = forge.read_target(run.target)
+    wanted = settings.pull_request.method
+    method = target.choose_method(wanted)
+    remarks: list[str] = []
     if not method and not target.queue:
         raise RefusedEarly(
             f"{there.name} allows no method to merge into {run.target}: its settings and the rules of the branch "

@@ -100,7 +100,8 @@ class PullRequestLander(RemoteLander):
 
     def _branch_tip(self) -> Oid | None:
         """The tip on the remote. Commits of a branch that is gone from there are parked, unless they were merged."""
-        tip, last = self._remote.fetch(), self._git.tip(self.ref)
+        tip = self._remote.fetch()
+        last = self._git.tip(self.ref)
         if tip is None and last is not None:
             if not self._is_on_target(last):
                 pull = self._find()
@@ -160,7 +161,8 @@ class PullRequestLander(RemoteLander):
         tip = self._branch_tip()
         if tip is None:
             return self._without_branch(progress)
-        forge, pull = self._forge(), self._publish(tip)
+        forge = self._forge()
+        pull = self._publish(tip)
         if pull.is_merged:
             return self._close_up(pull, pull.merge_commit)
         if self.closed is not None:
@@ -171,15 +173,16 @@ class PullRequestLander(RemoteLander):
         if not self._is_ours(pull.head, progress):
             if f"{PLAN}: " in pull.merge_message:  # else a person asked for auto-merge
                 forge.cancel_merge(pull.number)
-            what = "has commits that runplan did not push, or lacks some that it did"
-            return Waiting(kind=WaitKind.REVIEW, why=f"{_name(pull)} {what}; review and merge it: {pull.url}")
+            foreign = "has commits that runplan did not push, or lacks some that it did"
+            return Waiting(kind=WaitKind.REVIEW, why=f"{_name(pull)} {foreign}; review and merge it: {pull.url}")
         checks = forge.list_checks(pull.head)
         step = next_step(pull, checks, progress)
         if isinstance(step, NeedsRepair) and not step.merge:
             step = replace(step, complaint=f"{step.complaint}\n\n{forge.read_failure_log(pull.head)}".strip())
         if step is not None:
             return step
-        target, committed = forge.read_target(pull.base, number=pull.number), self._git.commit(pull.head).authored
+        target = forge.read_target(pull.base, number=pull.number)
+        committed = self._git.commit(pull.head).authored
         quiet_s = now - max(progress.pushed_at, float(committed.split()[0]), *(check.changed for check in checks))
         is_stable = quiet_s >= self._settings.checks_wait_s
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
@@ -194,12 +197,12 @@ class PullRequestLander(RemoteLander):
         if not touches:
             return ()
         try:
-            forge, base = self._forge(), self._target.branch
-            own = self._find()
-            found = open_conflicts(forge.list_open_files(base), touches, own=own.number if own else 0)
+            pull = self._find()
+            files = self._forge().list_open_files(self._target.branch)
+            conflicts = open_conflicts(files, touches, own=pull.number if pull else 0)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
-        return tuple(f"pull request #{number} is open and changes {path} too" for number, path in found.items())
+        return tuple(f"pull request #{number} is open and changes {path} too" for number, path in conflicts.items())
 
     def _without_branch(self, progress: Progress) -> Conclusion:
         """The branch is gone from the remote: deleted after the merge, or by a person instead of it."""
@@ -218,25 +221,28 @@ class PullRequestLander(RemoteLander):
 
     def _publish(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
-        forge, branch, base = self._forge(), self.branch, self._target.branch
+        forge = self._forge()
         plan = parse_plan(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
-        found = None if is_new else self._find()
-        if found is not None and self._is_over(found, tip):
-            found = None
-        before = found.body if found else ""
+        pull = None if is_new else self._find()
+        if pull is not None and self._is_over(pull, tip):
+            pull = None
+        before = pull.body if pull else ""
         body = body_of(before, plan, report=self._plan.report, fixes=self._plan.issues)
-        if found is None:
-            found = forge.create_pull_request(
-                branch=branch, base=base, title=f"[{self._plan.slug}] {inert(plan.title)}"[:LONGEST_TITLE], body=body
+        if pull is None:
+            pull = forge.create_pull_request(
+                branch=self.branch,
+                base=self._target.branch,
+                title=f"[{self._plan.slug}] {inert(plan.title)}"[:LONGEST_TITLE],
+                body=body,
             )
-        elif found.is_open and body != before:
-            forge.edit_pull_request(found.number, body=body)
-        elif not found.is_open and not found.is_merged:
-            drop = command("git", "push", self._remote.name, "--delete", branch)
+        elif pull.is_open and body != before:
+            forge.edit_pull_request(pull.number, body=body)
+        elif not pull.is_open and not pull.is_merged:
+            drop = command("git", "push", self._remote.name, "--delete", self.branch)
             kept = f"its commits are kept at {self._park(tip)}"
-            self.closed = Failed(Reason.PR_CLOSED, f"{_name(found)} was closed; {kept}; to start the plan over: {drop}")
-        self._number = found.number
-        return found
+            self.closed = Failed(Reason.PR_CLOSED, f"{_name(pull)} was closed; {kept}; to start the plan over: {drop}")
+        self._number = pull.number
+        return pull
 
     def _find(self) -> PullRequest | None:
         if self._number:
@@ -260,7 +266,9 @@ class PullRequestLander(RemoteLander):
             return False
         if progress.pushed and head not in progress.pushed:
             return False
-        own = {self._trailers(oid).get(LANDING) for oid in progress.pushed if self._git.known(oid) is not None}
+        pushed_landings = {
+            self._trailers(oid).get(LANDING) for oid in progress.pushed if self._git.known(oid) is not None
+        }
         seen = set[str]()
         # Commits of the target that were merged into the branch are no first parents.
         listed = self._git.text("rev-list", "--first-parent", head, f"^{self.target_tip()}", "--")
@@ -270,7 +278,7 @@ class PullRequestLander(RemoteLander):
             if trailers.get(PLAN) != self._plan.path or not landing:
                 if TAKEN_BY not in trailers:
                     return False
-            elif landing not in seen and landing in own and oid not in progress.pushed:
+            elif landing not in seen and landing in pushed_landings and oid not in progress.pushed:
                 return False  # the newest commit of a landing was amended
             seen.add(landing)
         return True
@@ -280,8 +288,10 @@ class PullRequestLander(RemoteLander):
 
     def _merge(self, pull: PullRequest, checks: Sequence[Check], target: Target) -> Conclusion:
         """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
-        forge, wanted = self._forge(), self._settings.method
-        method, trailers = target.choose_method(wanted), self._trailers(pull.head)
+        forge = self._forge()
+        wanted = self._settings.method
+        method = target.choose_method(wanted)
+        trailers = self._trailers(pull.head)
         if not method and not target.queue:
             return Waiting(
                 kind=WaitKind.MERGE, why=f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
@@ -329,15 +339,16 @@ class PullRequestLander(RemoteLander):
         stays = f"the branch {self.branch} stays on {self._remote.name}"
         drop = command("git", "push", self._remote.name, "--delete", self.branch)
         if tip != merged:
-            what = f"commits were pushed to it after the merge, up to {tip:.12}"
-            return f"{stays}: {what}; open a pull request for them, or drop them: {drop}"
+            later = f"commits were pushed to it after the merge, up to {tip:.12}"
+            return f"{stays}: {later}; open a pull request for them, or drop them: {drop}"
         if isinstance(answer, push.Uncertain):
             raise Unreachable(f"the branch {self.branch} was not deleted: {answer.said}")
         return f"{stays}: {answer.said}"
 
     def _close_issue(self, issue: int, pull: PullRequest) -> str:
         """Close the issue with one comment; a note when it is not there, or the token may not."""
-        forge, said = self._forge(), f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
+        forge = self._forge()
+        said = f"Done by pull request #{pull.number} (plan `{self._plan.path}`)."
         try:
             forge.put_comment(issue, marker=f"runplan {self._plan.path} #{pull.number}", text=said)
             forge.close_issue(issue)
@@ -404,8 +415,8 @@ def before_merge(pull: PullRequest, checks: Sequence[Check], target: Target, *, 
     usual = (*target.checks, *target.usual_checks)
     missing = missing_checks(checks, usual)
     if not is_stable and (missing or not usual):
-        what = f"{', '.join(missing)}, which ran on earlier pull requests" if missing else "further checks"
-        return Waiting(kind=WaitKind.CHECKS, why=f"{name} waits for {what}")
+        awaited = f"{', '.join(missing)}, which ran on earlier pull requests" if missing else "further checks"
+        return Waiting(kind=WaitKind.CHECKS, why=f"{name} waits for {awaited}")
     if pull.auto_merge:
         return Waiting(kind=WaitKind.MERGE, why=f"{name} is merged when the rules of {pull.base} are met")
     return None
@@ -418,7 +429,8 @@ def missing_checks(checks: Sequence[Check], names: Iterable[str]) -> list[str]:
 
 # --- title and description --------------------------------------------------------------------------------
 
-BEGIN, END = "<!-- runplan:progress -->", "<!-- /runplan:progress -->"
+BEGIN = "<!-- runplan:progress -->"
+END = "<!-- /runplan:progress -->"
 _BLOCK = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
 LONGEST_TITLE = 120
 

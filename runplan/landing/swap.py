@@ -170,14 +170,15 @@ class Box:
         if plan is None:
             shutil.rmtree(self.path, ignore_errors=True)
             return Ended("")
-        landing, since = plan.landing, self._plan.stat().st_mtime_ns
+        landing = plan.landing
+        since = self._plan.stat().st_mtime_ns
         remove_stale_lock(self.checkouts.common_dir / f"{landing.ref}.lock", since_ns=since, content=("", landing.new))
         tip = self._git.tip(landing.ref)
         landed = tip is not None and find(self._git, landing, tip) == landing.new
         note = self._end_swap(plan, landed=landed, since=since) if plan.root else ""
-        for one in self.checkouts.all():
-            if is_same(self._mark, one.lock):
-                one.lock.unlink(missing_ok=True)
+        for checkout in self.checkouts.all():
+            if is_same(self._mark, checkout.lock):
+                checkout.lock.unlink(missing_ok=True)
         if plan.files and plan.files != str(self.path):
             shutil.rmtree(plan.files, ignore_errors=True)
         self._plan.unlink()
@@ -185,7 +186,8 @@ class Box:
         return Ended(landing.id, landed, note)
 
     def _end_swap(self, plan: Plan, *, landed: bool, since: int) -> str:
-        checkout, landing = plan.checkout, plan.landing
+        checkout = plan.checkout
+        landing = plan.landing
         if not checkout.root.is_dir() and (checkout.git_dir / "locked").exists():
             raise Hold(f"{checkout.root} cannot be reached, and a landing was killed there; mount it")
         remove_stale_lock(checkout.git_dir / "HEAD.lock", since_ns=since, content=("",))
@@ -253,8 +255,8 @@ class Swap:
         """Move files, index and ref; a note when a file was kept."""
         seen = signature(self._index)
         # Before git is asked about them: a file that has another signature later was edited since.
-        found = {one.path: signature(self._root / one.path) for one in changes}
-        was = {path: one for path, one in found.items() if one is not None and not stat.S_ISDIR(one[3])}
+        signatures = {change.path: signature(self._root / change.path) for change in changes}
+        was = {path: old for path, old in signatures.items() if old is not None and not stat.S_ISDIR(old[3])}
         try:
             staged = self._stage(landing, changes, was)
         except BaseException:
@@ -300,17 +302,18 @@ class Swap:
             self._require_unedited(changes)
             self._require(self._read_tree(landing))
         require_free_paths(self._root, changes)
-        files = [one.path for one in changes if one.kind != "D" and SUBMODULE not in (one.old_mode, one.new_mode)]
+        written = (change for change in changes if change.kind != "D")
+        files = [change.path for change in written if SUBMODULE not in (change.old_mode, change.new_mode)]
         if self._is_sparse:  # git does not write the files that it leaves out
             listed = self._on_staged("ls-files", "-t", "-z").out.split(b"\0")
-            hidden = {os.fsdecode(one[2:]) for one in listed if one.startswith(b"S ")}
+            hidden = {os.fsdecode(record[2:]) for record in listed if record.startswith(b"S ")}
             files = [path for path in files if path not in hidden]
         named = b"".join(os.fsencode(path) + b"\0" for path in files)
         prefix = f"--prefix={self._files / 'new'}/"
         if files:
             self._require(self._on_staged("checkout-index", "-q", "-z", "--stdin", prefix, stdin=named))
         staged = {path: signature(self._files / "new" / path) for path in files}
-        if missing := next((path for path, found in staged.items() if found is None), None):
+        if missing := next((path for path in files if staged[path] is None), None):
             raise Hold(f"git cannot update {self._root}: {missing} was not written")
         return staged
 
@@ -328,10 +331,10 @@ class Swap:
             return True
         index = self._box.index.read_bytes() if self._box.index.exists() else b""
         return any(
-            one.kind == "D"
-            or bytes.fromhex(one.new) in index
-            or (one.kind != "A" and not (one.path in was and self._is_direct(one.path)))
-            for one in changes
+            change.kind == "D"
+            or bytes.fromhex(change.new) in index
+            or (change.kind != "A" and not (change.path in was and self._is_direct(change.path)))
+            for change in changes
         )
 
     def _is_direct(self, path: str) -> bool:
@@ -364,8 +367,8 @@ class Swap:
 
     def _on_staged(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Ran:
         """Run git on the staged index; it never locks the user's."""
-        own = {**STREAMED, "GIT_INDEX_FILE": str(self._box.index), **(env or {})}
-        return self._converting.run(*args, stdin=stdin, env=own, ok=ANY, fds=(self._box.fd,), among=CALLS)
+        on_index = {**STREAMED, "GIT_INDEX_FILE": str(self._box.index), **(env or {})}
+        return self._converting.run(*args, stdin=stdin, env=on_index, ok=ANY, fds=(self._box.fd,), among=CALLS)
 
     def _require(self, ran: Ran) -> Ran:
         if ran.code:
@@ -373,24 +376,24 @@ class Swap:
         return ran
 
     def _swap(self, changes: Sequence[Change], plan: Plan) -> None:
-        leaving = [one.path for one in changes if one.kind == "D"]
+        leaving = [change.path for change in changes if change.kind == "D"]
         for name in leaving:
             self._take_out(name, plan)
         remove_empty_parents(self._root, leaving)
-        for one in changes:
-            path = self._root / one.path
-            if one.kind == "D" and one.old_mode == SUBMODULE:
+        for change in changes:
+            path = self._root / change.path
+            if change.kind == "D" and change.old_mode == SUBMODULE:
                 with suppress(OSError):  # a submodule with files stays, as with git
                     path.rmdir()
-            if one.new_mode == SUBMODULE and one.old_mode != SUBMODULE:
-                self._take_out(one.path, plan)
+            if change.new_mode == SUBMODULE and change.old_mode != SUBMODULE:
+                self._take_out(change.path, plan)
                 path.mkdir(parents=True, exist_ok=True)
-            elif one.path in plan.staged:
-                self._take_out(one.path, plan)
+            elif change.path in plan.staged:
+                self._take_out(change.path, plan)
                 try:
-                    put(self._files / "new" / one.path, path)
+                    put(self._files / "new" / change.path, path)
                 except (FileExistsError, NotADirectoryError):
-                    raise self._edited(one.path) from None
+                    raise self._edited(change.path) from None
 
     def _take_out(self, name: str, plan: Plan) -> None:
         if name in plan.was:
@@ -417,9 +420,9 @@ def require_free_paths(root: Path, changes: Sequence[Change]) -> None:
     leaving = {change.path for change in changes if change.kind == "D"}
     for change in changes:
         is_new = change.kind == "A" or (change.kind == "T" and change.old_mode == SUBMODULE)
-        if is_new and (found := _obstacle(root, change.path, leaving)):
+        if is_new and (obstacle := _obstacle(root, change.path, leaving)):
             raise Hold(
-                f"{found} is in the way in {root}: git does not track it and the landing would overwrite it; "
+                f"{obstacle} is in the way in {root}: git does not track it and the landing would overwrite it; "
                 "move it elsewhere"
             )
 
@@ -431,8 +434,8 @@ def _obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
             return ""
         if not _is_directory(root / here):
             return "" if here in leaving else here
-    files = (one.relative_to(root).as_posix() for one in (root / path).rglob("*") if not _is_directory(one))
-    return next((one for one in sorted(files) if one not in leaving), "")
+    files = (file.relative_to(root).as_posix() for file in (root / path).rglob("*") if not _is_directory(file))
+    return next((file for file in sorted(files) if file not in leaving), "")
 
 
 # --- steps with files: none replaces a file, and none writes to one -----------------------------------------
@@ -440,15 +443,15 @@ def _obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
 
 def signature(path: Path) -> Signature:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode
 
 
-def is_same(one: Path, other: Path) -> bool:
+def is_same(path: Path, other: Path) -> bool:
     with suppress(FileNotFoundError):
-        return os.path.samestat(one.lstat(), other.lstat())
+        return os.path.samestat(path.lstat(), other.lstat())
     return False
 
 
