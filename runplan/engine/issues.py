@@ -154,7 +154,7 @@ def _create_branch(context: RepositoryContext, number: int, *, now: datetime, la
     run = context.settings.run
     path = path_of(context, number)
     target = context.tip()
-    forge = modes.forge_of(repository.git, run, context.env)
+    forge = modes.open_forge(repository.git, run, context.env)
     there = modes.own_branch(repository, run, context.pull, context.env)
     issue = forge.read_issue(number)
     if not issue.is_open:
@@ -231,7 +231,7 @@ def _free_issues(context: RepositoryContext, label: str, store: Store, now: date
     """
     run = context.settings.run
     target = context.tip()
-    forge = modes.forge_of(context.git, run, context.env)
+    forge = modes.open_forge(context.git, run, context.env)
     own = names.repository_id(context.common_dir)
     pattern = names.pull_branch(run.branch_prefix, "issue-*")
     branches = modes.own_branch(context.repository, run, "issue", context.env).branches(pattern)

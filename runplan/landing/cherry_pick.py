@@ -10,7 +10,7 @@ from runplan.clock import until
 from runplan.errors import GitFailed
 from runplan.git import objects
 from runplan.git.repository import Checkouts
-from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, find
+from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, find_landing
 from runplan.landing.swap import Box, Ended, Hold, IndexChanged, Plan, Swap, ref_transaction
 from runplan.names import HEADS
 from runplan.text import command
@@ -57,35 +57,35 @@ class CherryPick:
         """Move the branch, and its checkout with it; or say why not, with nothing changed."""
         deliver()
         try:
-            with self._box.entered():
+            with self._box.locked():
                 for _ in range(TRIES):
                     with suppress(IndexChanged):
-                        return self._moved(landing) or self._land(landing)
+                        return self._answer_if_moved(landing) or self._move_branch(landing)
         except Hold as hold:
-            return self._moved(landing) or Pending(why=str(hold))
+            return self._answer_if_moved(landing) or Pending(why=str(hold))
         return Pending(why=f"the index changes again and again where {self.ref} is checked out; let that end")
 
     def observe(self, landing: Landing) -> Landed | None:
         """Whether a commit with the landing's id lies between the old tip and the branch; changes nothing."""
         tip = self._git.tip(landing.ref)
-        return Landed(tip=tip) if tip and find(self._git, landing, tip) else None
+        return Landed(tip=tip) if tip and find_landing(self._git, landing, tip) else None
 
     def recover(self, landing: Landing | None = None) -> None:  # noqa: ARG002
         """Complete or roll back an interrupted landing of any plan."""
-        self.settle()
+        self.end_interrupted()
 
-    def settle(self) -> Ended:
-        """The same, with its result; starts no process when no landing was interrupted."""
-        plan = self._box.read()
+    def end_interrupted(self) -> Ended:
+        """End an interrupted landing of any plan, and say how; starts no process when there is none."""
+        plan = self._box.read_plan()
         try:
             if self._box.path.exists():
-                with self._box.entered() as ended:
+                with self._box.locked() as ended:
                     return ended
         except Hold as hold:
             return Ended(plan.landing.id if plan else "", waits=str(hold))
         return Ended("")
 
-    def _moved(self, landing: Landing) -> Landed | Refused | None:
+    def _answer_if_moved(self, landing: Landing) -> Landed | Refused | None:
         """The answer when the branch is not where the candidate was built."""
         tip = self._git.tip(landing.ref)
         if tip is None:
@@ -94,7 +94,7 @@ class CherryPick:
             raise GitFailed(f"the branch {branch} is gone; create it again: {again}")
         return None if tip == landing.old else self.observe(landing) or Refused(reason=TargetMoved(tip=tip))
 
-    def _land(self, landing: Landing) -> Landed:
+    def _move_branch(self, landing: Landing) -> Landed:
         self._require_idle(landing.ref)
         having = self.checkouts.with_branch(landing.ref)
         if not having:
@@ -127,7 +127,7 @@ class CherryPick:
 
     def _move_ref(self, landing: Landing) -> None:
         """No checkout has the branch, and none can switch to it while we hold their index locks."""
-        self._box.write(Plan(landing=landing))
+        self._box.write_plan(Plan(landing=landing))
         try:
             for checkout in self.checkouts.all():
                 if checkout.root.is_dir():
@@ -139,7 +139,7 @@ class CherryPick:
             # One that has read the old tip would check out the old files; it fails at the lock.
             until(lambda: not self._is_switching(), within_s=SWITCHING_S)
         finally:
-            self._box.end()
+            self._box.end_landing()
 
     def _is_switching(self) -> bool:
         """Whether a `git switch` or `git checkout` runs in a checkout of this repository."""

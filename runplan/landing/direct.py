@@ -19,7 +19,7 @@ from runplan.errors import GitFailed, Unreachable
 from runplan.git import remote as push
 from runplan.git.repository import pull_command
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, find
+from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, find_landing
 from runplan.names import HEADS
 from runplan.text import command
 
@@ -45,7 +45,7 @@ class RemoteLander(ABC):
 
     def land(self, landing: Landing, deliver: Callable[[], object] = lambda: None) -> LandingAnswer:
         """Push with a lease; or say why not, with nothing changed."""
-        old = self._settle(landing)
+        old = self._look_for_landing(landing)
         if not isinstance(old, str):
             return old
         if not self._git.at(self._git.cwd, f"--git-dir={self._tool}").is_ancestor(landing.old, landing.new):
@@ -56,10 +56,10 @@ class RemoteLander(ABC):
         deliver()
         if self._git.tip(self.ref) in (None, old):  # else the user has just fetched
             self._git.update_refs(f"update {self.ref} {landing.new}")
-        return Landed(tip=landing.new, note=self._finish(landing, is_new=not old))
+        return Landed(tip=landing.new, note=self._finish_landing(landing, is_new=not old))
 
     def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
-        seen = self._settle(landing)
+        seen = self._look_for_landing(landing)
         if isinstance(seen, Landed):
             return seen
         if isinstance(answer, push.Declined):
@@ -72,18 +72,18 @@ class RemoteLander(ABC):
     def observe(self, landing: Landing) -> Landed | None:
         """Whether the last fetch showed the landing; reliable after `recover`; changes nothing."""
         tip = self._git.tip(self.ref)
-        return Landed(tip=tip) if tip is not None and find(self._git, landing, tip) else None
+        return Landed(tip=tip) if tip is not None and find_landing(self._git, landing, tip) else None
 
     def recover(self, landing: Landing) -> None:
         """A fetch shows the result of an interrupted push."""
-        self._settle(landing)
+        self._look_for_landing(landing)
 
     @abstractmethod
-    def _settle(self, landing: Landing) -> Landed | Refused | Oid:
+    def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
         """Fetch: the landing when the remote holds it, or the tip to push from; "" for a branch to be made."""
 
     @abstractmethod
-    def _finish(self, landing: Landing, *, is_new: bool) -> str:
+    def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:
         """Act on the landing; a note for the user."""
 
 
@@ -104,25 +104,28 @@ class Direct(RemoteLander):
     def observe(self, landing: Landing) -> Landed | None:
         seen = super().observe(landing)
         if seen and landing.follows and self._local.tip() == landing.follows:
-            return replace(seen, note=self._stays(landing.follows))
+            return replace(seen, note=self._describe_local_branch(landing.follows))
         return seen
 
-    def _settle(self, landing: Landing) -> Landed | Refused | Oid:
+    def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
         self._local.recover()  # first, and also when the remote does not answer
         tip = self.tip()
         if tip is None:
             again = command("git", "push", self._remote.name, f"{landing.old}:{HEADS}{self.branch}")
             raise Unreachable(f"{self._remote.name} has no branch {self.branch} any more; create it again: {again}")
-        landed_commit = find(self._git, landing, tip)
+        landed_commit = find_landing(self._git, landing, tip)
         if landed_commit is None:
             return tip if tip == landing.old else Refused(reason=TargetMoved(tip=tip))
         # Another commit with this landing's id: an earlier push was slow to arrive, and the candidate was rebuilt.
         return Landed(
-            tip=tip, note=self.follow(landing) if landed_commit == landing.new else self._stays(landing.follows)
+            tip=tip,
+            note=self.follow_remote(landing)
+            if landed_commit == landing.new
+            else self._describe_local_branch(landing.follows),
         )
 
-    def _finish(self, landing: Landing, *, is_new: bool) -> str:  # noqa: ARG002
-        return self.follow(landing)
+    def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:  # noqa: ARG002
+        return self.follow_remote(landing)
 
     # --- the local branch -------------------------------------------------------------------------------
 
@@ -130,10 +133,12 @@ class Direct(RemoteLander):
         """Let the local branch follow the remote's; a note when it stays."""
         new = self.tip()
         return (
-            self.follow(Landing(id="", ref=self.ref, old="", new=new, follows=self._local.tip() or "")) if new else ""
+            self.follow_remote(Landing(id="", ref=self.ref, old="", new=new, follows=self._local.tip() or ""))
+            if new
+            else ""
         )
 
-    def follow(self, landing: Landing) -> str:
+    def follow_remote(self, landing: Landing) -> str:
         """Let the local branch follow; a note when it stays."""
         here = self._local.tip()
         if not landing.follows or here in (None, landing.new):
@@ -142,13 +147,15 @@ class Direct(RemoteLander):
             if self._git.is_ancestor(landing.new, here):
                 return ""
             if here != landing.follows or not self._git.is_ancestor(here, landing.new):
-                return self._stays(here, "it has moved meanwhile, or has commits of its own")
+                return self._describe_local_branch(here, "it has moved meanwhile, or has commits of its own")
         answer = self._local.land(replace(landing, ref=self._local.ref, old=here))
         if isinstance(answer, Landed):
             return answer.note
-        return self._stays(here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile")
+        return self._describe_local_branch(
+            here, answer.why if isinstance(answer, Pending) else "it has moved meanwhile"
+        )
 
-    def _stays(self, tip: Oid, why: str = "") -> str:
+    def _describe_local_branch(self, tip: Oid, why: str = "") -> str:
         if not tip:
             return ""
         pull = pull_command(self._git, self._remote.common_dir, self.branch, self._remote.name)

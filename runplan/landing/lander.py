@@ -102,7 +102,7 @@ Conclusion: TypeAlias = Landed | Waiting | NeedsRepair | Failed
 DEEPEST = 2_000
 
 
-def find(git: Git, landing: Landing, tip: Oid) -> Oid | None:
+def find_landing(git: Git, landing: Landing, tip: Oid) -> Oid | None:
     """The newest commit of the landing between the old tip and this one, found by its trailer; costs no process."""
     seen = {landing.old}
     queue = [tip]

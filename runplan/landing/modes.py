@@ -44,13 +44,13 @@ def open_lander(
     run = settings.run
     if not uses_remote(run.landing):
         return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
-    access = _access(here.git, run, env) if concludes(run.landing) else None
-    target = Direct(here.git, _remote(here, run, run.target, env, access), tool=tool)
+    access = _find_access(here.git, run, env) if concludes(run.landing) else None
+    target = Direct(here.git, _open_remote(here, run, run.target, env, access), tool=tool)
     if access is None:
         return target
     return PullRequestLander(
         here.git,
-        _remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, access),
+        _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, access),
         target=target,
         tool=tool,
         plan=plan,
@@ -59,12 +59,12 @@ def open_lander(
     )
 
 
-def _access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Access]:
+def _find_access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Access]:
     """The token for the forge; looked for when it is needed, once."""
     return functools.cache(functools.partial(find_access, git, remote=run.remote, env=env))
 
 
-def _remote(
+def _open_remote(
     here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], access: Callable[[], Access] | None
 ) -> Remote:
     """A branch of the remote; git signs in with the token for the forge, where there is one."""
@@ -86,14 +86,14 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     run = settings.run
     if not uses_remote(run.landing):
         return ()
-    access = _access(here.git, run, env) if concludes(run.landing) else None
+    access = _find_access(here.git, run, env) if concludes(run.landing) else None
     remarks: tuple[str, ...] = ()
     if access:
         try:
             remarks = require_mergeable(access().open_forge(), access().address, settings)
         except NotAllowed as error:
             raise Unreachable(f"{error}; check the token from {access().source}") from None
-    require_remote(_remote(here, run, run.target, env, access))
+    require_remote(_open_remote(here, run, run.target, env, access))
     return remarks
 
 
@@ -128,14 +128,14 @@ def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tup
     return tuple(remarks)
 
 
-def forge_of(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
-    return _access(git, run, env)().open_forge()
+def open_forge(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
+    return _find_access(git, run, env)().open_forge()
 
 
 def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
     """The branch of a plan's pull request."""
     branch = names.pull_branch(run.branch_prefix, slug)
-    return _remote(here, run, branch, env, _access(here.git, run, env))
+    return _open_remote(here, run, branch, env, _find_access(here.git, run, env))
 
 
 def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:

@@ -20,7 +20,17 @@ from runplan.forge.model import CheckState, Merge, MergeState, open_conflicts
 from runplan.git import remote as push
 from runplan.gitfacts import LANDING, PLAN, RUN, TAKEN_BY, read_trailers
 from runplan.landing.direct import RemoteLander
-from runplan.landing.lander import Declined, Failed, Landed, Landing, NeedsRepair, Refused, TargetMoved, Waiting, find
+from runplan.landing.lander import (
+    Declined,
+    Failed,
+    Landed,
+    Landing,
+    NeedsRepair,
+    Refused,
+    TargetMoved,
+    Waiting,
+    find_landing,
+)
 from runplan.names import parked_under
 from runplan.plan.marks import Status
 from runplan.plan.model import parse_plan
@@ -104,15 +114,15 @@ class PullRequestLander(RemoteLander):
         last = self._git.tip(self.ref)
         if tip is None and last is not None:
             if not self._is_on_target(last):
-                pull = self._find()
+                pull = self._find_landing()
                 if pull is None or not pull.is_merged or pull.head != last:
-                    self.closed = self._deleted(last)
-            self._forget()
+                    self.closed = self._fail_for_deleted(last)
+            self._drop_tracking_refs()
         return tip
 
-    def _deleted(self, last: Oid) -> Failed:
+    def _fail_for_deleted(self, last: Oid) -> Failed:
         gone = f"{self.branch} was deleted on {self._remote.name} before it was merged"
-        return Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park(last)}")
+        return Failed(Reason.PR_CLOSED, f"{gone}; its commits are kept at {self._park_tip(last)}")
 
     def _is_on_target(self, oid: Oid) -> bool:
         target = self._target.tip()
@@ -131,12 +141,12 @@ class PullRequestLander(RemoteLander):
             merged = tool.run("merge-tree", "--write-tree", "--no-messages", target, tip, ok=(0, 1))
         if merged.code == 0 and merged.text == self._git.commit(target).tree:
             return True
-        pull = self._find()
+        pull = self._find_landing()
         return pull is not None and pull.is_merged and pull.head == tip
 
-    def _settle(self, landing: Landing) -> Landed | Refused | Oid:
+    def _look_for_landing(self, landing: Landing) -> Landed | Refused | Oid:
         tip = self._branch_tip()
-        if tip is not None and find(self._git, landing, tip):
+        if tip is not None and find_landing(self._git, landing, tip):
             return Landed(tip=tip)
         if self.closed is not None:
             return Refused(reason=Declined(why=self.closed.why, reason=self.closed.reason))
@@ -146,10 +156,10 @@ class PullRequestLander(RemoteLander):
             return tip or ""
         return Refused(reason=TargetMoved(tip=tip or self._target.tip() or ""))  # without a tip: merged by squash
 
-    def _finish(self, landing: Landing, *, is_new: bool) -> str:
+    def _finish_landing(self, landing: Landing, *, is_new: bool) -> str:
         """Open the pull request, or show the new phase in it; where it is, or that the forge does not answer."""
         try:
-            pull = self._publish(landing.new, is_new=is_new)
+            pull = self._publish_pull_request(landing.new, is_new=is_new)
         except Unreachable as error:
             return f"the pull request does not show this phase yet: {error}"
         return f"{_name(pull)}: {pull.url}"
@@ -160,11 +170,11 @@ class PullRequestLander(RemoteLander):
         """Bring the pull request one step closer to its merge; what it waits for, or that it is merged."""
         tip = self._branch_tip()
         if tip is None:
-            return self._without_branch(progress)
+            return self._conclude_without_branch(progress)
         forge = self._forge()
-        pull = self._publish(tip)
+        pull = self._publish_pull_request(tip)
         if pull.is_merged:
-            return self._close_up(pull, pull.merge_commit)
+            return self._finish_merge(pull, pull.merge_commit)
         if self.closed is not None:
             return self.closed
         if pull.base != self._target.branch:
@@ -187,43 +197,43 @@ class PullRequestLander(RemoteLander):
         is_stable = quiet_s >= self._settings.checks_wait_s
         waiting = before_merge(pull, checks, target, is_stable=is_stable)
         if waiting is None:
-            return self._merge(pull, checks, target)
+            return self._merge_pull_request(pull, checks, target)
         if target.objections and pull.auto_merge:
             forge.cancel_merge(pull.number)
         return waiting
 
-    def others(self, touches: Sequence[str]) -> tuple[str, ...]:
+    def list_overlaps(self, touches: Sequence[str]) -> tuple[str, ...]:
         """Remarks on other open pull requests that change paths of a phase."""
         if not touches:
             return ()
         try:
-            pull = self._find()
+            pull = self._find_landing()
             files = self._forge().list_open_files(self._target.branch)
             conflicts = open_conflicts(files, touches, own=pull.number if pull else 0)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
         return tuple(f"pull request #{number} is open and changes {path} too" for number, path in conflicts.items())
 
-    def _without_branch(self, progress: Progress) -> Conclusion:
+    def _conclude_without_branch(self, progress: Progress) -> Conclusion:
         """The branch is gone from the remote: deleted after the merge, or by a person instead of it."""
         if self.closed is not None:
             return self.closed
-        pull = self._find()
+        pull = self._find_landing()
         if pull is not None and pull.is_merged:
-            return self._close_up(pull, pull.merge_commit)
+            return self._finish_merge(pull, pull.merge_commit)
         if not progress.pushed or self._is_complete(self._target.tip() or ""):
             return Landed(tip="")
-        return self._deleted(progress.pushed[-1])
+        return self._fail_for_deleted(progress.pushed[-1])
 
     def _is_complete(self, tip: Oid) -> bool:
         plan = parse_plan(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
         return all(phase.status is Status.DONE for phase in plan.phases)
 
-    def _publish(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
+    def _publish_pull_request(self, tip: Oid, *, is_new: bool = False) -> PullRequest:
         """Open the pull request, or bring its description up to date; a new branch has no open one."""
         forge = self._forge()
         plan = parse_plan(self._git.blob(tip, self._plan.path) or b"", path=self._plan.path)
-        pull = None if is_new else self._find()
+        pull = None if is_new else self._find_landing()
         if pull is not None and self._is_over(pull, tip):
             pull = None
         before = pull.body if pull else ""
@@ -239,12 +249,12 @@ class PullRequestLander(RemoteLander):
             forge.edit_pull_request(pull.number, body=body)
         elif not pull.is_open and not pull.is_merged:
             drop = command("git", "push", self._remote.name, "--delete", self.branch)
-            kept = f"its commits are kept at {self._park(tip)}"
+            kept = f"its commits are kept at {self._park_tip(tip)}"
             self.closed = Failed(Reason.PR_CLOSED, f"{_name(pull)} was closed; {kept}; to start the plan over: {drop}")
         self._number = pull.number
         return pull
 
-    def _find(self) -> PullRequest | None:
+    def _find_landing(self) -> PullRequest | None:
         if self._number:
             return self._forge().read_pull_request(self._number)
         return self._forge().find_pull_request(branch=self.branch, base=self._target.branch)
@@ -267,13 +277,13 @@ class PullRequestLander(RemoteLander):
         if progress.pushed and head not in progress.pushed:
             return False
         pushed_landings = {
-            self._trailers(oid).get(LANDING) for oid in progress.pushed if self._git.known(oid) is not None
+            self._read_trailers(oid).get(LANDING) for oid in progress.pushed if self._git.known(oid) is not None
         }
         seen = set[str]()
         # Commits of the target that were merged into the branch are no first parents.
         listed = self._git.text("rev-list", "--first-parent", head, f"^{self.target_tip()}", "--")
         for oid in listed.split():
-            trailers = self._trailers(oid)
+            trailers = self._read_trailers(oid)
             landing = trailers.get(LANDING, "")
             if trailers.get(PLAN) != self._plan.path or not landing:
                 if TAKEN_BY not in trailers:
@@ -283,15 +293,15 @@ class PullRequestLander(RemoteLander):
             seen.add(landing)
         return True
 
-    def _trailers(self, oid: Oid) -> dict[str, str]:
+    def _read_trailers(self, oid: Oid) -> dict[str, str]:
         return read_trailers(self._git.commit(oid).message)
 
-    def _merge(self, pull: PullRequest, checks: Sequence[Check], target: Target) -> Conclusion:
+    def _merge_pull_request(self, pull: PullRequest, checks: Sequence[Check], target: Target) -> Conclusion:
         """Merge by an allowed method, or have the forge merge it when the rules of the target are met."""
         forge = self._forge()
         wanted = self._settings.method
         method = target.choose_method(wanted)
-        trailers = self._trailers(pull.head)
+        trailers = self._read_trailers(pull.head)
         if not method and not target.queue:
             return Waiting(
                 kind=WaitKind.MERGE, why=f"{pull.base} allows no merge method; allow one in its settings: {pull.url}"
@@ -307,7 +317,7 @@ class PullRequestLander(RemoteLander):
             notes = [f"it was merged by {method}: {pull.base} does not allow {wanted}"] if method != wanted else []
             if unseen := missing_checks(checks, target.usual_checks):
                 notes.append(f"no result of {', '.join(unseen)}, which ran on earlier pull requests, was waited for")
-            return self._close_up(pull, answer, notes)
+            return self._finish_merge(pull, answer, notes)
         # The queue of a classic rule shows only in a refused merge.
         later = forge.merge_later(pull.number, how, queue=target.queue or answer is not None)
         if later is None:
@@ -317,7 +327,7 @@ class PullRequestLander(RemoteLander):
         rules = f"{pull.base} requires {target.requirements or 'more than its rules show'}"
         return Waiting(kind=WaitKind.CHECKS if missing else WaitKind.REVIEW, why=f"{_name(pull)}: {rules}: {pull.url}")
 
-    def _close_up(self, pull: PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
+    def _finish_merge(self, pull: PullRequest, merged: Oid, remarks: Sequence[str] = ()) -> Landed:
         """After the merge: the local target follows, the issues are closed, the branch is deleted.
 
         The branch goes last: without it a restart finds nothing left to do.
@@ -325,7 +335,7 @@ class PullRequestLander(RemoteLander):
         notes = [f"{_name(pull)} is merged: {pull.url}", *remarks, self._target.catch_up()]
         notes += [self._close_issue(issue, pull) for issue in self._plan.issues]
         notes.append(self._delete_branch(pull.head))
-        self._git.run("update-ref", "-d", self._parked(pull.head))
+        self._git.run("update-ref", "-d", self._parked_ref(pull.head))
         return Landed(tip=merged, note="; ".join(filter(None, notes)))
 
     def _delete_branch(self, merged: Oid) -> str:
@@ -334,7 +344,7 @@ class PullRequestLander(RemoteLander):
             return ""
         answer = self._remote.push("", old=merged, source=self._tool)
         if isinstance(answer, push.Taken) or (tip := self._remote.fetch()) is None:
-            self._forget()
+            self._drop_tracking_refs()
             return ""
         stays = f"the branch {self.branch} stays on {self._remote.name}"
         drop = command("git", "push", self._remote.name, "--delete", self.branch)
@@ -356,15 +366,15 @@ class PullRequestLander(RemoteLander):
             return f"issue #{issue} is not closed: {error}"
         return ""
 
-    def _park(self, tip: Oid) -> str:
-        ref = self._parked(tip)
+    def _park_tip(self, tip: Oid) -> str:
+        ref = self._parked_ref(tip)
         self._git.update_refs(f"update {ref} {tip}")
         return ref
 
-    def _parked(self, tip: Oid) -> str:
+    def _parked_ref(self, tip: Oid) -> str:
         return f"{parked_under(self._plan.slug, 'pr')}{tip[:12]}"
 
-    def _forget(self) -> None:
+    def _drop_tracking_refs(self) -> None:
         """Delete the tracking refs of a branch that is gone from the remote; a push makes one in its repository."""
         with self._git.at(self._git.cwd, f"--git-dir={self._tool}") as tool:
             for git in (self._git, tool):

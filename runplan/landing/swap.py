@@ -3,7 +3,7 @@
 1. stage: git writes the new files and the new index into a box. Filters, conversions and a full disk fail here.
 2. write the plan of the swap to the disk
 3. prepare the ref transaction and take index.lock: nothing can switch, stage or commit any more
-4. swap: each old file is moved into the box, each new one linked into its place. Nothing is ever replaced or
+4. swap: each old file is moved into the box, each new one try_link into its place. Nothing is ever replaced or
    written to, so an edit in that instant is noticed and kept.
 5. move the new index into its place, then commit the ref: the landing has happened
 
@@ -30,7 +30,7 @@ from runplan.errors import GitFailed
 from runplan.git.command import ANY, CALLS, STREAMED, close_process, converse, one_line
 from runplan.git.objects import SUBMODULE
 from runplan.git.repository import TargetCheckout, remove_stale_lock
-from runplan.landing.lander import Landing, find
+from runplan.landing.lander import Landing, find_landing
 from runplan.store.files import lock_descriptor, make_below, publish, read_file
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Box:
         self.fd = -1
 
     @contextmanager
-    def entered(self) -> Iterator[Ended]:
+    def locked(self) -> Iterator[Ended]:
         """Take the lock and end the landing before, if it was interrupted."""
         lock = self.checkouts.common_dir / LOCK
         make_below(self.checkouts.common_dir, lock.parent)
@@ -133,11 +133,11 @@ class Box:
         try:
             if not lock_descriptor(self.fd, within_s=WAIT_S):
                 raise Hold(f"another landing is running in {self.path.parent}; wait for it, then retry")
-            yield self.end()
+            yield self.end_landing()
         finally:
             os.close(self.fd)
 
-    def write(self, plan: Plan) -> None:
+    def write_plan(self, plan: Plan) -> None:
         """Store the plan durably: from here on a killed landing can be ended."""
         self.path.mkdir(exist_ok=True)
         self._mark.touch()
@@ -149,24 +149,24 @@ class Box:
         finally:
             os.close(directory)
 
-    def read(self) -> Plan | None:
+    def read_plan(self) -> Plan | None:
         content = read_file(self._plan)
         return None if content is None else convert(json.loads(content), Plan)
 
     def lock_index(self, checkout: TargetCheckout) -> None:
         """Take the checkout's index.lock, unless it is ours already."""
 
-        def linked() -> bool:
+        def try_link() -> bool:
             with suppress(FileExistsError):
                 os.link(self._mark, checkout.lock)
             return is_same(self._mark, checkout.lock)
 
-        if not until(linked, within_s=INDEX_S):
+        if not until(try_link, within_s=INDEX_S):
             raise Hold(f"another git command is running in {checkout.root}; if there is none, remove {checkout.lock}")
 
-    def end(self) -> Ended:
+    def end_landing(self) -> Ended:
         """Complete or roll back the landing in the box, and remove the box."""
-        plan = self.read()
+        plan = self.read_plan()
         if plan is None:
             shutil.rmtree(self.path, ignore_errors=True)
             return Ended("")
@@ -174,7 +174,7 @@ class Box:
         since = self._plan.stat().st_mtime_ns
         remove_stale_lock(self.checkouts.common_dir / f"{landing.ref}.lock", since_ns=since, content=("", landing.new))
         tip = self._git.tip(landing.ref)
-        landed = tip is not None and find(self._git, landing, tip) == landing.new
+        landed = tip is not None and find_landing(self._git, landing, tip) == landing.new
         note = self._end_swap(plan, landed=landed, since=since) if plan.root else ""
         for checkout in self.checkouts.all():
             if is_same(self._mark, checkout.lock):
@@ -192,21 +192,21 @@ class Box:
             raise Hold(f"{checkout.root} cannot be reached, and a landing was killed there; mount it")
         remove_stale_lock(checkout.git_dir / "HEAD.lock", since_ns=since, content=("",))
         if landed:
-            late = [path for path in plan.was if signature(plan.old_files / path) != plan.was[path]]
-            return self._keep(plan, late, "was written to while the landing replaced it")
+            late = [path for path in plan.was if read_signature(plan.old_files / path) != plan.was[path]]
+            return self._keep_files(plan, late, "was written to while the landing replaced it")
         is_there = checkout.root.is_dir() and self.checkouts.branch_of(checkout) == landing.ref
         if not is_there or self._git.tip(landing.ref) != landing.old:
-            return self._keep(plan, plan.was, "was replaced by a landing that was killed")
+            return self._keep_files(plan, plan.was, "was replaced by a landing that was killed")
         if not (plan.old_files.exists() or self.old_index.exists() or is_same(self._mark, checkout.lock)):
             return ""
         self.lock_index(checkout)
         if self.old_index.exists() and is_same(self.installed, checkout.git_dir / "index"):
             self.old_index.rename(checkout.git_dir / "index")
-        return self._keep(plan, _unswap(plan), "could not be put back after a landing was killed")
+        return self._keep_files(plan, _restore_old_files(plan), "could not be put back after a landing was killed")
 
-    def _keep(self, plan: Plan, paths: Iterable[str], why: str) -> str:
+    def _keep_files(self, plan: Plan, paths: Iterable[str], why: str) -> str:
         """Move files from the box to `KEPT`; a note that names the place."""
-        kept = [path for path in paths if signature(plan.old_files / path) is not None]
+        kept = [path for path in paths if read_signature(plan.old_files / path) is not None]
         if not kept:
             return ""
         place = self.checkouts.common_dir / KEPT / f"{plan.landing.id}.{self._plan.stat().st_mtime_ns}"
@@ -216,18 +216,18 @@ class Box:
         return f"{', '.join(kept)} {why}; the former content is in {place}"
 
 
-def _unswap(plan: Plan) -> list[str]:
+def _restore_old_files(plan: Plan) -> list[str]:
     """Put the old files back; the paths that hold a file of the user's."""
     root = Path(plan.root)
     for path, ours in plan.staged.items():
-        if signature(root / path) == ours:
+        if read_signature(root / path) == ours:
             (root / path).unlink()
     remove_empty_parents(root, plan.staged)
     foreign = []
     for path in plan.was:
-        if signature(plan.old_files / path) is not None:
+        if read_signature(plan.old_files / path) is not None:
             try:
-                put(plan.old_files / path, root / path)
+                move_into_place(plan.old_files / path, root / path)
             except (FileExistsError, NotADirectoryError):
                 foreign.append(path)
     return foreign
@@ -237,7 +237,7 @@ def _unswap(plan: Plan) -> list[str]:
 
 
 class Swap:
-    """One landing in one checkout, in an entered box."""
+    """One landing in one checkout, in an locked box."""
 
     def __init__(self, git: Git, checkout: TargetCheckout, box: Box, zones: Zones | None = None) -> None:
         self._git = git.at(checkout.root)
@@ -253,43 +253,45 @@ class Swap:
 
     def land(self, landing: Landing, changes: Sequence[Change]) -> str:
         """Move files, index and ref; a note when a file was kept."""
-        seen = signature(self._index)
+        seen = read_signature(self._index)
         # Before git is asked about them: a file that has another signature later was edited since.
-        signatures = {change.path: signature(self._root / change.path) for change in changes}
+        signatures = {change.path: read_signature(self._root / change.path) for change in changes}
         was = {path: old for path, old in signatures.items() if old is not None and not stat.S_ISDIR(old[3])}
         try:
-            staged = self._stage(landing, changes, was)
+            staged = self._stage_files(landing, changes, was)
         except BaseException:
-            self._discard()
+            self._discard_staged()
             raise
         place = {"root": str(self._root), "git_dir": str(self._checkout.git_dir), "files": str(self._files)}
-        self._box.write(plan := Plan(landing=landing, was=was, staged=staged, **place))
+        self._box.write_plan(plan := Plan(landing=landing, was=was, staged=staged, **place))
         try:
             with ref_transaction(self._git, landing, name="HEAD", fd=self._box.fd) as commit:
-                self._lock(landing, seen)
-                self._swap(changes, plan)
-                self._refresh(list(plan.staged))
+                self._lock_checkout(landing, seen)
+                self._swap_files(changes, plan)
+                self._refresh_index(list(plan.staged))
                 os.link(self._box.index, self._box.installed)
                 if seen:
                     os.link(self._index, self._box.old_index)
                 self._box.index.rename(self._index)
                 commit()
         except BaseException:
-            if not (ended := self._box.end()).landed:
+            if not (ended := self._box.end_landing()).landed:
                 raise
             return ended.note
-        return self._box.end().note
+        return self._box.end_landing().note
 
-    def _lock(self, landing: Landing, seen: Signature) -> None:
+    def _lock_checkout(self, landing: Landing, seen: Signature) -> None:
         """From here on the user's git can neither switch, stage nor commit."""
         if self._box.checkouts.branch_of(self._checkout) != landing.ref:
             raise Hold(f"{self._root} is switching branches")
         self._box.lock_index(self._checkout)
-        if signature(self._index) != seen:
+        if read_signature(self._index) != seen:
             raise IndexChanged
 
-    def _stage(self, landing: Landing, changes: Sequence[Change], was: Mapping[str, Signature]) -> dict[str, Signature]:
-        self._discard()  # of a landing that was killed while it staged
+    def _stage_files(
+        self, landing: Landing, changes: Sequence[Change], was: Mapping[str, Signature]
+    ) -> dict[str, Signature]:
+        self._discard_staged()  # of a landing that was killed while it staged
         self._box.path.mkdir()
         (self._files / "new").mkdir(parents=True)
         if self._zones:
@@ -300,7 +302,7 @@ class Swap:
             shutil.copy2(self._index, self._box.index)
         if self._needs_status(changes, was) or self._read_tree(landing).code:
             self._require_unedited(changes)
-            self._require(self._read_tree(landing))
+            self._require_success(self._read_tree(landing))
         require_free_paths(self._root, changes)
         written = (change for change in changes if change.kind != "D")
         files = [change.path for change in written if SUBMODULE not in (change.old_mode, change.new_mode)]
@@ -311,13 +313,13 @@ class Swap:
         named = b"".join(os.fsencode(path) + b"\0" for path in files)
         prefix = f"--prefix={self._files / 'new'}/"
         if files:
-            self._require(self._on_staged("checkout-index", "-q", "-z", "--stdin", prefix, stdin=named))
-        staged = {path: signature(self._files / "new" / path) for path in files}
+            self._require_success(self._on_staged("checkout-index", "-q", "-z", "--stdin", prefix, stdin=named))
+        staged = {path: read_signature(self._files / "new" / path) for path in files}
         if missing := next((path for path in files if staged[path] is None), None):
             raise Hold(f"git cannot update {self._root}: {missing} was not written")
         return staged
 
-    def _discard(self) -> None:
+    def _discard_staged(self) -> None:
         for place in (self._box.path, self._files):
             shutil.rmtree(place, ignore_errors=True)
 
@@ -347,7 +349,7 @@ class Swap:
         The status refreshes the staged index, so a file that was only touched counts as clean afterwards.
         """
         paths = {change.path for change in changes}
-        ran = self._require(self._on_staged(*_STATUS, env={"GIT_OPTIONAL_LOCKS": "1"}))
+        ran = self._require_success(self._on_staged(*_STATUS, env={"GIT_OPTIONAL_LOCKS": "1"}))
         if self._index.exists():
             shutil.copystat(self._index, self._box.index)  # else git would trust an edit of the same second and size
         for record in os.fsdecode(ran.out).split("\0"):
@@ -370,12 +372,12 @@ class Swap:
         on_index = {**STREAMED, "GIT_INDEX_FILE": str(self._box.index), **(env or {})}
         return self._converting.run(*args, stdin=stdin, env=on_index, ok=ANY, fds=(self._box.fd,), among=CALLS)
 
-    def _require(self, ran: Ran) -> Ran:
+    def _require_success(self, ran: Ran) -> Ran:
         if ran.code:
             raise Hold(f"git cannot update {self._root}: {one_line(ran.err) or f'exit code {ran.code}'}")
         return ran
 
-    def _swap(self, changes: Sequence[Change], plan: Plan) -> None:
+    def _swap_files(self, changes: Sequence[Change], plan: Plan) -> None:
         leaving = [change.path for change in changes if change.kind == "D"]
         for name in leaving:
             self._take_out(name, plan)
@@ -391,9 +393,9 @@ class Swap:
             elif change.path in plan.staged:
                 self._take_out(change.path, plan)
                 try:
-                    put(self._files / "new" / change.path, path)
+                    move_into_place(self._files / "new" / change.path, path)
                 except (FileExistsError, NotADirectoryError):
-                    raise self._edited(change.path) from None
+                    raise self._hold_for_edit(change.path) from None
 
     def _take_out(self, name: str, plan: Plan) -> None:
         if name in plan.was:
@@ -401,13 +403,13 @@ class Swap:
             old.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 (self._root / name).rename(old)
-            if signature(old) != plan.was[name]:
-                raise self._edited(name)
+            if read_signature(old) != plan.was[name]:
+                raise self._hold_for_edit(name)
 
-    def _edited(self, name: str) -> Hold:
+    def _hold_for_edit(self, name: str) -> Hold:
         return Hold(f"{name} was edited just now in {self._root}; commit that change or undo it")
 
-    def _refresh(self, paths: Sequence[str]) -> None:
+    def _refresh_index(self, paths: Sequence[str]) -> None:
         """Note the new files' times in the index, so that git need not read them again. A failure is harmless."""
         if self._box.index.stat().st_size < _LARGE or len(paths) > _MOST_LOOKED_FOR:
             self._on_staged("update-index", "-q", "--refresh")
@@ -420,14 +422,14 @@ def require_free_paths(root: Path, changes: Sequence[Change]) -> None:
     leaving = {change.path for change in changes if change.kind == "D"}
     for change in changes:
         is_new = change.kind == "A" or (change.kind == "T" and change.old_mode == SUBMODULE)
-        if is_new and (obstacle := _obstacle(root, change.path, leaving)):
+        if is_new and (obstacle := _find_obstacle(root, change.path, leaving)):
             raise Hold(
                 f"{obstacle} is in the way in {root}: git does not track it and the landing would overwrite it; "
                 "move it elsewhere"
             )
 
 
-def _obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
+def _find_obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
     """A file at the path, above it, or below it, that the landing does not remove."""
     for here in (*map(str, reversed(PurePosixPath(path).parents[:-1])), path):
         if not os.path.lexists(root / here):
@@ -441,7 +443,7 @@ def _obstacle(root: Path, path: str, leaving: Collection[str]) -> str:
 # --- steps with files: none replaces a file, and none writes to one -----------------------------------------
 
 
-def signature(path: Path) -> Signature:
+def read_signature(path: Path) -> Signature:
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -455,7 +457,7 @@ def is_same(path: Path, other: Path) -> bool:
     return False
 
 
-def put(source: Path, path: Path) -> None:
+def move_into_place(source: Path, path: Path) -> None:
     """Move a file to a free path, or to that of an empty directory; FileExistsError when something is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if _is_directory(path):
@@ -463,7 +465,7 @@ def put(source: Path, path: Path) -> None:
             with suppress(OSError):
                 Path(parent).rmdir()
     if _is_directory(source):  # the user replaced the file by a directory
-        if signature(path) is not None:
+        if read_signature(path) is not None:
             raise FileExistsError(path)
         source.rename(path)
         return

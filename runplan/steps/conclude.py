@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from runplan.errors import RateLimited, RefusedEarly, Unreachable
 from runplan.landing.lander import Failed, Landed, NeedsRepair, Progress, Waiting
-from runplan.landing.modes import forge_of
+from runplan.landing.modes import open_forge
 from runplan.landing.pull_request import PullRequestLander
 from runplan.names import repository_id
 from runplan.run import events as e
@@ -128,7 +128,7 @@ def _mark_issues(state: RunState, context: RunContext, text: str, *, is_claimed:
     claim, own, notes = state.options.claim, repository_id(context.workspace.common_dir), list[str]()
     for number in state.options.issues:
         try:
-            forge = forge_of(context.workspace.user, context.settings.run, context.env)
+            forge = open_forge(context.workspace.user, context.settings.run, context.env)
             if is_claimed:
                 others = foreign_claims(forge, number, own, now=context.clock.now())
                 say = "issue #{} is claimed by another repository, for {}; both work on it".format

@@ -53,7 +53,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
     if isinstance(read, PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
         drift, remarks = examined(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
-            remarks = (*remarks, *lander.others(phase.touches))
+            remarks = (*remarks, *lander.list_overlaps(phase.touches))
         read = replace(read, drift=drift, remarks=remarks)
     yield read
 

@@ -123,14 +123,14 @@ TRACKED = "refs/remotes/origin/main"
 
 #: Moments of a landing by name: the function that begins or has ended.
 POINTS = {
-    ("Box.write", "return"): "land.staged",
-    ("Swap._lock", "return"): "land.prepared",
+    ("Box.write_plan", "return"): "land.staged",
+    ("Swap._lock_checkout", "return"): "land.prepared",
     ("ref_transaction.<locals>.commit", "call"): "land.swapped",
     ("ref_transaction.<locals>.commit", "return"): "land.committed",
     ("Remote.fetch", "return"): "direct.fetch.after",
     ("Remote.push", "call"): "direct.push.before",
     ("Remote.push", "return"): "direct.push.after",
-    ("Direct.follow", "call"): "direct.follow.before",
+    ("Direct.follow_remote", "call"): "direct.follow.before",
 }
 
 

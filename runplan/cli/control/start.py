@@ -204,7 +204,7 @@ def _new_comments(context: RepositoryContext, last: RunStarted, store: Store) ->
     if not last.concludes:
         raise RefusedEarly(f"the last run of {last.plan} landed by {last.landing}; only a pull request has a review")
     run = context.settings.run
-    forge = modes.forge_of(context.git, run, context.env)
+    forge = modes.open_forge(context.git, run, context.env)
     pull = forge.find_pull_request(branch=names.pull_branch(run.branch_prefix, last.slug), base=run.target)
     if pull is None or not pull.is_open:
         raise NotFound(f"{last.plan} has no open pull request; see: {command('runplan', 'status', last.plan)}")
