@@ -77,12 +77,6 @@ class Delivery(Struct, frozen=True, kw_only=True):
     landed: e.Landed | None = None
 
     @property
-    def built(self) -> e.CandidateBuilt:
-        """The candidate, for steps that are due only with one."""
-        assert self.candidate is not None
-        return self.candidate
-
-    @property
     def conflicting_paths(self) -> str:
         return ", ".join(self.conflict.paths) if self.conflict else ""
 
@@ -216,13 +210,18 @@ class Attempt(Struct, frozen=True, kw_only=True):
     @property
     def built(self) -> e.CandidateBuilt:
         """The candidate, for steps that are due only with one."""
-        return self.delivery.built
+        assert self.delivery.candidate is not None
+        return self.delivery.candidate
 
 
 class AgentAttempt(Attempt, frozen=True, kw_only=True):
     """An attempt in which agents or commands run."""
 
     dispatches: DispatchRecord = DispatchRecord()
+
+    @property
+    def retries(self) -> int:
+        return len(self.dispatches.repeated)
 
 
 class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
@@ -263,6 +262,10 @@ class WorkAttempt(AgentAttempt, frozen=True, kw_only=True):
             return PhaseStep.LAND
         has_passed = self.proof.gates and self.proof.gates[-1].answer is not GateAnswer.FAILED
         return PhaseStep.VERIFY if has_passed else PhaseStep.GATE
+
+    @property
+    def retries(self) -> int:
+        return self.cycle - 1 + len(self.handovers) + super().retries
 
     @property
     def squash(self) -> bool:

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from runplan.globs import matches
 from runplan.run import actions as a
 from runplan.run.actions import Decision, fail_phase, perform_action, start_dispatch
-from runplan.run.delivery import MAX_MOVES, land_candidate
-from runplan.run.dispatch import Ending, EndingKind, ReturnStatus
+from runplan.run.dispatch import EndingKind, ReturnStatus
 from runplan.run.events import TESTS, DispatchStarted, ProofKind
 from runplan.run.kinds import GateAnswer, PhaseStep, Role
 from runplan.run.reasons import (
@@ -18,8 +17,8 @@ from runplan.run.reasons import (
     Reason,
     describe_ending,
     describe_proof,
-    gave_reason,
 )
+from runplan.run.shared_rules import MAX_MOVES, UNNAMED, fail_lost, judge_agent, land_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
         WorkTaken,
     )
 
-MAX_LOST = 3  #: lost processes in a row
 MAX_HANDOVERS = 3  #: fresh agents that continue a phase after a full context
 GATE_RUNS = 2  #: a red gate runs once more before it counts
 #: Why each of the proofs runs.
@@ -43,16 +41,6 @@ PROOFS = {
     ProofKind.OLD_TESTS: "tests changed: the base's tests run on the new code",
     ProofKind.LANDED_TESTS: "tests of earlier phases changed again: their landed versions run on the new code",
     ProofKind.NEW_TESTS: "tests changed: the new tests run on the base's code",
-}
-SUCCEEDED = ("", EndingKind.SUCCESS)  #: kinds of an ending; "" of an agent that reports none
-#: Endings of an agent that may be chance: an unknown error, a signal (as of a kernel out of memory), silence.
-REPEATED = (EndingKind.CRASHED, EndingKind.KILLED, EndingKind.SILENT)
-#: The reason for an ending that a limit of runplan caused.
-STOPPED_BY = {
-    Ending.TIMEOUT: Reason.TIMEOUT,
-    Ending.SILENT: Reason.SILENT,
-    Ending.MISSING: Reason.AGENT_MISSING,
-    Ending.BUDGET: Reason.BUDGET,
 }
 
 
@@ -75,10 +63,8 @@ def merge_target(started: RunStarted, merge: MergeAttempt) -> Decision:
 
 def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decision:
     """`first` starts the first writer."""
-    if phase.dispatches.lost >= MAX_LOST:
-        return fail_phase(
-            Reason.CRASHED, phase.step, f"{phase.dispatches.lost} processes in a row were gone and left no result"
-        )
+    if lost := fail_lost(phase, phase.step):
+        return lost
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree and a branch")
     if phase.dispatches.ended is not None:
@@ -164,29 +150,16 @@ def _follow_up(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
 
 
 def _judge_agent(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
-    """An ending that may be chance is repeated once per role and cycle, which costs no fix cycle."""
-    how = describe_ending(ended)
-    if ended.said == ReturnStatus.BLOCKED and ended.kind in (*SUCCEEDED, *REPEATED):
-        return fail_phase(Reason.BLOCKED, PhaseStep(ended.role), ended.detail)
-    if ended.kind in REPEATED and ended.said != ReturnStatus.FAILED:
-        before = next(
-            (one for one in phase.dispatches.repeated if (one.role, one.cycle) == (ended.role, phase.cycle)), None
-        )
-        if before is None:
-            assert phase.dispatches.newest is not None
-            return start_dispatch(replace(phase.dispatches.newest, again=how), f"{how}; it is tried once more")
-        how = f"{how}; it was tried once more" + ("" if before.again == how else f" after {before.again}")
-    elif ended.kind in SUCCEEDED and ended.succeeded and ended.said != ReturnStatus.FAILED:
-        if ended.role is Role.VERIFY:
-            return perform_action(a.JUDGE_VERDICT, "the verifier has answered")
-        return perform_action(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
-    if ended.kind == EndingKind.BUDGET:
-        reason = Reason.BUDGET
-    else:
-        reason = Reason.AGENT_FAILED if gave_reason(ended) else STOPPED_BY.get(ended.ending, Reason.AGENT_FAILED)
-    if phase.unsolved is not None and reason is Reason.AGENT_FAILED and ended.kind in (*SUCCEEDED, *REPEATED):
-        return fail_phase(Reason.CONFLICT, PhaseStep(ended.role), phase.describe_unsolved(how))
-    return fail_phase(reason, PhaseStep(ended.role), how)
+    succeeded = perform_action(a.TAKE_WORK, f"{ended.agent or ended.role} finished; now checking what it changed")
+    if ended.role is Role.VERIFY:
+        succeeded = perform_action(a.JUDGE_VERDICT, "the verifier has answered")
+    decision = judge_agent(phase.dispatches, ended, succeeded)
+    (action,) = decision.actions
+    match action:
+        case a.Fail(reason=Reason.AGENT_FAILED, at=step, detail=detail) if phase.unsolved and ended.kind in UNNAMED:
+            return fail_phase(Reason.CONFLICT, step, phase.describe_unsolved(detail))
+        case _:
+            return decision
 
 
 def _take_back(started: RunStarted, phase: WorkAttempt, broken: RulesBroken) -> Decision:

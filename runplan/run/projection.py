@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from runplan.run.attempts import WorkAttempt
+from runplan.run.attempts import AgentAttempt, WorkAttempt
 from runplan.run.decide import decide
 from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
 from runplan.run.rows import RunRow, Work
@@ -73,12 +73,11 @@ def _work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
     if attempt is None:
         return work
     work = replace(work, phase=attempt.chosen.phase or None, step=attempt.step)
-    if not isinstance(attempt, WorkAttempt):
+    if not isinstance(attempt, AgentAttempt):
         return work
     dispatches = attempt.dispatches
     is_at_step = dispatches.newest is not None and PhaseStep(dispatches.newest.role) is attempt.step
-    retries = attempt.cycle - 1 + len(attempt.handovers) + len(dispatches.repeated)
-    work = replace(work, began=dispatches.began if is_at_step else None, retries=retries)
+    work = replace(work, began=dispatches.began if is_at_step else None, retries=attempt.retries)
     if (running := dispatches.running) is None:
         return work
     return replace(

@@ -9,7 +9,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.attempts import AnyAttempt, RepairAttempt, WorkAttempt, begin_attempt, record_event, running_dispatch
+from runplan.run.attempts import (
+    AgentAttempt,
+    AnyAttempt,
+    RepairAttempt,
+    WorkAttempt,
+    begin_attempt,
+    record_event,
+    running_dispatch,
+)
 from runplan.run.kinds import REPEATED_WAITS, Mode, WaitKind
 
 if TYPE_CHECKING:
@@ -56,6 +64,12 @@ class RunState(Struct, frozen=True, kw_only=True):
     def current(self) -> AnyAttempt:
         """The current attempt, for steps that are due only in one."""
         assert self.attempt is not None
+        return self.attempt
+
+    @property
+    def dispatching(self) -> AgentAttempt:
+        """The current attempt, for steps that are due only with a dispatch."""
+        assert isinstance(self.attempt, AgentAttempt)
         return self.attempt
 
     @property

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from runplan.agents.adapter import Agent
     from runplan.agents.endings import AgentEnding
     from runplan.run.actions import Action, Start
-    from runplan.run.attempts import WorkAttempt
+    from runplan.run.attempts import DispatchRecord, WorkAttempt
     from runplan.run.recorded import Recorded
     from runplan.run.state import RunState
     from runplan.settings.schema import AgentsSettings
@@ -380,7 +380,7 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
     elif ending.kind is not EndingKind.SUCCESS:
         detail = ending.words or detail
     yield _name_limit(replace(ended, kind=ending.kind, detail=detail), started)
-    yield from _pause_after(ending, state.work, context, started)
+    yield from _pause_after(ending, state.dispatching.dispatches, context, started)
 
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
@@ -398,7 +398,7 @@ def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Even
 
 
 def _running(state: RunState) -> e.DispatchStarted:
-    started = state.work.dispatches.running
+    started = state.dispatching.dispatches.running
     assert started is not None
     return started
 
@@ -448,16 +448,17 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
 
 def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
-    phase, role = state.work, started.role
+    role = started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
         tips = [one.event.tip for one in context.store.list_facts(e.Landed, since=started.at)]
         found = context.fingerprints.compare(before, agent=signing(started.id).email, landed=tips)
         lines = describe_differences(found, "the agent" if role.agent else f"the {role} command")
-        if set(lines) - set(phase.warnings):  # else recorded before a crash
+        if set(lines) - set(state.current.warnings):  # else recorded before a crash
             yield e.GuardFound(violated=any(one.by_agent for one in found), lines=lines)
     if role.is_writer:
         try:
-            context.zone.hand_over(branch=phase.leased.branch, base=phase.base, copies=context.personal)
+            work = state.work
+            context.zone.hand_over(branch=work.leased.branch, base=work.base, copies=context.personal)
         except ObjectsRefused as error:
             reason = Reason.AGENT_FAILED if isinstance(error, HandOverRefused) else Reason.TAMPERED
             yield e.WorkRefused(reason=reason, detail=redact_text(str(error)))
@@ -481,15 +482,15 @@ def _name_limit(ended: e.DispatchEnded, started: e.DispatchStarted) -> e.Dispatc
 
 
 def _pause_after(
-    ending: AgentEnding, phase: WorkAttempt, context: RunContext, started: e.DispatchStarted
+    ending: AgentEnding, record: DispatchRecord, context: RunContext, started: e.DispatchStarted
 ) -> Iterator[e.Event]:
-    """The wait after a usage limit or an overload; `phase` is the state before the agent ended."""
+    """The wait after a usage limit or an overload; `record` is that before the agent ended."""
     now, agent, words = context.clock.now().timestamp(), started.agent, ending.words
     if ending.kind is EndingKind.LIMIT:
-        ends = limit_ends(ending.resets, now=now, times=phase.dispatches.limited + 1, seed=started.id)
+        ends = limit_ends(ending.resets, now=now, times=record.limited + 1, seed=started.id)
         yield e.AgentLimited(agent=agent, until=iso(datetime.fromtimestamp(ends, UTC)), words=words)
-    elif ending.kind is EndingKind.OVERLOADED and phase.dispatches.busy < d.MAX_OVERLOADS:
-        ends = busy_ends(now=now, times=phase.dispatches.busy + 1, seed=started.id)
+    elif ending.kind is EndingKind.OVERLOADED and record.busy < d.MAX_OVERLOADS:
+        ends = busy_ends(now=now, times=record.busy + 1, seed=started.id)
         yield e.Paused(kind=WaitKind.OVERLOADED, until=iso(datetime.fromtimestamp(ends, UTC)), agent=agent, words=words)
 
 
