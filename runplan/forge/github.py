@@ -148,7 +148,7 @@ class GitHub:
             ),
         )
 
-    def _query_repository(self, what: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
+    def _query_repository(self, action: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
         """The repository's part of the answer; a field that the token may not read is missing in it."""
         names = {"owner": self._address.owner, "name": self._address.repository}
 
@@ -162,7 +162,7 @@ class GitHub:
             repository: dict[str, Any] = answer["data"]["repository"]
             return repository
 
-        return self.calls.attempt(what, call)
+        return self.calls.attempt(action, call)
 
     @repeatable("read the rules of {0}")
     def _read_rules(self, branch: str) -> dict[str, list[dict[str, Any]]]:
@@ -389,7 +389,9 @@ class GitHub:
         )
 
     def put_comment(self, number: int, *, marker: str, text: str) -> None:
-        issue, mark, what = self._repo.get_issue(number), f"<!-- {marker} -->", f"comment on #{number}"
+        issue = self._repo.get_issue(number)
+        action = f"comment on #{number}"
+        mark = f"<!-- {marker} -->"
         body = f"{text}\n\n{mark}"
 
         def happened() -> IssueComment | None:
@@ -398,9 +400,9 @@ class GitHub:
 
         existing = happened()
         if existing is None:
-            self.calls.attempt(what, lambda: issue.create_comment(body), happened)
+            self.calls.attempt(action, lambda: issue.create_comment(body), happened)
         elif existing.body != body:
-            self.calls.attempt(what, lambda: existing.edit(body))
+            self.calls.attempt(action, lambda: existing.edit(body))
 
     @cached_property
     def _own_login(self) -> str:

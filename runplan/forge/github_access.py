@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     #: Run a command with this standard input; its output, or "" when it fails.
     Ask = Callable[[Sequence[str], str], str]
 
-_SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:]{2,}):(?!//)(?P<path>.+)")
+_SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:\[\]]{2,}):(?!//)(?P<path>.+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 APP_ID = "GITHUB_APP_ID"
 APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
@@ -128,27 +128,26 @@ def api_address(host: str) -> str:
 
 def parse_remote(url: str, *, resolve: Callable[[str], str] = lambda host: host) -> Address | None:
     """The repository that a remote's URL names; None for a path. `resolve` maps an ssh alias to its host name."""
-    password, web, is_ssh = "", "", False
-    if "://" in url:
-        parts = urlsplit(url)
-        if parts.scheme not in ("https", "http", "ssh", "git+ssh") or not parts.hostname:
-            return None
-        host, path, is_ssh = parts.hostname, parts.path, "ssh" in parts.scheme
-        password = "" if is_ssh else unquote(parts.password or "")
-        if not is_ssh and parts.port:
-            host = f"{host}:{parts.port}"
-        if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-            web = f"{parts.scheme}://{host}"
-    elif (short := _SCP.fullmatch(url)) is not None:
-        host, path, is_ssh = short["host"], short["path"], True
-    else:
+    short = _SCP.fullmatch(url) if "://" not in url else None
+    parts = urlsplit(f"ssh://{short['host']}/" if short else url)
+    if parts.scheme not in ("https", "http", "ssh", "git+ssh") or not parts.hostname:
         return None
-    names = path.strip("/").removesuffix(".git").split("/")
+    names = (short["path"] if short else parts.path).strip("/").removesuffix(".git").split("/")
     if len(names) != 2 or not all(_NAME.fullmatch(name) for name in names):
         return None
-    host = (resolve(host) if is_ssh else host).lower()
-    host = "github.com" if host in ("ssh.github.com", "www.github.com") else host
-    return Address(host=host, owner=names[0], repository=names[1], password=password, web=web)
+    if "ssh" in parts.scheme:
+        host = resolve(short["host"] if short else parts.hostname).lower()
+        host = "github.com" if host == "ssh.github.com" else host
+        return Address(host=host, owner=names[0], repository=names[1])
+    host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+    is_private = parts.scheme == "https" or parts.hostname in _LOOPBACK
+    return Address(
+        host="github.com" if host == "www.github.com" else host,
+        owner=names[0],
+        repository=names[1],
+        password=unquote(parts.password or ""),
+        web=f"{parts.scheme}://{host}" if is_private else "",
+    )
 
 
 # --- the token --------------------------------------------------------------------------------------------

@@ -34,22 +34,24 @@ REDIRECTS = 5  #: in a row
 
 
 class GitHubCalls(Calls):
-    def _call(self, what: str, call: Callable[[], T]) -> T:
+    def _call(self, action: str, call: Callable[[], T]) -> T:
         try:
             return call()
         except RequestException as error:
-            raise Outage(f"cannot {what}: {type(error).__name__}: the forge does not answer") from error
+            raise Outage(f"cannot {action}: {type(error).__name__}: the forge does not answer") from error
         except GithubException as error:
             if error.status >= 500:
-                raise Outage(f"cannot {what}: the forge answers {error.status}") from error
-            self._raise_known(what, error)
+                raise Outage(f"cannot {action}: the forge answers {error.status}") from error
+            self._raise_known(action, error)
 
-    def _raise_known(self, what: str, error: GithubException) -> NoReturn:
+    def _raise_known(self, action: str, error: GithubException) -> NoReturn:
         """Raise the error of ours for a rate limit or a refusal."""
         headers = {key.lower(): str(value) for key, value in (error.headers or {}).items()}
-        said, wait_s = describe_error(error), None
+        said = describe_error(error)
+        wait_s = None
         if error.status in (403, 429):
-            after, reset = headers.get("retry-after", ""), headers.get("x-ratelimit-reset", "")
+            after = headers.get("retry-after", "")
+            reset = headers.get("x-ratelimit-reset", "")
             if after.isdigit():
                 wait_s = float(after)
             elif headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
@@ -57,12 +59,12 @@ class GitHubCalls(Calls):
             elif error.status == 429 or "rate limit" in said.lower():
                 wait_s = SECONDARY_S
         if wait_s is not None:
-            text = f"cannot {what}: rate limit of the forge for {in_words(wait_s)}"
+            text = f"cannot {action}: rate limit of the forge for {in_words(wait_s)}"
             raise RateLimited(text, until=self._now() + wait_s) from error
         if error.status == 401:
-            raise NotAllowed(f"cannot {what}: the token has expired or was revoked (401 {said})") from error
+            raise NotAllowed(f"cannot {action}: the token has expired or was revoked (401 {said})") from error
         kind = NotThere if error.status in (404, 410) else NotAllowed
-        raise kind(f"cannot {what}: {error.status} {said}") from error
+        raise kind(f"cannot {action}: {error.status} {said}") from error
 
 
 def describe_error(error: GithubException) -> str:
@@ -101,9 +103,9 @@ class CheckedAnswers:
         return response
 
 
-def _not_the_forge(host: str, what: str) -> Unreachable:
+def _not_the_forge(host: str, fault: str) -> Unreachable:
     why = "a proxy or a login page answers in its place, or the address of the API is wrong"
-    return Unreachable(f"{host} {what}: {why}; check the network and GITHUB_API_URL")
+    return Unreachable(f"{host} {fault}: {why}; check the network and GITHUB_API_URL")
 
 
 @functools.cache

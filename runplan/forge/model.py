@@ -150,8 +150,10 @@ class NotMerged(Struct, frozen=True, kw_only=True):
     said: str
 
 
-def open_conflicts(files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, own: int = 0) -> dict[int, str]:
+def open_conflicts(
+    files: Mapping[int, Sequence[str]], patterns: Sequence[str], *, our_number: int = 0
+) -> dict[int, str]:
     """The open pull requests, without our own, that change a file which the patterns cover; with one such file."""
-    others = ((number, changed) for number, changed in sorted(files.items()) if number != own)
+    others = ((number, changed) for number, changed in sorted(files.items()) if number != our_number)
     covered = ((number, next((path for path in changed if covers(patterns, path)), "")) for number, changed in others)
     return {number: path for number, path in covered if path}

@@ -28,14 +28,14 @@ class Outage(Unreachable):
     """The forge does not answer, or fails; the same call may succeed soon."""
 
 
-def repeatable(what: str) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
-    """Retry a method that reads, or that may be repeated; `what` names it in errors, with its arguments in braces."""
+def repeatable(action: str) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
+    """Retry a method that reads, or that may be repeated; `action` names it in errors, with its arguments in braces."""
 
     def decorate(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
         @functools.wraps(method)
         def retried(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
             calls: Calls = self.calls
-            return calls.attempt(what.format(*args, **named), lambda: method(self, *args, **named))
+            return calls.attempt(action.format(*args, **named), lambda: method(self, *args, **named))
 
         return retried
 
@@ -49,12 +49,12 @@ class Calls(ABC):
         self._sleep = sleep
         self._now = now
 
-    def attempt(self, what: str, call: Callable[[], T], happened: Callable[[], T | None] = lambda: None) -> T:
+    def attempt(self, action: str, call: Callable[[], T], happened: Callable[[], T | None] = lambda: None) -> T:
         """Call, and again after a fault. Of a write `happened` reads the result of an attempt whose answer was lost."""
         began = self._now()
         for delay_s in (*DELAYS_S, None):
             try:
-                return self._call(what, call)
+                return self._call(action, call)
             except Outage as error:
                 outage = error
             if (result := happened()) is not None:
@@ -65,5 +65,5 @@ class Calls(ABC):
         raise AssertionError
 
     @abstractmethod
-    def _call(self, what: str, call: Callable[[], T]) -> T:
+    def _call(self, action: str, call: Callable[[], T]) -> T:
         """Call once; the errors of a forge's library become those of `runplan.errors`, or an Outage."""

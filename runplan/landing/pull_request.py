@@ -209,7 +209,7 @@ class PullRequestLander(RemoteLander):
         try:
             pull = self._find_landing()
             files = self._forge().list_open_files(self._target.branch)
-            conflicts = open_conflicts(files, touches, own=pull.number if pull else 0)
+            conflicts = open_conflicts(files, touches, our_number=pull.number if pull else 0)
         except Unreachable as error:
             return (f"other open pull requests were not compared: {error}",)
         return tuple(f"pull request #{number} is open and changes {path} too" for number, path in conflicts.items())

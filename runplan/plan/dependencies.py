@@ -109,44 +109,46 @@ def read_depends(bodies: Mapping[str, Body], reading: Reading) -> dict[str, Depe
     left = MOST
     depends = {}
     for place in reading.places:
-        own = place.id
+        phase_id = place.id
         body = bodies[place.id]
         line = next((body.labels[label] for label in ("depends", "depends on") if label in body.labels), None)
         paragraphs = [line] if line is not None else list(_list_paragraphs(body))
         left -= sum(len(text) for _, text in paragraphs) + sum(map(len, place.prose))
         if left < 0:
-            what = f"the dependencies of the phases have over {MOST:,} characters; use short lines 'Depends: …'"
-            raise body.lines.refused(place.first, what)
-        depends[own] = _read_line(*line, own, phases) if line else _read_paragraphs(paragraphs, own, phases)
+            message = f"the dependencies of the phases have over {MOST:,} characters; use short lines 'Depends: …'"
+            raise body.lines.refused(place.first, message)
+        depends[phase_id] = (
+            _read_line(*line, phase_id, phases) if line else _read_paragraphs(paragraphs, phase_id, phases)
+        )
         title = None if line else _IN_TITLE.search(body.lines.texts[place.first])
         others = Depends()
         for sentence in (*place.prose, *(title.groups() if title else ())):
-            _read_prose(sentence, place.first, own, phases, others)
-        depends[own].elsewhere = [id_ for id_ in others.hard if id_ != own]
-        depends[own].unread += others.unknown
+            _read_prose(sentence, place.first, phase_id, phases, others)
+        depends[phase_id].elsewhere = [id_ for id_ in others.hard if id_ != phase_id]
+        depends[phase_id].unread += others.unknown
     return depends
 
 
-def _read_paragraphs(paragraphs: list[tuple[int, str]], own: str, phases: Phases) -> Depends:
+def _read_paragraphs(paragraphs: list[tuple[int, str]], phase_id: str, phases: Phases) -> Depends:
     depends = Depends()
     for index, text in paragraphs:
         if _NONE.match(text):
             if not depends.hard and not depends.unread:
                 break
-        elif not _read_prose(text, index, own, phases, depends):
+        elif not _read_prose(text, index, phase_id, phases, depends):
             depends.unread.append(Remark(index + 1, text[:200].rstrip(".")))
-    depends.hard = [id_ for id_ in dict.fromkeys(depends.hard) if id_ != own]
-    depends.soft = [id_ for id_ in dict.fromkeys(depends.soft) if id_ not in (own, *depends.hard)]
+    depends.hard = [id_ for id_ in dict.fromkeys(depends.hard) if id_ != phase_id]
+    depends.soft = [id_ for id_ in dict.fromkeys(depends.soft) if id_ not in (phase_id, *depends.hard)]
     return depends
 
 
-def _read_line(index: int, value: str, own: str, phases: Phases) -> Depends:
+def _read_line(index: int, value: str, phase_id: str, phases: Phases) -> Depends:
     """A `Depends:` line: a list of ids and ranges."""
     depends = Depends()
     value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
     if _NONE.match(value) or not value:
         return depends
-    spelled = _spelled_out("all phases" if value.lower() == "all" else value, own, phases)
+    spelled = _spelled_out("all phases" if value.lower() == "all" else value, phase_id, phases)
     for entry in dict.fromkeys(re.split(r"[,;]| and | & ", spelled)):
         words = re.sub(r"(?i:phases? )", "", entry.partition("(")[0].strip(), count=1)
         ids, strangers = _resolve_ids(words, phases)
@@ -156,7 +158,7 @@ def _read_line(index: int, value: str, own: str, phases: Phases) -> Depends:
     return depends
 
 
-def _spelled_out(text: str, own: str, phases: Phases) -> str:
+def _spelled_out(text: str, phase_id: str, phases: Phases) -> str:
     """The text with Phase for the plan's own word, and ids for phrases like "all previous phases"."""
     if phases.unit != "phase":
         text = re.sub(rf"\b{phases.unit}(?=s?\b)", "Phase", text, flags=re.IGNORECASE)
@@ -164,8 +166,9 @@ def _spelled_out(text: str, own: str, phases: Phases) -> str:
         text = re.sub(r"(?i)user story (?=[0-9])", "US", text)
         alias = re.compile(r"\b[A-Z]{1,2}[0-9]+[a-z]?\b")
         text = alias.sub(lambda word: f"Phase {id_}" if (id_ := phases.aliases.get(word[0].lower())) else word[0], text)
-    index = phases.order[own]
-    before, after = phases.ids[:index], phases.ids[index + 1 :]
+    index = phases.order[phase_id]
+    before = phases.ids[:index]
+    after = phases.ids[index + 1 :]
     for phrase, spans in zip(_PHRASES, ((before,), (before[-1:],), (after,), (before, after)), strict=True):
         ids = ", ".join(f"{span[0]} – {span[-1]}" for span in spans if span)
         text = phrase.sub(f"Phases {ids}" if ids else _NO_PHASE, text)
@@ -204,11 +207,13 @@ def _known_ids(token: str, phases: Phases) -> list[str]:
 # --- prose ------------------------------------------------------------------------------------------------
 
 
-def _read_prose(text: str, index: int, own: str, phases: Phases, depends: Depends) -> bool:
+def _read_prose(text: str, index: int, phase_id: str, phases: Phases, depends: Depends) -> bool:
     """Whether the text names phases of the plan, also to deny a dependency."""
-    spelled = _spelled_out(_plain_text(text, phases), own, phases)
+    spelled = _spelled_out(_plain_text(text, phases), phase_id, phases)
     is_read = _NO_PHASE in spelled
-    of_own = _compile_words(rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(own)}(?![\w-]|\.\w)")
+    of_own = _compile_words(
+        rf"\b(?:after|depends? on|needs?|requires?) (?:[a-z]+ )?{re.escape(phase_id)}(?![\w-]|\.\w)"
+    )
     for clause in dict.fromkeys(map(str.strip, _CLAUSE.split(spelled))):
         if of_own.search(clause):
             is_read = True  # another phase waits for this one
@@ -222,7 +227,7 @@ def _read_prose(text: str, index: int, own: str, phases: Phases, depends: Depend
         for mention in mentions:
             ids, strangers = _resolve_ids(mention[1], phases)
             is_read = is_read or bool(ids or strangers)
-            is_waiting = ids != [own] and _WAITING.match(head, mention.end()) is not None
+            is_waiting = ids != [phase_id] and _WAITING.match(head, mention.end()) is not None
             if is_apart or is_waiting or (onward and onward.start() < mention.start(1)):
                 continue
             (depends.soft if is_soft else depends.hard).extend(ids)

@@ -106,8 +106,8 @@ def parse_plan(text: bytes, *, path: str) -> Plan:
     if reading.lacks_statuses:
         ids = ", ".join(place.id for place in reading.places)
         fix = command("runplan", "check", path, "--fix")
-        what = f"the phases {ids} have neither a tracker nor **Status:** lines nor boxes; add a tracker with: {fix}"
-        raise lines.refused(reading.decided_by, what)
+        message = f"the phases {ids} have neither a tracker nor **Status:** lines nor boxes; add a tracker with: {fix}"
+        raise lines.refused(reading.decided_by, message)
     remarks = [*reading.remarks, *_about_text(lines, reading), *_about_boxes(lines, reading)]
     bodies = {place.id: body_of(lines, place.first, place.end) for place in reading.places}
     waits = read_depends(bodies, reading)
@@ -151,8 +151,8 @@ def require_settable(lines: Lines, key: str) -> None:
     """Refuse a key of the front matter that cannot be set: its value is a block, or has lines below it."""
     field = lines.field(key)
     if field is not None and field.below > field.at + 1:
-        what = f"{key} has a block as its value, which runplan cannot change; write {key} and its value on one line"
-        raise lines.refused(field.at, what)
+        message = f"{key} has a block as its value, which runplan cannot change; write {key} and its value on one line"
+        raise lines.refused(field.at, message)
 
 
 def _build_phase(place: Place, body: Body, waits: Depends) -> Phase:
@@ -183,8 +183,8 @@ def _plan_status(lines: Lines) -> PlanStatus:
     status = read_plan_status(lines.value("status"))
     field = lines.field("status")
     if status is None and field is not None:
-        what = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
-        raise lines.refused(field.at, f"{what}. To have it worked, write: status: {PlanStatus.ACTIVE}")
+        message = f"unknown status {field.value!r}; a plan is {', '.join(PlanStatus)}"
+        raise lines.refused(field.at, f"{message}. To have it worked, write: status: {PlanStatus.ACTIVE}")
     return status or PlanStatus.ACTIVE
 
 
@@ -197,8 +197,8 @@ def _refuse_cycle(phases: Sequence[Phase], lines: Lines) -> None:
     except CycleError as error:
         cycle = error.args[1][::-1]
         remedy = "break the cycle; a line 'Depends: …' in a phase overrides its prose"
-        what = f"the phases wait for each other: {' → '.join(cycle)}; {remedy}"
-        raise lines.refused(open_[cycle[0]].heading_line - 1, what) from None
+        message = f"the phases wait for each other: {' → '.join(cycle)}; {remedy}"
+        raise lines.refused(open_[cycle[0]].heading_line - 1, message) from None
 
 
 # --- formats ----------------------------------------------------------------------------------------------
@@ -225,8 +225,8 @@ def recognise_format(lines: Lines, *, wanted: str) -> Reading:
         remedy = f"add phase sections, then run runplan check {lines.path} --fix"
         raise lines.refused(0, f"no phases found{fence}: neither {forms}; {remedy}", NotAPlan)
     if len(chosen.places) > MAX_PHASES:
-        what = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
-        raise lines.refused(chosen.decided_by, f"{what}; is it a plan?")
+        message = f"{len(chosen.places):,} phases as {chosen.name}, and a plan has at most {MAX_PHASES:,}"
+        raise lines.refused(chosen.decided_by, f"{message}; is it a plan?")
     refuse_duplicates(((place.id, min(place.at, place.first)) for place in chosen.places), lines)
     return chosen
 
@@ -252,17 +252,19 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
     if lines.open_fence >= 0:
         yield Remark(lines.open_fence + 1, "this fence is never closed; the text after it is ignored")
     if reading.format in ("kiro", "checklist") and (count := len(reading.places)) > MANY_BOXES:
-        what = f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
-        yield Remark(reading.decided_by + 1, what)
+        message = f"the boxes alone make {count} phases; headings above them would make them items of fewer phases"
+        yield Remark(reading.decided_by + 1, message)
     for index, text in enumerate(lines.texts):
         if text.startswith(">") and not lines.inert[index] and (named := _LANDING.match(text)):
             mode = named[1].lower()
-            what = f"the plan names the landing mode {mode}, which runplan does not take from a plan; to use it, add"
-            yield Remark(index + 1, f"{what} the word: {command('runplan', 'start', lines.path, mode)}", landing=mode)
+            message = f"the plan names the landing mode {mode}, which runplan does not take from a plan; to use it, add"
+            yield Remark(
+                index + 1, f"{message} the word: {command('runplan', 'start', lines.path, mode)}", landing=mode
+            )
     for place in reading.places:
         if place.mark.status is Status.IN_PROGRESS:
-            what = f"phase {place.id} is marked in progress; unless a live run owns it, it is todo"
-            yield Remark(place.at + 1, what)
+            message = f"phase {place.id} is marked in progress; unless a live run owns it, it is todo"
+            yield Remark(place.at + 1, message)
         elif not place.mark.known:
             yield Remark(place.at + 1, f"the status of phase {place.id} is unknown; it counts as todo")
 
@@ -270,14 +272,14 @@ def _about_text(lines: Lines, reading: Reading) -> Iterator[Remark]:
 def _about_depends(place: Place, waits: Depends, ids: Iterable[str], lines: Lines) -> Iterator[Remark]:
     """The sentences that name no phase, and the phases that the plan does not have; a phase to work on needs them."""
     for quote in waits.unknown:
-        what = f"phase {place.id} depends on phase {quote.text}, which"
+        message = f"phase {place.id} depends on phase {quote.text}, which"
         if place.mark.status is not Status.DONE:
             remedy = "correct it, or name the phases in a line 'Depends: …'"
-            raise lines.refused(quote.line - 1, f"{what} is not among {', '.join(ids)}; {remedy}")
-        yield Remark(quote.line, f"{what} the plan does not have")
+            raise lines.refused(quote.line - 1, f"{message} is not among {', '.join(ids)}; {remedy}")
+        yield Remark(quote.line, f"{message} the plan does not have")
     for quote in waits.unread:
-        what = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"
-        yield Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'")
+        message = f"phase {place.id} does not wait for this, it names no phase: {quote.text}"
+        yield Remark(quote.line, f"{message}; if it should, name the phases in a line 'Depends: …'")
 
 
 def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
@@ -290,6 +292,6 @@ def _about_boxes(lines: Lines, reading: Reading) -> Iterator[Remark]:
             where = f"under {heading.text[:60]!r}" if heading else "above the first heading"
             lines_by_remark.setdefault(f"boxes {where} belong to no phase and are left out", []).append(box.at)
         elif box.optional:
-            what = f"optional boxes of phase {owner[box.at]} are no work items and stay open"
-            lines_by_remark.setdefault(what, []).append(box.at)
-    yield from (Remark(lines_[0] + 1, f"{what} ({len(lines_)})") for what, lines_ in lines_by_remark.items())
+            message = f"optional boxes of phase {owner[box.at]} are no work items and stay open"
+            lines_by_remark.setdefault(message, []).append(box.at)
+    yield from (Remark(lines_[0] + 1, f"{message} ({len(lines_)})") for message, lines_ in lines_by_remark.items())

@@ -149,12 +149,12 @@ def box_spots(boxes: Iterable[Entry]) -> tuple[Spot, ...]:
 
 def own_or_numbered(named: Sequence[tuple[int, str, Named]]) -> tuple[list[Named], tuple[Remark, ...]]:
     """The names on some lines with their texts: their own where all differ, else numbers instead of their ids."""
-    own = [name.id if name.strong or name.unit else "" for _, _, name in named]
-    if all(own) and len(set(map(id_key, own))) == len(own):
+    ids = [name.id if name.strong or name.unit else "" for _, _, name in named]
+    if all(ids) and len(set(map(id_key, ids))) == len(ids):
         return [name for _, _, name in named], ()
     names = []
     remarks = []
-    for number, ((line, text, name), id_) in enumerate(zip(named, own, strict=True), 1):
+    for number, ((line, text, name), id_) in enumerate(zip(named, ids, strict=True), 1):
         names.append(replace(name, id=str(number), title=name.title if name.unit else text))
         if id_ not in ("", str(number)):
             remarks.append(Remark(line + 1, f"{id_!r} is called phase {number}: not every phase has an id of its own"))
@@ -169,7 +169,7 @@ def refuse_duplicates(named: Iterable[tuple[str, int]], lines: Lines) -> None:
 
 
 def pair_sections(
-    lines: Lines, what: str, listed: Sequence[tuple[str, int]], sections: Sequence[Heading]
+    lines: Lines, tracker: str, listed: Sequence[tuple[str, int]], sections: Sequence[Heading]
 ) -> list[Heading]:
     """The section of each phase that a tracker lists; refused where they disagree."""
     refuse_duplicates(listed, lines)
@@ -178,6 +178,6 @@ def pair_sections(
     if {id_key(id_) for id_, _ in listed} != set(by_id):
         ids = ", ".join(id_ for id_, _ in listed)
         headings = ", ".join(s.name.id for s in sections) or "none"
-        why = f"the {what} lists the phases {ids}; the '## Phase' headings are {headings}; make them agree"
+        why = f"the {tracker} lists the phases {ids}; the '## Phase' headings are {headings}; make them agree"
         raise lines.refused(listed[0][1], why)
     return [by_id[id_key(id_)] for id_, _ in listed]

@@ -185,8 +185,10 @@ def _decode_text(raw: bytes, path: str) -> str:
     size = len(raw) / 1024 / 1024
     count = raw.count(b"\n")
     if size > MAX_MB or count > MAX_LINES:
-        what = f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {MAX_MB} MB and {MAX_LINES:,} lines"
-        raise PlanUnreadable(f"{path}:1: {what}; is it a plan?")
+        message = (
+            f"the file has {size:.1f} MB and {count:,} lines, and a plan at most {MAX_MB} MB and {MAX_LINES:,} lines"
+        )
+        raise PlanUnreadable(f"{path}:1: {message}; is it a plan?")
     text = _without_marks(raw)
     try:
         wrong = text.find(b"\0")

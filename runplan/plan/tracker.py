@@ -40,7 +40,8 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
         new = line + lines.eol if text[:below].endswith(b"\n") else lines.eol + line
         return text[:below] + new + text[below:]
     for spot in sorted(place.spots, key=lambda spot: (spot.at, spot.end), reverse=True):
-        begin, end = lines.offset(spot.at, spot.begin), lines.offset(spot.at, spot.end)
+        begin = lines.offset(spot.at, spot.begin)
+        end = lines.offset(spot.at, spot.end)
         old = text[begin:end]
         above = text[:begin]
         match spot.slot:
@@ -92,14 +93,16 @@ def put_key(text: bytes, *, path: str, key: str, value: str | None, after: str =
     lines = scan_lines(text, path=path)
     if not lines.front:
         raise lines.refused(0, f"there is no front matter to set {key} in; begin the file with ---")
-    field, above = lines.field(key), lines.field(after)
+    field = lines.field(key)
     if value is None:
         return text if field is None else text[: lines.start(field.at)] + text[lines.start(field.below) :]
     if field is None:
+        above = lines.field(after)
         start = lines.start(above.below if above else lines.front)
         return text[:start] + f"{key}: {value}".encode() + lines.eol + text[start:]
     require_settable(lines, key)
-    begin, end = lines.offset(field.at, field.begin), lines.offset(field.at, field.end)
+    begin = lines.offset(field.at, field.begin)
+    end = lines.offset(field.at, field.end)
     gap = b"" if lines.texts[field.at][field.begin - 1] in " \t" else b" "
     return text[:begin] + gap + value.encode() + text[end:]
 

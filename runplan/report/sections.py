@@ -149,13 +149,13 @@ def _list_items(phase: WorkAttempt) -> Iterator[str]:
     """The table of items; with several verifiers the evidence of each."""
     verdicts = [verdict for verdict in phase.proof.verdicts if not verdict.scope]
     texts = dict((*phase.chosen.items, *phase.proof.questions))
-    given: dict[str, list[tuple[str, bool, str]]] = {}
+    answers_by_item: dict[str, list[tuple[str, bool, str]]] = {}
     for verdict in verdicts:
         for item, passed, evidence in verdict.items:
-            given.setdefault(item, []).append((verdict.agent, passed, evidence))
+            answers_by_item.setdefault(item, []).append((verdict.agent, passed, evidence))
     yield table_row("#", "Item", "Status", "Evidence")
     yield "|---|---|---|---|"
-    for item, answers in given.items():
+    for item, answers in answers_by_item.items():
         status = "pass" if all(passed for _, passed, _ in answers) else "fail"
         several = "; ".join(f"{code_span(agent)}: {escape_inline(evidence)}" for agent, _, evidence in answers)
         evidence = several if len(verdicts) > 1 else escape_inline(answers[0][2])

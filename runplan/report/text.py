@@ -120,7 +120,8 @@ def _find_heading(lines: list[str], opening: str) -> int | None:
 
 # --- the index of the reports ---------------------------------------------------------------------------
 
-BEGIN, END = "<!-- runplan: index -->", "<!-- runplan: end of index -->"
+BEGIN = "<!-- runplan: index -->"
+END = "<!-- runplan: end of index -->"
 STALE = timedelta(days=7)  #: since the last landing of an unfinished plan
 _ROW = re.compile(r"\| (.*) \| (done|active|stale) \| (\d{4}-\d\d-\d\d) \| \[([^\]]+)\]\(\4\) \|")
 

@@ -51,7 +51,8 @@ class Journal:
     def append(self, *events: Event, lane: str = "") -> None:
         """Record events together. They are durable when this returns, unless all of them may wait for the next."""
         now = iso(self._clock.now())
-        state, step = self.state, self._current_step
+        state = self.state
+        step = self._current_step
         facts = [replace(sanitized(event), lane=lane) for event in events]
         for fact in facts:
             state = apply(state, fact)
@@ -61,7 +62,8 @@ class Journal:
         rows = [(now, type(fact).__name__, to_json(fact)) for fact in facts]
         waits = all(map(may_wait, facts))
         self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
-        self.state, self._current_step = state, step
+        self.state = state
+        self._current_step = step
         attempt = (self.lane(lane).state if lane else state).attempt
         for fact in facts:
             self._on_event(fact, attempt.chosen.phase if attempt else "")

@@ -108,7 +108,8 @@ class SqliteStore:
         """All or nothing; waiting events are written first. Fails when the journal was moved away."""
         with self._translated_errors():
             self._db.execute("BEGIN IMMEDIATE")
-            waiting, self._waiting = self._waiting, []
+            waiting = self._waiting
+            self._waiting = []
             try:
                 for append in waiting:
                     self._append(append)

@@ -75,18 +75,18 @@ def _list_candidates(before: Sequence[str], current: str) -> Iterable[tuple[str,
     options = [
         (name, action.help or "") for action in actions for name in action.option_strings if name.startswith("--")
     ]
-    given = [word for previous, word in pairwise(before) if not word.startswith("-") and previous not in with_value]
+    typed = [word for previous, word in pairwise(before) if not word.startswith("-") and previous not in with_value]
     places = [action for action in actions if not action.option_strings]
-    if current.startswith("-") or not places or (len(given) >= len(places) and places[-1].nargs != "*"):
+    if current.startswith("-") or not places or (len(typed) >= len(places) and places[-1].nargs != "*"):
         return options
-    place = places[min(len(given), len(places) - 1)]
+    place = places[min(len(typed), len(places) - 1)]
     match place.dest:
         case "plan":
             return _list_plans(with_paths=bool(current))
         case "phase":
-            return _list_phases(given[0])
+            return _list_phases(typed[0])
         case "words":
-            phases = _list_phases(given[0], is_open=True) if verb == "start" else ()
+            phases = _list_phases(typed[0], is_open=True) if verb == "start" else ()
             return (*phases, *((word, "") for word in WORDS[verb]))
         case "verb":
             return lines

@@ -74,7 +74,7 @@ def run_doctor(args: argparse.Namespace) -> Exit:
         print(as_json([{"name": check.name, "ok": check.ok, **to_builtins(check)} for check in checks]))
     else:
         print("\n".join(map(_format_check, checks)))
-    return Exit.DONE if all(each.ok for each in checks) else Exit.USAGE
+    return Exit.DONE if all(check.ok for check in checks) else Exit.USAGE
 
 
 def _format_check(check: Check) -> str:
@@ -107,7 +107,7 @@ def run_checks(context: RepositoryContext) -> list[Check]:
         ]
     if modes.concludes(context.settings.run.landing):
         checks += _check_github(context)
-    return [*checks, _run_check("start", _check_start, context)] if all(each.ok for each in checks) else checks
+    return [*checks, _run_check("start", _check_start, context)] if all(check.ok for check in checks) else checks
 
 
 def _run_check(name: str, look: Callable[..., str | Check], *about: object) -> Check:
@@ -145,7 +145,7 @@ def _check_target(context: RepositoryContext) -> str:
 
 def _check_worktrees(context: RepositoryContext) -> str:
     place = worktree_root(context.root, context.settings, context.env)
-    nearest = next(each for each in (place, *place.parents) if each.exists())
+    nearest = next(directory for directory in (place, *place.parents) if directory.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise RefusedEarly(f"{place} is not writable; set run.worktrees to a writable directory")
     return str(place)
@@ -178,7 +178,7 @@ def _check_sandbox(context: RepositoryContext) -> str | Check:
 
 
 def _check_prompts(context: RepositoryContext) -> str:
-    return "; ".join(f"{role}: {each.origin}" for role, each in preflight.require_prompts(context).items())
+    return "; ".join(f"{role}: {prompt.origin}" for role, prompt in preflight.require_prompts(context).items())
 
 
 def _check_tests(context: RepositoryContext) -> str | Check:

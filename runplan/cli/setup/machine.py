@@ -53,11 +53,11 @@ def run_service(args: argparse.Namespace) -> None:
         print(f"removed {manager.file}" if is_removed else f"there is no {manager.file}")
 
 
-def _show_service(manager: Manager, what: str) -> None:
+def _show_service(manager: Manager, action: str) -> None:
     print(f"# {manager.file}")
-    if what == "install":
+    if action == "install":
         print(manager.text, end="")
-    for command in manager.enables if what == "install" else manager.disables:
+    for command in manager.enables if action == "install" else manager.disables:
         print(f"# {' '.join(command)}")
 
 

@@ -97,7 +97,7 @@ def read_headings(lines: Lines) -> Iterator[Reading]:
 
 def _numbered_reading(format_: Format, name: str, lines: Lines, sections: Sequence[Heading], unit: str) -> Reading:
     names, remarks = reading.own_or_numbered([(section.at, section.text, section.name) for section in sections])
-    named = [replace(section, name=own) for section, own in zip(sections, names, strict=True)]
+    named = [replace(section, name=heading_name) for section, heading_name in zip(sections, names, strict=True)]
     return Reading(format_, name, section_places(lines, named), sections[0].at, unit, remarks)
 
 
@@ -126,17 +126,17 @@ def read_kiro(lines: Lines) -> Iterator[Reading]:
     remarks = []
     for box, number in tops:
         end = borders[bisect(borders, box.at)]
-        own = [nested for nested in marks_within(lines.boxes, box.at + 1, end) if not nested.optional]
+        sub_tasks = [nested for nested in marks_within(lines.boxes, box.at + 1, end) if not nested.optional]
         mark = reading.mark_of([box])
-        if own and all(nested.ticked for nested in own):
+        if sub_tasks and all(nested.ticked for nested in sub_tasks):
             mark = Mark(Status.DONE)
-        elif not box.ticked and any(nested.sign in "-~" for nested in (box, *own)):
+        elif not box.ticked and any(nested.sign in "-~" for nested in (box, *sub_tasks)):
             mark = Mark(Status.IN_PROGRESS)
-        elif box.ticked and own:
-            what = f"task {number[1]} is ticked, but not all of its sub-tasks are; it counts as done"
-            remarks.append(Remark(box.at + 1, what))
-        place = _box_place(replace(UNNAMED, id=number[1], title=box.text[number.end() :]), (box, *own), end)
-        places.append(replace(place, mark=mark, commit="", entries=tuple(own)))
+        elif box.ticked and sub_tasks:
+            message = f"task {number[1]} is ticked, but not all of its sub-tasks are; it counts as done"
+            remarks.append(Remark(box.at + 1, message))
+        place = _box_place(replace(UNNAMED, id=number[1], title=box.text[number.end() :]), (box, *sub_tasks), end)
+        places.append(replace(place, mark=mark, commit="", entries=tuple(sub_tasks)))
     yield Reading("kiro", "Kiro tasks", tuple(places), tops[0][0].at, "task", tuple(remarks))
 
 

@@ -35,15 +35,15 @@ def read(lines: Lines) -> Iterator[Reading]:
     if not rows:
         raise lines.refused(header, "the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
     listed = {id_key(name.id) for _, name, _ in rows}
-    own = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
-    what = "this tracker row does not begin with a phase id; it is ignored"
-    remarks = [Remark(line + 1, what) for line, name, _ in table if name is None]
+    listed_sections = [section for section in sections if section.name.strong or id_key(section.name.id) in listed]
+    message = "this tracker row does not begin with a phase id; it is ignored"
+    remarks = [Remark(line + 1, message) for line, name, _ in table if name is None]
     for section in sections:
-        if section not in own:
-            what = f"the tracker does not list phase {section.name.id}; this heading is ignored"
-            remarks.append(Remark(section.at + 1, what))
+        if section not in listed_sections:
+            message = f"the tracker does not list phase {section.name.id}; this heading is ignored"
+            remarks.append(Remark(section.at + 1, message))
     places = []
-    paired_with = pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], own)
+    paired_with = pair_sections(lines, "tracker", [(name.id, line) for line, name, _ in rows], listed_sections)
     for (line, name, spots), section in zip(rows, paired_with, strict=True):
         texts = {spot.slot: lines.texts[line][spot.begin : spot.end].strip() for spot in spots}
         if "cell" not in texts:
