@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _WILD = re.compile(r"[*?\[]")
 _PIECES = re.compile(r"(?:\*\*/)+|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", re.DOTALL)

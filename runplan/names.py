@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
 
 from runplan.errors import NotFound, UsageError
 from runplan.text import nearest_word
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 HEADS = "refs/heads/"
 PARKED = "refs/runplan/parked/"  #: work that is nowhere else

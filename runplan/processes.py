@@ -11,7 +11,8 @@ import functools
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -20,9 +21,6 @@ from runplan.clock import until
 if sys.platform != "linux":
     import psutil
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
 
 MARK = "RUNPLAN_DISPATCH"  #: a variable of every process of a dispatch, with the dispatch id
 KILLED_S = 5.0  #: how long to wait for a killed process to disappear; a hanging disk can delay it

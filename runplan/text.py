@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import tzinfo
+from collections.abc import Iterable
+from datetime import datetime, tzinfo
 
 LONGEST = 4_000  #: characters of one detail
 _CUT = " […]"

@@ -6,6 +6,7 @@ Only the commands that need GitPython import it. It works on the user's reposito
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from runplan.settings.load import list_agent_kinds
 from runplan.settings.toolchain import Toolchain, detect, manifests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from git import Git
 
     from runplan.engine.context import RepositoryContext

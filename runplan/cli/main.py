@@ -6,18 +6,15 @@ import importlib
 import io
 import os
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from runplan import __version__
 from runplan.cli.terminal import Style, say
 from runplan.cli.verbs import CHANGING, EXAMPLES, GROUPS, VERBS
 from runplan.errors import Exit, RunplanError, UsageError, refused_by_system
 from runplan.text import nearest_word
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser
-    from typing import NoReturn
 
 COMPLETE = "complete-words"  #: the verb that completion scripts call; not for people
 PLANNED = ("plan", "inbox", "answer")  #: verbs of a later version
@@ -149,22 +146,21 @@ def _describe_unknown(word: str, parser: ArgumentParser) -> str:
     return f"{word}: no such option; " + (f"did you mean {near}?" if near else f"see: {parser.prog} --help")
 
 
+class Parser(ArgumentParser):
+    """Raises errors as UsageError."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog.removeprefix('runplan ')}: {message}; see: {self.prog} --help")
+
+
 def parser_of(verb: str) -> ArgumentParser:
-    import argparse  # `--version` parses nothing
-
-    class Parser(argparse.ArgumentParser):
-        """Raises errors as UsageError."""
-
-        def error(self, message: str) -> NoReturn:
-            raise UsageError(f"{verb}: {message}; see: runplan {verb} --help")
-
     _, line, arguments = VERBS[verb]
     parser = Parser(
         prog=f"runplan {verb}",
         description=f"{line}.",
         epilog=f"examples:\n{EXAMPLES[verb]}",
         # A fixed width saves the import of shutil.
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
+        formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )
     for argument in arguments:

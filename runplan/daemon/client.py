@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 from msgspec import convert
 
@@ -21,11 +23,6 @@ from runplan.daemon.state import read_holder
 from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
 from runplan.store.files import publish
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
 
 T = TypeVar("T")
 

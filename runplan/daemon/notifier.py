@@ -14,7 +14,9 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,6 @@ from runplan.git.command import LongCalls
 from runplan.report import notices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, MutableMapping
-    from pathlib import Path
-
     from structlog.typing import FilteringBoundLogger
 
     from runplan.report.notices import Notice

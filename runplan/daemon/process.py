@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 import traceback
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,8 +42,6 @@ from runplan.text import in_words
 from runplan.times import iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from msgspec import Struct
     from structlog.typing import FilteringBoundLogger
 

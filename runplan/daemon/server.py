@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socketserver
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from msgspec import Struct, to_builtins
 
@@ -14,10 +15,6 @@ from runplan.daemon.protocol import ACTING, AnyRequest, Reply, line_of, peer_of,
 from runplan.errors import Exit, RunplanError, Unreachable
 from runplan.processes import agent_above
 from runplan.settings.places import own_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Connection(socketserver.StreamRequestHandler):

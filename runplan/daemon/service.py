@@ -9,16 +9,14 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import OUTPUT, home, state_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 Words: TypeAlias = tuple[str, ...]
 

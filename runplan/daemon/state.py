@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -16,9 +16,6 @@ from runplan.errors import RefusedEarly, Unreachable
 from runplan.names import digest_of
 from runplan.settings.places import own_directory
 from runplan.store.files import file_lock, publish
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LOCK = "daemon.lock"
 RECORD = "daemon.json"

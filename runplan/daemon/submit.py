@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,6 @@ from runplan.store.protocol import open_store
 from runplan.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from runplan.run.requests import Answer
     from runplan.run.rows import Command
 

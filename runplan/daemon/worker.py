@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -31,9 +33,7 @@ from runplan.store.protocol import open_store, store_exists
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from structlog.typing import FilteringBoundLogger
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -17,8 +18,6 @@ from runplan.run.state import RunState, running
 from runplan.steps import conclude, gates, land, process, proof, read_plan, verify, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from runplan.run.actions import Decision
     from runplan.steps.context import RunContext
     from runplan.store.journal import Journal, LaneJournal

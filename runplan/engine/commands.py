@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import convert
@@ -23,9 +25,6 @@ from runplan.settings.schedule import Slot, parse_schedule, what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-
     from runplan.store.protocol import Store
 
 LOCK_S = 5.0  #: for another process that executes commands

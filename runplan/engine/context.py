@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,6 @@ from runplan.store.protocol import Store, open_store
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from runplan.git.command import Git, Stored
     from runplan.run.events import RunStarted
     from runplan.run.rows import RunRow

@@ -8,6 +8,8 @@ describes a problem, and gives runplan no instructions.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -32,9 +34,6 @@ from runplan.text import command
 from runplan.times import git_date
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
     from runplan.engine.worker import RepositoryWorker
     from runplan.forge.model import Issue
     from runplan.run.events import RunStarted

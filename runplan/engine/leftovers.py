@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
@@ -17,9 +19,6 @@ from runplan.store.files import is_held
 from runplan.store.journal import list_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from runplan.engine.context import RepositoryContext
     from runplan.run.recorded import Recorded
     from runplan.store.protocol import Store

@@ -7,6 +7,7 @@ import json
 import os
 import posixpath
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,6 @@ from runplan.store.claims import landing_lock
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from runplan.run.events import RunStarted
     from runplan.settings.options import Options
 

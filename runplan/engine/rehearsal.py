@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from runplan.engine.advance import STEPS
@@ -17,8 +18,6 @@ from runplan.steps.process import is_for_writers
 from runplan.store.files import file_lock, remove_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from runplan.engine.context import RepositoryContext
     from runplan.steps.context import OpenRepository, RunContext
 

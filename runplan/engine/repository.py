@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,6 @@ from runplan.store.protocol import open_store
 from runplan.supervise.dispatches import Dispatches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from runplan.engine.context import RepositoryContext
     from runplan.run.events import RunStarted
     from runplan.run.rows import Command

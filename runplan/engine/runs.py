@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert
@@ -25,8 +26,6 @@ from runplan.supervise.dispatches import Dispatches
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from runplan.run.rows import RunRow
     from runplan.steps.context import RunContext
 

@@ -6,8 +6,10 @@ import functools
 import os
 import signal
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -30,9 +32,6 @@ from runplan.text import in_words
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import FrameType
-
     from runplan.engine.context import RepositoryContext
     from runplan.run.actions import Decision
     from runplan.steps.context import OpenRepository, RunContext

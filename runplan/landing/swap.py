@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING

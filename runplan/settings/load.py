@@ -7,6 +7,8 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert, to_builtins
@@ -29,9 +31,6 @@ from runplan.settings.schema import (
 from runplan.text import nearest_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
     from runplan.settings.schema import AgentsSettings, Key
 
 #: Variables that runplan sets for agents (docs/agents.md) and notifications (docs/configuration.md), no settings.

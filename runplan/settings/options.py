@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,9 +13,6 @@ from runplan.plan.marks import read_name
 from runplan.run.kinds import Mode
 from runplan.settings.schedule import take_schedule
 from runplan.settings.schema import LANDINGS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _VERBS = ("stop", "next", "status")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,6 @@ from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.schema import FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from runplan.settings.schema import Settings
 
 SOCKET = "daemon.sock"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import count, groupby, takewhile
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,6 @@ from runplan.settings.schema import format_duration, parse_duration as seconds_o
 from runplan.times import JITTER_S, iso, jitter, parse_iso, zone as zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import tzinfo
-
     from runplan.run.rows import ScheduleRow
 
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"

@@ -10,17 +10,15 @@ import json
 import re
 import shlex
 import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.checks.guarded import package_table
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 
 class Kind(StrEnum):

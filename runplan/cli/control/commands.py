@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -37,8 +38,6 @@ from runplan.settings.places import state_directory
 from runplan.text import command, plain
 
 if TYPE_CHECKING:
-    import argparse
-
     from runplan.store.protocol import Store
 
 SHORT = 12  #: digits of an id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,6 @@ from runplan.text import command
 from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from runplan.engine.context import RepositoryContext
     from runplan.run.state import RunState
 

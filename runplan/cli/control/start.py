@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -27,8 +28,6 @@ from runplan.steps.read_plan import choose_phase
 from runplan.text import bounded, command, plain
 
 if TYPE_CHECKING:
-    import argparse
-
     from runplan.forge.model import ReviewComment
     from runplan.settings.schema import RunSettings
     from runplan.store.protocol import Store

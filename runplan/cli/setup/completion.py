@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from runplan.cli.main import COMPLETE, parser_of, require_verb, usage
 from runplan.cli.verbs import VERBS
@@ -11,10 +12,6 @@ from runplan.engine.context import known_plans, open_context, plan_path, spec_pl
 from runplan.names import PLAN_FILE
 from runplan.plan.model import parse_plan
 from runplan.settings.schema import LANDINGS
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator, Sequence
 
 #: The words after PLAN, which the parsers do not list.
 WORDS = {"start": ("finish", "auto", *LANDINGS, "every", "now"), "watch-issues": ("every", "now")}

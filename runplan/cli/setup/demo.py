@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shlex
@@ -9,14 +10,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan.errors import Exit, Unreachable
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
 
 PLAN = "plans/DISCOUNT.md"
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,9 +44,6 @@ from runplan.settings.schema import Settings
 from runplan.text import elapsed, plain
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator, Sequence
-
     from runplan.run.attempts import WorkAttempt
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from runplan.cli.show.progress import say
@@ -11,8 +12,6 @@ from runplan.report.views import as_json
 from runplan.settings.load import environment
 
 if TYPE_CHECKING:
-    import argparse
-
     from runplan.daemon.service import Manager, Standing
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan.cli.inspection import Facts, inspect_repository, known_agents
 from runplan.engine.context import context_at, open_context, settings_note, spec_plans
@@ -16,11 +17,6 @@ from runplan.settings.load import environment
 from runplan.settings.places import repository_file
 from runplan.settings.schema import KEYS, SECTIONS, USER_SECTIONS, Key, Settings
 from runplan.text import command, committing
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-
 
 _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,6 @@ from runplan.store.files import publish
 from runplan.text import plain
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-
     from runplan.plan.reading import Reading
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.agents.clis import agent_of
@@ -29,10 +32,6 @@ from runplan.supervise.output import MISREAD, DispatchFiles
 from runplan.text import clock, elapsed, escaped, localized, plain
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from runplan.agents.adapter import Agent
     from runplan.run.recorded import Recorded
     from runplan.run.rows import EventRow, RunRow

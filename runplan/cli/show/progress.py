@@ -6,7 +6,9 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style
@@ -24,9 +26,6 @@ from runplan.run.state import RunState, apply, failed_lane, failure as failure_o
 from runplan.text import clock, command, counted, elapsed, plain, zone_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from runplan.store.protocol import Store
 
 LINES_SHOWN = 10  #: of the output of a failed command

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.cli.inspection import read_diffs
@@ -23,9 +23,6 @@ from runplan.settings.places import state_directory
 from runplan.settings.schema import parse_duration
 from runplan.text import command, plain
 from runplan.times import iso
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def run_report(args: argparse.Namespace) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,9 +36,6 @@ from runplan.text import clock, command, counted, in_words, plain
 from runplan.times import iso, zone
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
     from runplan.plan.model import Plan
 
     W = TypeVar("W", bound=Work)
