@@ -290,19 +290,11 @@ class Git:
         return process
 
     def request(self, *args: str, words: bytes, end: bytes = b"") -> bytes:
-        """Send words to a long-lived process; the line that it answers, or all its lines before the line `end`."""
-        process = self._keep(*args)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(words)
-            process.stdin.flush()
-        lines = [process.stdout.readline() if _has_answered(process) else b""]
-        while end and lines[-1] not in (b"", end):
-            lines.append(process.stdout.readline())
-        if not lines[-1]:
+        """Send words to the long-lived process with these arguments; its answer, as of `exchange`."""
+        answer = exchange(self._keep(*args), words, end)
+        if not answer:
             raise self._ended(args)
-        return b"".join(lines[:-1] if end else lines)
+        return answer
 
     def _ended(self, args: tuple[str, ...]) -> GitFailed:
         """Forget a process that has ended, or that is out of step; the error that it left."""
@@ -390,8 +382,7 @@ class Git:
         """Execute orders of `update-ref --stdin` in one transaction."""
         # Without no-deref a symbolic ref that an agent made would redirect the update.
         lines = ("start", *(line for order in orders for line in ("option no-deref", order)), "prepare", "commit")
-        if not converse(self._keep(*UPDATER), "\n".join(lines) + "\n", b"start: ok\nprepare: ok\ncommit: ok\n"):
-            raise self._ended(UPDATER)
+        self.request(*UPDATER, words="".join(f"{line}\n" for line in lines).encode(), end=b"commit: ok\n")
 
     def list_refs(self, common_dir: Path) -> Mapping[str, Oid]:
         """Every ref of the repository with this directory, and its object.
@@ -478,29 +469,19 @@ def is_readable(descriptor: int, timeout_s: float) -> bool:
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
-def converse(process: subprocess.Popen[bytes], words: str, expected: bytes) -> bool:
-    """Write to a long-lived process; whether it answers as expected."""
+def exchange(process: subprocess.Popen[bytes], words: bytes, end: bytes = b"") -> bytes:
+    """Write to a process; the line that it answers, or all lines up to the line `end`. Empty when it ended instead."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(os.fsencode(words))
+        process.stdin.write(words)
         process.stdin.flush()
-    said = b""
-    while len(said) < len(expected) and _has_answered(process):
-        piece = os.read(process.stdout.fileno(), len(expected) - len(said))
-        if not piece:
-            break
-        said += piece
-    return said == expected
-
-
-def _has_answered(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a long-lived process answers or ends in time; else it is killed."""
-    assert process.stdout is not None
-    if is_readable(process.stdout.fileno(), ANSWER_S):
-        return True
-    process.kill()
-    return False
+    if not is_readable(process.stdout.fileno(), ANSWER_S):
+        process.kill()
+    lines = [process.stdout.readline()]
+    while end and lines[-1] not in (b"", end):
+        lines.append(process.stdout.readline())
+    return b"".join(lines) if lines[-1] else b""
 
 
 def close_process(process: subprocess.Popen[bytes]) -> str:

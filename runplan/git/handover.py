@@ -255,7 +255,7 @@ class AgentZone(Place):
         """A commit with the files that differ from the agent's HEAD; parked when that is not the newest work."""
         if not received.left or received.left == self._tool.commit(received.head).tree:
             return ""
-        kept = self._candidates().commit(
+        kept = Candidates(self._tool).commit(
             received.left, onto=received.head, message=f"Uncommitted work found in {under}\n", by=KEEPER
         )
         if received.head == received.tip:
@@ -277,9 +277,6 @@ class AgentZone(Place):
             if left := self._keep_left(received, under=branch):
                 self._workspace.park(left, under=branch)
             self._note(received.left)
-
-    def _candidates(self) -> Candidates:
-        return Candidates(self._tool)
 
     def _receive(self, branch: str, before: Oid, how: str, copies: Sequence[str]) -> Received:
         """Run the script that writes the stream, and take the stream into `tool.git`."""

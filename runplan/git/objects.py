@@ -250,8 +250,9 @@ class Candidates:
         large = self._find_large(old, new, without)
         left_out = dict.fromkeys((*without, *large))
         trees = " ".join(self.tree_with(self._tree(commit), left_out) for commit in (old, new))
-        patch = self._git.request(*_DIFFER, words=f"{trees}\n{_END}".encode(), end=_END.encode())
-        text = patch.partition(b"\n")[2].decode("utf-8", "surrogateescape")  # after the line with the ids
+        answer = self._git.request(*_DIFFER, words=f"{trees}\n{_END}".encode(), end=_END.encode())
+        patch = answer.partition(b"\n")[2].removesuffix(_END.encode())  # after the line with the ids
+        text = patch.decode("utf-8", "surrogateescape")
         return text + "".join(f"{path}: {size} bytes, not shown here\n" for path, size in large.items())
 
     def _find_large(self, old: Oid, new: Oid, without: Sequence[str]) -> dict[str, int]:

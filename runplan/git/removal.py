@@ -94,10 +94,6 @@ class Removal:
         for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock"), *named):
             remove_stale_lock(lock, sure_s=_LOCKED_S)
 
-    def landed(self, branch: str, tip: Oid) -> None:
-        """Delete a branch whose landing was observed."""
-        self._tool.update_refs(f"delete {branch} {tip}")
-
     def _used_by(self, ref: str) -> str:
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""

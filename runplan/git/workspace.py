@@ -115,12 +115,10 @@ class Workspace:
         return file_lock(self._locks / "workspace.lock")
 
     def merge_packs(self) -> None:
-        """Merge many packs of `tool.git`, and loose objects, into one pack. Objects without a ref stay as well."""
-        objects = self.path / "objects"
-        names = [pack.stem for pack in (objects / "pack").glob("*.pack")]
-        if len(names) > MOST_PACKS:
+        """Merge many packs of `tool.git`, and loose objects. Objects without a ref stay as well."""
+        if sum(1 for _ in (self.path / "objects/pack").glob("*.pack")) > MOST_PACKS:
             with self.lock():
-                merge_packs(self.git, objects, names, loose=list(objects.glob("??/[0-9a-f]*")))
+                self.git.run("repack", "-q", "-d", "--geometric=2")
 
     def close(self) -> None:
         self.git.close()
@@ -224,7 +222,7 @@ class Workspace:
         # A multi-pack index is a sign of `git maintenance`, which merges packs itself, and may name these.
         if len(names) > MOST_LANDED and not (packs / "multi-pack-index").exists():
             with suppress(GitFailed):  # a `git gc` of the user's was faster
-                names = [merge_packs(self.user, packs.parent, names)]
+                names = [merge_packs(self.user, packs, names)]
         publish(self._landed, "\n".join(names).encode(), sync=False)
 
     # --- refs of the user's repository ------------------------------------------------------------------
@@ -295,33 +293,24 @@ def _is_small(pack: Path) -> bool:
     return False
 
 
-def merge_packs(git: Git, objects: Path, names: Sequence[str], *, loose: Sequence[Path] = ()) -> str:
-    """Put all objects of these packs and the loose ones into one pack; its name."""
-    asked = ("pack-objects", "-q", "--stdin-packs", *(["--unpacked"] if loose else []))
+def merge_packs(git: Git, packs: Path, names: Sequence[str]) -> str:
+    """Put all objects of these packs into one; its name."""
     listed = "".join(f"{name}.pack\n" for name in names).encode()
-    made = f"pack-{git.run(*asked, str(objects / 'pack' / 'pack'), stdin=listed).text}"
+    made = f"pack-{git.run('pack-objects', '-q', '--stdin-packs', str(packs / 'pack'), stdin=listed).text}"
     # The index goes first: without it git does not look for the pack.
-    ends = (".idx", ".rev", ".pack")
-    for file in (*(objects / "pack" / f"{name}{end}" for name in names if name != made for end in ends), *loose):
+    for file in (packs / f"{name}{end}" for name in names if name != made for end in (".idx", ".rev", ".pack")):
         file.unlink(missing_ok=True)
     return made
 
 
-def transfer(
-    source: Git,
-    goal: Git,
-    tip: Oid,
-    *,
-    without: Sequence[Oid],
-    keep: str = "",
-) -> str:
+def transfer(source: Git, goal: Git, tip: Oid, *, without: Sequence[Oid], keep: str = "") -> str:
     """Pack the objects of `tip` that `without` lacks, and index them strictly; the name of the pack.
 
     A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
     """
     check = ("index-pack", "--stdin", "--fix-thin", "--strict", *([f"--keep={keep}"] if keep else []))
     wanted = "".join([f"{tip}\n", *(f"^{oid}\n" for oid in without)]).encode()
-    how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if keep else []))
+    how = ("--revs", "--thin", "--stdout", "-q", "--threads=1", "--delta-base-offset", *(["--local"] if keep else []))
     packer = source.start("pack-objects", *how, env=STREAMED)
     assert packer.stdin is not None
     assert packer.stdout is not None

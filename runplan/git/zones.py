@@ -227,11 +227,6 @@ class Zones:
         if self.bounds.seconds > STOPPED_S:
             self.bounds = replace(self.bounds, seconds=STOPPED_S, cause="the run is stopped")
 
-    def fill(self, arguments: Sequence[str], *, cwd: Path, writable: Sequence[Path]) -> str:
-        """Fill a worktree; the error of the script, or ""."""
-        with self.start(_FILL, arguments, cwd=cwd, writable=writable) as script:
-            return script.finish(time.monotonic() + FILL_S)
-
 
 class Script:
     """A running script. A thread reads its errors, so that it never waits for a reader."""
@@ -328,7 +323,9 @@ class Place:
         for _ in range(2):
             self._make_directories()
             writable = (self.path, self._repository, self._seen)
-            if not (error := self._zones.fill(arguments, cwd=self.path, writable=writable)):
+            with self._zones.start(_FILL, arguments, cwd=self.path, writable=writable) as script:
+                error = script.finish(time.monotonic() + FILL_S)
+            if not error:
                 return
             remove_directory(self.path)
             remove_directory(self._seen)

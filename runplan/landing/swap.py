@@ -27,7 +27,7 @@ from msgspec import Struct, convert, to_builtins
 
 from runplan.clock import until
 from runplan.errors import GitFailed
-from runplan.git.command import ANY, CALLS, STREAMED, close_process, converse, one_line
+from runplan.git.command import ANY, CALLS, STREAMED, close_process, exchange, one_line
 from runplan.git.objects import SUBMODULE
 from runplan.git.repository import TargetCheckout, remove_stale_lock
 from runplan.landing.lander import Landing, find_landing
@@ -79,11 +79,11 @@ def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterat
     prepare = f"start\nupdate {name} {landing.new} {landing.old}\nprepare\n"
 
     def commit() -> None:
-        if not converse(process, "commit\n", b"commit: ok\n"):
+        if not exchange(process, b"commit\n"):
             raise GitFailed(f"git could not move {name}: {close_process(process)}")
 
     try:
-        if not converse(process, prepare, b"start: ok\nprepare: ok\n"):
+        if not exchange(process, prepare.encode(), b"prepare: ok\n"):
             raise Hold(f"git cannot lock {name}: {close_process(process)}")
         yield commit
     finally:

@@ -477,7 +477,7 @@ def clean_up(action: Action, state: RunState, context: RunContext) -> Iterator[e
 def _clean_branch(phase: WorkAttempt, lease: e.Leased, context: RunContext) -> None:
     head = phase.work.head if phase.work and phase.delivery.landed else ""  # of the landed work
     if head and context.objects.tip(lease.branch) == head:
-        context.removal.landed(lease.branch, head)
+        context.objects.update_refs(f"delete {lease.branch} {head}")
     else:
         context.workspace.give_to_user(lease.branch, base=phase.base)
     kept = lease.kept if phase.delivery.landed else None
