@@ -102,19 +102,17 @@ def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str
 
     Plans that are `gone`, but have runs, are found by path, or by part of it if no other plan matches.
     """
-    for matches, among in ((_is_path, (*plans, *gone)), *((m, p) for p in (plans, gone) for m in (is_named, _is_part))):
-        found = [plan for plan in among if matches(word, plan)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise NotFound(f"{word} may be {', '.join(found[:-1])} or {found[-1]}; say which")
+    looks = [[plan for plan in (*plans, *gone) if PurePosixPath(word) == PurePosixPath(plan)]]
+    for among in (plans, gone):
+        looks.append([plan for plan in among if is_named(word, plan)])
+        looks.append([plan for plan in among if word.lower() in plan.lower()])
+    if matched := next(filter(None, looks), []):
+        if len(matched) == 1:
+            return matched[0]
+        raise NotFound(f"{word} may be {', '.join(matched[:-1])} or {matched[-1]}; say which")
     near = nearest_word(PurePosixPath(word).name, [PurePosixPath(plan).name for plan in plans], 0.6)
     hint = f"; did you mean {near}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
     raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
-
-
-def _is_path(word: str, plan: str) -> bool:
-    return PurePosixPath(word) == PurePosixPath(plan)
 
 
 def is_named(word: str, plan: str) -> bool:
@@ -122,10 +120,6 @@ def is_named(word: str, plan: str) -> bool:
     path = PurePosixPath(plan)
     folder = path.parent.name if path.name == PLAN_FILE else path.stem
     return word.lower() in (path.name.lower(), path.name.removesuffix(".md").lower(), folder.lower())
-
-
-def _is_part(word: str, plan: str) -> bool:
-    return word.lower() in plan.lower()
 
 
 def branch(prefix: str, slug: str, phase: str) -> str:

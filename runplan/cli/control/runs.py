@@ -282,14 +282,7 @@ def follow_run(context: RepositoryContext, plan: str, run: str, *, after: int | 
     if newest is not None and newest.is_active and not newest.needs_person:
         status = command("runplan", "status", plan)
         raise Unreachable(f"the daemon has ended, and no process works on {run}; see: {status}")
-    return _show_end(context, run)
-
-
-def _show_end(context: RepositoryContext, run: str) -> Exit:
-    store = context.store()
-    row = store.get_run(run)
-    assert row is not None
-    return progress.show_end(store, row, state_of(store, row), context.state)
+    return progress.show_end(context.store(), run, context.state)
 
 
 def admit_agents(context: RepositoryContext) -> None:
@@ -330,7 +323,7 @@ def run_here(context: RepositoryContext, request: RunRequest) -> Exit:
             raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
     if answer.declined or (request.answer is not None and not request.answer.approved):
         return print_answer(plan, answer, request)
-    return _show_end(context, answer.run)
+    return progress.show_end(context.store(), answer.run, context.state)
 
 
 def _remember_repository(context: RepositoryContext) -> None:

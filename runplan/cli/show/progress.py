@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.cli.terminal import Style
+from runplan.engine.runs import state_of
 from runplan.errors import Exit
 from runplan.report.sections import describe_kept_work
 from runplan.report.summary import figures_of_run
@@ -278,9 +279,11 @@ class RunLog:
 # --- the end ------------------------------------------------------------------------------------------
 
 
-def show_end(store: Store, run: RunRow, state: RunState, directory: Path) -> Exit:
+def show_end(store: Store, run: str, directory: Path) -> Exit:
     """Print the last lines of a run."""
-    code, lines = _last_lines(store, run, state, directory)
+    row = store.get_run(run)
+    assert row is not None
+    code, lines = _last_lines(store, row, state_of(store, row), directory)
     _write_line("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
