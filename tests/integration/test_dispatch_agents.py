@@ -1,21 +1,33 @@
-"""The output of real agents, through a shim: message, tools, tally, and the files that they leave."""
+"""Agents through a shim: the output of real ones, and every step of the `script` agent."""
 
+import json
 import os
 import shutil
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import convert
 
+from runplan.agents.adapter import Task
+from runplan.agents.clis import agent_of
+from runplan.agents.clis.script import FAILED, MODIFIERS, STEPS, ScriptFile, steps_for
+from runplan.agents.environment import agent_environment, task_environment
 from runplan.agents.invocation import Agents
-from runplan.run.dispatch import OWN, Ending, Launch, Tally
+from runplan.errors import SettingsError
+from runplan.run.dispatch import OWN, Ending, Launch, Outcome, Tally, ToolUsed
 from runplan.run.events import DispatchStarted
 from runplan.run.kinds import Role
 from runplan.settings.load import Layer
+from runplan.settings.schema import AgentTable
 from tests.support import samples
 from tests.support.builders import settle
 from tests.support.dispatching import Stage, shared_stage
+from tests.support.repos import isolated_env
 
 
 @pytest.fixture
@@ -104,3 +116,288 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
     assert (tmp_path / "made.txt").read_text(encoding="utf-8") == "Do ä."
     assert found.tally.model == "m"
     assert samples.ending("claude", found).kind == "success"
+
+
+# --- the script agent -------------------------------------------------------------------------------------
+
+
+PROMPT = """# Phase 1
+- not: an item
++++ b/a b.py\t
+
+## Items
+
+- W1: make a.txt
+- C1: it says hello: twice
+
+## Rules
+
+- none: of these
+"""
+
+
+def task(root: Path, directory: Path, *, script: str = "script.toml", **more: Any) -> Task:
+    table = AgentTable(name="played", kind="script", script=script)
+    given = {"role": Role.FIX, "phase": "1", "cycle": 1, **more}
+    return Task(table=table, caller={}, root=root, directory=directory, **given)
+
+
+class Theatre:
+    """A worktree, a main checkout and the stage to play scripts on."""
+
+    def __init__(self, on: Stage) -> None:
+        self.on = on
+        self.main = on.path / "main"
+        self.worktree = on.path / "worktree"
+        self.main.mkdir()
+        self.worktree.mkdir()
+
+    def launch(
+        self, text: str, *, role: Role = Role.IMPLEMENT, phase: str = "1", cycle: int = 1, **changes: Any
+    ) -> str:
+        (self.main / "script.toml").write_text(text)
+        launch = self.on.launch("unset", cwd=str(self.worktree), reader="script", **changes)
+        directory = self.on.dispatches.directory(launch.id)
+        prompt = directory / "prompt.md"
+        prompt.write_text(PROMPT)
+        argv = agent_of("script").build_argv(task(self.main, directory, role=role, phase=phase, cycle=cycle))
+        env = agent_environment(isolated_env(), keep=("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"), settings={})
+        env |= task_environment(dispatch=launch.id, role=role, plan="plans/x.md", phase=phase, run="r1")
+        env |= {"RUNPLAN_PROMPT": str(prompt), "RUNPLAN_RETURN": str(directory / "return.json")}
+        return self.on.start(*argv, **{**changes, "id": launch.id, "cwd": launch.cwd, "reader": "script", "env": env})
+
+    def play(self, *steps: str, **how: Any) -> tuple[str, Outcome]:
+        """Play steps written as TOML lines."""
+        text = "".join(f'[[phase."1".implement]]\n{step}\n' for step in steps)
+        dispatch = self.launch(text, **how)
+        return dispatch, self.on.outcome(dispatch)
+
+    def tools(self, dispatch: str) -> list[ToolUsed]:
+        events = (event for line in self.on.out(dispatch).splitlines() for event in agent_of("script").read_line(line))
+        return [event for event in events if isinstance(event, ToolUsed)]
+
+    def returned(self, dispatch: str) -> Any:
+        return json.loads((self.on.dispatches.directory(dispatch) / "return.json").read_text())
+
+    def make_repository(self) -> None:
+        """Turn the main checkout into a repository and the worktree into one of its worktrees."""
+        self.worktree.rmdir()
+        self.git("-c", "init.defaultBranch=main", "init", "-q")
+        self.git("-c", "user.name=u", "-c", "user.email=u@example.org", "commit", "-q", "--allow-empty", "-m", "base")
+        self.git("worktree", "add", "-q", "-b", "work", str(self.worktree))
+
+    def git(self, *arguments: str) -> str:
+        return subprocess.check_output(["git", *arguments], cwd=self.main, env=isolated_env(), text=True).strip()
+
+
+@pytest.fixture
+def theatre(tmp_path: Path) -> Iterator[Theatre]:
+    with shared_stage(tmp_path) as on:
+        yield Theatre(on)
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def test_files_are_written_appended_deleted_and_reported_as_tool_events(theatre: Theatre) -> None:
+    dispatch, outcome = theatre.play(
+        'write = "src/a.txt"\ntext = "one\\n"',
+        'append = "src/a.txt"\ntext = "two\\n"',
+        'write = "b.txt"',
+        'delete = "b.txt"',
+    )
+
+    root = theatre.worktree
+    assert outcome.code == 0
+    assert (root / "src/a.txt").read_text() == "one\ntwo\n"
+    assert not (root / "b.txt").exists()
+    assert outcome.message == ""
+    assert theatre.tools(dispatch) == [
+        ToolUsed(tool="write", path=str(root / "src/a.txt")),
+        ToolUsed(tool="append", path=str(root / "src/a.txt")),
+        ToolUsed(tool="write", path=str(root / "b.txt")),
+        ToolUsed(tool="delete", path=str(root / "b.txt")),
+    ]
+
+
+# --- git --------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_takes_what_the_script_touched_under_the_agents_name(theatre: Theatre) -> None:
+    theatre.make_repository()
+    (theatre.worktree / "stray").touch()
+
+    _, outcome = theatre.play(
+        'write = "a"\ntext = "1"',
+        'commit = "Add a"\ndate = "2026-01-01T00:00:00Z"',
+        'commit = "Nothing"',
+        'write = "a"\ntext = "1"',
+        'commit = "Nothing new"',
+        'say = "end"',
+    )
+
+    assert outcome.message == "end\n"
+    log = theatre.git("log", "--format=%s|%an|%ce|%at", "main..work")
+    assert log == "Add a|runplan agent|agent@runplan.invalid|1767225600"
+    assert theatre.git("show", "--name-only", "--format=", "work") == "a"
+
+
+def test_a_commit_of_all_takes_everything(theatre: Theatre) -> None:
+    theatre.make_repository()
+    (theatre.worktree / "stray").touch()
+
+    theatre.play('commit = "All"\nall = true')
+
+    assert theatre.git("show", "--name-only", "--format=", "work") == "stray"
+
+
+def test_a_command_runs_in_the_worktree_and_knows_the_main_checkout(theatre: Theatre) -> None:
+    theatre.make_repository()
+    dispatch, outcome = theatre.play(
+        'git = ["update-ref", "refs/heads/moved", "work"]',
+        'run = "git config core.editor vi && pwd >where"',
+        'run = \'git -C "$main" commit -q --allow-empty -m "on main"\'',
+    )
+
+    assert outcome.code == 0, theatre.on.err(theatre.on.ids[0])
+    assert (theatre.worktree / "where").read_text() == f"{theatre.worktree}\n"
+    assert theatre.git("log", "--format=%s", "main") == "on main\nbase"
+    assert theatre.git("rev-parse", "moved") == theatre.git("rev-parse", "work")
+    assert theatre.git("config", "core.editor") == "vi"
+    assert [event.tool for event in theatre.tools(dispatch)] == ["git", "run", "run"]
+
+
+def test_a_git_command_that_fails_ends_the_play(theatre: Theatre) -> None:
+    theatre.make_repository()
+    dispatch, outcome = theatre.play('git = ["switch", "nowhere"]', 'write = "a"')
+
+    assert outcome.code == FAILED
+    assert b"script: git = " in theatre.on.err(dispatch)
+    assert not (theatre.worktree / "a").exists()
+
+
+# --- words ------------------------------------------------------------------------------------------------
+
+
+def test_a_script_reports_the_same_events_as_a_program(theatre: Theatre, tmp_path: Path) -> None:
+    reported = [
+        'tell = {trouble = "limit", words = "come back later", resets = 1800000000}',
+        "tell = {context = 120, window = 200}",
+        "tell = {tokens = 7, usd = 0.5}",
+        f'say = "once"\nonce = "{tmp_path / "flag"}"',
+        f'say = "twice"\nonce = "{tmp_path / "flag"}"',
+    ]
+    _, outcome = theatre.play(*reported)
+    tally = outcome.tally
+    assert [(one.kind, one.words, one.resets) for one in tally.troubles] == [("limit", "come back later", 1800000000)]
+    assert (tally.context, tally.window, tally.usage.input_tokens, tally.usage.usd) == (120, 200, 7, 0.5)
+    assert outcome.message == "once\n"
+
+
+def test_a_return_goes_into_its_file(theatre: Theatre) -> None:
+    value = (
+        'return = {status = "done", summary = "said \\"é\\"\\n\\\\", '
+        'items = [{item = "W1", result = "pass", evidence = "x"}], usage = {input_tokens = 1, usd = 0.5}, odd = true}'
+    )
+    expected = {
+        "status": "done",
+        "summary": 'said "é"\n\\',
+        "items": [{"item": "W1", "result": "pass", "evidence": "x"}],
+        "usage": {"input_tokens": 1, "usd": 0.5},
+        "odd": True,
+    }
+
+    dispatch, outcome = theatre.play(value)
+
+    assert theatre.returned(dispatch) == expected
+    assert outcome.message == ""
+
+
+@pytest.mark.parametrize(
+    ("step", "results", "evidence"),
+    [
+        pytest.param("pass_all = true", ["pass", "pass"], [{"kind": "file", "ref": "a b.py"}], id="pass"),
+        pytest.param('fail = ["C1"]\nevidence = "saw it"', ["pass", "fail"], "saw it", id="fail"),
+        pytest.param('pass_all = true\nevidence = ""', ["pass", "pass"], "", id="without evidence"),
+    ],
+)
+def test_a_verifier_answers_for_every_item_of_the_prompt(
+    theatre: Theatre, step: str, results: list[str], evidence: object
+) -> None:
+    dispatch, _ = theatre.play(step)
+
+    items = theatre.returned(dispatch)["items"]
+    assert [item["item"] for item in items] == ["W1", "C1"]
+    assert [item["result"] for item in items] == results
+    assert [item["evidence"] for item in items] == [evidence, evidence]
+
+
+# --- time and death ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("step", "code"), [("exit = 3", 3), ('delete = "absent"', FAILED)])
+def test_it_ends_with_the_code_of_a_step(theatre: Theatre, step: str, code: int) -> None:
+    assert theatre.play("sleep = 0", step, 'say = "more"')[1].code == code
+
+
+# --- which steps ------------------------------------------------------------------------------------------
+
+ROLES = """
+[[phase."1".implement]]
+say = "implement"
+[[phase."1".fix]]
+say = "fix"
+[[phase."1".fix2]]
+say = "fix in cycle 2"
+[[phase."*".implement]]
+say = "any phase"
+[[phase."1".verify]]
+fail = ["W1"]
+[[phase."1".verify2]]
+pass_all = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("role", "phase", "cycle", "step"),
+    [
+        (Role.IMPLEMENT, "1", 1, {"say": "implement"}),
+        (Role.IMPLEMENT, "4a", 1, {"say": "any phase"}),
+        (Role.FIX, "1", 1, {"say": "fix"}),
+        (Role.FIX, "1", 2, {"say": "fix in cycle 2"}),
+        (Role.FIX, "1", 3, {"say": "fix"}),
+        (Role.FIX, "2", 1, None),
+        (Role.VERIFY, "1", 1, {"fail": ["W1"]}),
+        (Role.VERIFY, "1", 2, {"pass_all": True}),
+        (Role.VERIFY, "2", 1, {"pass_all": True}),
+    ],
+)
+def test_steps_are_chosen_by_phase_role_and_cycle(role: Role, phase: str, cycle: int, step: dict[str, Any]) -> None:
+    asked = task(Path(), Path(), role=role, phase=phase, cycle=cycle)
+
+    assert steps_for(convert(tomllib.loads(ROLES), ScriptFile), asked) == ([step] if step else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param('[[phase."1".implement]]\nwrte = "a"', "needs exactly one of append,", id="unknown step"),
+        pytest.param('[[phase."1".implement]]\nsay = "a"\nexit = 1', "step 1 (say, exit)", id="two steps in one"),
+        pytest.param('[[phase."1".implement]]\nsay = "a"\nsize = 1', "step 1 (say, size)", id="unknown modifier"),
+        pytest.param('[phase."1".implement]\nsay = "a"', "only [[phase", id="single brackets"),
+        pytest.param('[[phases."1".implement]]\nsay = "a"', "only [[phase", id="wrong table"),
+        pytest.param("[[", "script.toml: ", id="no TOML"),
+        pytest.param('phase = "1"', "only [[phase", id="phase is no table"),
+    ],
+)
+def test_a_script_that_makes_no_sense_is_refused_before_it_is_played(theatre: Theatre, text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        theatre.launch(text)
+
+    assert said in str(refused.value)
+    assert str(theatre.main / "script.toml") in str(refused.value)
+
+
+def test_every_step_is_documented() -> None:
+    document = (Path(__file__).parents[2] / "docs/agents.md").read_text()
+    assert [word for word in (*STEPS, *MODIFIERS) if f"{word} = " not in document] == []

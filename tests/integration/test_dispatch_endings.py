@@ -1,5 +1,6 @@
-"""How dispatches are brought to an end: limits, requests, and what an agent leaves behind."""
+"""How dispatches are brought to an end: limits, requests, signals, and what an agent leaves behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -248,3 +249,186 @@ def test_orphans_of_a_long_run_do_not_pile_up_as_zombies(on: Stage) -> None:
     until(lambda: len(children()) == 1)
     (on.path / "go").touch()
     assert on.outcome(dispatch).leftovers == 0
+
+
+# --- limits after a good end ------------------------------------------------------------------------------
+
+
+def answer(number: int, *, sent: str = "10k") -> str:
+    """One of aider's, with what it cost."""
+    return (
+        f"echo 'Answer {number}.'\necho\n"
+        f"echo 'Tokens: {sent} sent, 1k received. Cost: $1.00 message, ${number}.00 session.'\n"
+    )
+
+
+COST = r"Cost: \$1.00 message, \$$n.00 session."
+ENDLESS = f'n=0; while :; do n=$((n + 1))\necho "Tokens: 10k sent, 1k received. {COST}"\ndone'
+
+
+@pytest.mark.parametrize(
+    "limit", [pytest.param({"usd": 2.0}, id="dollars"), pytest.param({"tokens": 20_000}, id="tokens")]
+)
+def test_an_aider_that_goes_on_after_its_limit_is_ended(on: Stage, limit: dict[str, object]) -> None:
+    """It says after each answer that it is whole, and never that it was the last."""
+    assert on.outcome(on.sh(ENDLESS, reader="aider", **limit)).ending is Ending.BUDGET
+
+
+def test_an_aider_with_a_full_context_applies_its_answer(on: Stage) -> None:
+    applies = "sleep 0.05; echo 'Applied edit to made.txt'; echo x >made.txt"
+    outcome = on.outcome(on.sh(f"{answer(1, sent='130k')}{applies}", reader="aider", hand_over_at=60))
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+    assert (on.path / "made.txt").exists()
+
+
+def result(**more: object) -> str:
+    reported = {"type": "result", "subtype": "success", "is_error": False, "result": "All done.", **more}
+    return f"echo '{json.dumps(reported)}'\n"
+
+
+def said(number: int, **more: object) -> str:
+    usage = {"input_tokens": 600, "output_tokens": 5}
+    content = [{"type": "text", "text": "More."}]
+    message = {"id": f"m{number}", "usage": usage, "content": content, **more}
+    return f"echo '{json.dumps({'type': 'assistant', 'message': message})}'\n"
+
+
+def test_a_claude_that_works_on_after_a_good_end_is_held_to_its_budget(on: Stage) -> None:
+    outcome = on.outcome(on.sh(f"{said(1)}{result()}{said(2)}sleep 30", reader="claude", tokens=1_000))
+
+    assert outcome.ending is Ending.BUDGET
+
+
+def test_what_its_sub_agents_use_after_a_good_end_counts_and_leaves_the_end_standing(on: Stage) -> None:
+    """Sub-agents may run on for a moment; a tool event does not name its agent."""
+    tool = said(2, content=[{"type": "tool_use", "name": "Bash", "input": {}}]).replace(
+        '"type": "assistant"', '"type": "assistant", "parent_tool_use_id": "t1"'
+    )
+    cheap = on.outcome(on.sh(f"{said(1)}{result()}{tool}", reader="claude", tokens=100_000))
+    costly = on.outcome(on.sh(f"{said(1)}{result()}{tool}sleep 30", reader="claude", tokens=1_000, grace_s=0.05))
+
+    assert (cheap.ending, cheap.tally.finished and cheap.tally.finished.ok) == (Ending.EXITED, True)
+    assert costly.ending is Ending.BUDGET
+
+
+DONE = {
+    "codex": ['{"type":"turn.completed","usage":{"input_tokens":5000,"output_tokens":5}}'],
+    "claude": [
+        '{"type":"assistant","message":{"id":"m1","usage":{"input_tokens":100000,"output_tokens":5},"content":[]}}',
+        '{"type":"result","subtype":"success","is_error":false,"result":"All done.","total_cost_usd":0.5,'
+        '"modelUsage":{"m":{"inputTokens":100000,"outputTokens":5,"contextWindow":150000}}}',
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("reader", "limit"),
+    [("codex", {"tokens": 1000}), ("claude", {"tokens": 1000}), ("claude", {"usd": 0.1}), ("claude", {})],
+    ids=["tokens reported at the end", "tokens", "usd", "context"],
+)
+def test_work_that_is_finished_is_not_cut_off_for_what_it_cost(
+    on: Stage, reader: str, limit: dict[str, object]
+) -> None:
+    """An agent reports its usage at its end and exits later."""
+    lines = "\n".join(DONE[reader])
+
+    outcome = on.outcome(on.sh(f"echo '{lines}'; sleep 0.1; echo; sleep 0.1; exit 0", reader=reader, **limit))
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+
+
+def test_wall_time_is_kept_after_a_good_end_too(on: Stage) -> None:
+    outcome = on.outcome(on.sh(f"echo '{DONE['codex'][0]}'; sleep 30", reader="codex", wall_s=0.3))
+
+    assert outcome.ending is Ending.TIMEOUT
+
+
+# --- signals ----------------------------------------------------------------------------------------------
+
+
+#: Notes every signal it gets, and stays.
+DEAF = """
+import os, signal, time
+def note(number, frame):
+    with open("signals", "a") as file: file.write(signal.Signals(number).name + "\\n")
+for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, note)
+"""
+STAYS = "\nwhile True: time.sleep(0.01)"
+FULL_CONTEXT = """print('runplan:tell {"context":130000,"window":200000}', flush=True)"""
+
+
+def signals(on: Stage) -> list[str]:
+    return (on.path / "signals").read_text().split()
+
+
+def test_an_agent_with_a_full_context_is_asked_to_end_and_then_killed(on: Stage) -> None:
+    outcome = on.outcome(on.python(f"{DEAF}{FULL_CONTEXT}{STAYS}", reader="script", hand_over_at=60, grace_s=0.2))
+
+    assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
+    assert signals(on) == ["SIGTERM"]
+
+
+def test_an_interrupt_reaches_the_agents_own_session_and_the_rest_is_ended_after_it(on: Stage) -> None:
+    """A process that an agent starts in a session of its own is ended by the agent, as at a terminal."""
+    child = "import os, time; os.setsid()\n" + DEAF + "open('ready', 'w')" + STAYS
+    program = f"""
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-I", "-S", "-c", {child!r}])
+while not os.path.exists("ready"): time.sleep(0.005)
+try:
+    print(child.pid, file=open("child", "w"))
+    while True: time.sleep(0.01)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+    dispatch = on.python(program, reader="codex", grace_s=5.0)
+    pid_in(on.path / "child")
+    on.dispatches.end([dispatch], grace_s=10)
+    outcome = on.dispatches.standing(dispatch)
+
+    assert isinstance(outcome, Outcome)
+    assert (outcome.ending, outcome.code, outcome.leftovers) == (Ending.ENDED, 7, 1)
+    assert signals(on) == ["SIGTERM"]
+    assert gone(pid_in(on.path / "child"))
+
+
+# --- limits and requests --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reader", "asked"),
+    [("claude", "SIGINT"), ("codex", "SIGINT"), ("gemini", "SIGTERM")],
+)
+def test_a_stop_uses_the_signal_for_a_clean_end(on: Stage, reader: str, asked: str) -> None:
+    dispatch = on.python(f"{DEAF}print(os.getpid(), file=open('agent', 'w')){STAYS}", reader=reader, grace_s=60)
+    pid_in(on.path / "agent")
+    on.dispatches.end([dispatch], grace_s=0.2)
+
+    assert signals(on) == [asked]
+
+
+def test_a_limit_asks_the_same_way(on: Stage) -> None:
+    outcome = on.outcome(on.python(f"{DEAF}{STAYS}", reader="claude", wall_s=1.5))
+
+    assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
+    assert signals(on) == ["SIGINT"]
+
+
+def test_the_wait_at_the_time_of_the_request_decides_the_ending(on: Stage) -> None:
+    """The provider is to blame for its silence; the end event that an interrupt brings says nothing of that."""
+    text = f"""
+import json, signal, sys, time
+def line(**reported): print(json.dumps(reported), flush=True)
+def last(*_):
+    line(type='result', is_error=True, subtype='error_during_execution', total_cost_usd=0.5,
+         modelUsage={{"m": {{"inputTokens": 100, "outputTokens": 1}}}})
+    sys.exit(1)
+signal.signal(signal.SIGINT, last)
+line(type='system', subtype='api_retry', error_status=529, error='overloaded'){STAYS}
+"""
+    outcome = on.outcome(on.python(text, reader="claude", silence_s=1.0))
+
+    assert (outcome.ending, outcome.code) == (Ending.SILENT, 1)
+    assert outcome.tally.waiting == "error 529 overloaded"
+    assert outcome.tally.usage.usd == 0.5, "what it cost is reported only there"
