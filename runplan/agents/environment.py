@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from runplan.agents.clis import agent_of
 from runplan.gitfacts import AGENT
 from runplan.processes import MARK
-from runplan.run.reasons import variables
+from runplan.run.reasons import name_variables
 from runplan.settings.load import OURS
 from runplan.text import command
 
@@ -146,7 +146,7 @@ def describe_missing(names: Sequence[str], *, plan: str) -> str:
     """Why a run waits, and the command that ends the wait."""
     it = "it" if len(names) == 1 else "them"
     resume = command("runplan", "resume", plan)
-    return f"the daemon restarted and lost {variables(names)}; resume it from a shell that has {it}: {resume}"
+    return f"the daemon restarted and lost {name_variables(names)}; resume it from a shell that has {it}: {resume}"
 
 
 def _select_sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str, ...]) -> dict[str, str]:

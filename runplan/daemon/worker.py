@@ -27,7 +27,7 @@ from runplan.run.events import Admitted, DispatchEnded, DispatchStarted, Event, 
 from runplan.run.kinds import WaitKind
 from runplan.run.requests import Answer, refused
 from runplan.run.rows import Command, OwnerState, ScheduleRow, WaitRow
-from runplan.run.state import RunState, awaiting, open_lanes, open_states, running
+from runplan.run.state import RunState, find_awaiting, list_running, open_lanes, open_states
 from runplan.settings.schedule import what_is_due
 from runplan.store.protocol import open_store, store_exists
 from runplan.times import delay_s, is_announced, iso, look_s, parse_iso, zone
@@ -242,7 +242,7 @@ class DaemonWorker(RepositoryWorker):
             store.drop_wait(plan)
             if started is not None and started.daemon:
                 self._executor.halt_without_keys(started)
-            if plan in self.runs and running(self.runs[plan].state):  # before others take their turn
+            if plan in self.runs and list_running(self.runs[plan].state):  # before others take their turn
                 self._daemon.limit.count_run((self.root, plan))
             return
         now = self._now()
@@ -389,7 +389,7 @@ class DaemonWorker(RepositoryWorker):
     def _has_permit(self, plan: str, journal: Journal) -> bool:
         """Whether the run may work now; one that waits for something else needs no permit."""
         decision = decide(journal.state)
-        if running(journal.state):  # also one that survived the last process
+        if list_running(journal.state):  # also one that survived the last process
             self._daemon.limit.count_run((self.root, plan))
             return True
         if journal.state.stop or not self.may_begin():
@@ -426,7 +426,7 @@ class DaemonWorker(RepositoryWorker):
         for lane in lanes:
             if (alone := decide(lane.state)).waiting:
                 self.report_wait(plan, active.id, lane.state, alone)
-        if decision.waiting and not running(state):
+        if decision.waiting and not list_running(state):
             if decision.waiting is not WaitKind.SLOT:
                 self._daemon.limit.release_permit(self.root, plan)
             if not lanes:
@@ -462,7 +462,7 @@ class DaemonWorker(RepositoryWorker):
 
     def report_wait(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Log each wait once, though every pass of the loop sees it; a person is notified of one that needs them."""
-        attempt = awaiting(state)
+        attempt = find_awaiting(state)
         name, tree = (attempt.chosen.phase, attempt.delivery.asked) if attempt else ("", "")
         wait = (decision.waiting, decision.about, decision.wake, tree)
         if self._reported.get((run, name)) == wait:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable, RefusedEarly, RunplanError, SettingsError
 from runplan.run import actions as a
-from runplan.run.decide import decide, ends, without_beginnings
+from runplan.run.decide import decide, list_end_actions, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import Event, WorkRefused
 from runplan.run.reasons import Reason
-from runplan.run.state import RunState, running
+from runplan.run.state import RunState, list_running
 from runplan.steps import conclude, gates, land, process, proof, read_plan, verify, work
 
 if TYPE_CHECKING:
@@ -83,7 +83,9 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
                 raise NoProgress(f"{decision.why}: {decision.actions} was done and is due again")
             last = decision
             if any(action.step == a.END.step for action in decision.actions):
-                context.dispatches.end(running(journal.state), grace_s=GRACE_S)  # all at once: one by one takes long
+                context.dispatches.end(
+                    list_running(journal.state), grace_s=GRACE_S
+                )  # all at once: one by one takes long
             recorded = [_take_in_lane(action, journal, context) for action in decision.actions]
             if not any(recorded):  # all that is left are running processes
                 return decision
@@ -93,7 +95,7 @@ def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]
 
 def record_ends(journal: Journal, context: RunContext) -> None:
     """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
-    for action in ends(journal.state):
+    for action in list_end_actions(journal.state):
         _take_in_lane(action, journal, context)
 
 

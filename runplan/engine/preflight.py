@@ -33,7 +33,7 @@ from runplan.settings.places import user_file, worktree_root
 from runplan.settings.schema import uses_remote
 from runplan.steps.land import landing_to_undo
 from runplan.steps.read_plan import choose_work
-from runplan.steps.work import refused
+from runplan.steps.work import describe_refusal
 from runplan.store.claims import landing_lock
 from runplan.text import command, committing
 
@@ -173,7 +173,7 @@ def require_own_branches(context: RepositoryContext, *, plan: str, slug: str, ph
     store = context.store()
     for branch in (branch for branch in branches if context.git.tip(branch) is not None):
         known = store.count_leases(plan, branch) > 0
-        if refusal := refused(context.git, branch, tip, known=known):
+        if refusal := describe_refusal(context.git, branch, tip, known=known):
             raise RefusedEarly(refusal)
 
 

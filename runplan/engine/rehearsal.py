@@ -13,7 +13,7 @@ from runplan.run import actions as a, events as e
 from runplan.run.decide import decide
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import Mode
-from runplan.run.state import RunState, apply, fold, running
+from runplan.run.state import RunState, apply, fold, list_running
 from runplan.steps.process import is_for_writers
 from runplan.store.files import file_lock, remove_directory
 
@@ -69,11 +69,11 @@ def _work_phase(state: RunState, context: RunContext, on_event: Callable[[e.Even
                 state = apply(state, e.StopRequested(by=SLUG))
                 continue
             if action.step == a.END.step:
-                context.dispatches.end(running(state), grace_s=GRACE_S)
+                context.dispatches.end(list_running(state), grace_s=GRACE_S)
             for event in STEPS[action.step].act(action, state, context):
                 state = apply(state, event)
                 on_event(event)
-            if action.step == a.AWAIT.step and (ids := running(state)):
+            if action.step == a.AWAIT.step and (ids := list_running(state)):
                 context.dispatches.wait(ids, timeout_s=None)
         except (KeyboardInterrupt, RunplanError) as error:
             if trouble is not None:

@@ -18,7 +18,7 @@ from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import ANSWERED, Mode, RunOutcome
 from runplan.run.reasons import Reason
-from runplan.run.state import RunState, apply, failed_lane, fold, open_lanes, open_states, running
+from runplan.run.state import RunState, apply, failed_lane, fold, list_running, open_lanes, open_states
 from runplan.steps.conclude import release_issues
 from runplan.store.journal import Journal, list_records
 from runplan.store.protocol import Store, open_store
@@ -187,7 +187,7 @@ def end_lost(active: ActiveRun) -> WorkspaceLost | None:
 def _record_crash(active: ActiveRun, detail: str, remedy: str = "") -> None:
     """End the run as failed: its agents end, the report names the error, and the claim is free."""
     journal = active.journal
-    active.context.dispatches.end(running(journal.state), grace_s=GRACE_S)
+    active.context.dispatches.end(list_running(journal.state), grace_s=GRACE_S)
     if journal.state.claimed:
         with suppress(Exception):  # the end of the run is recorded in any case
             detail = "; ".join((detail, *release_issues(RunOutcome.FAILED, journal.state, active.context)))
@@ -215,7 +215,7 @@ def end_recorded_agents(state: Path, plan: str) -> list[str]:
     """
     with closing(open_store(state, writable=False)) as store:
         meant = [row for row in store.list_unfinished_runs() if plan in ("", row.plan)]
-        ids_by_plan = {row.plan: ids for row in meant if (ids := running(state_of(store, row)))}
+        ids_by_plan = {row.plan: ids for row in meant if (ids := list_running(state_of(store, row)))}
     if ids_by_plan:
         Dispatches(state / "dispatch").end([id_ for ids in ids_by_plan.values() for id_ in ids], grace_s=GRACE_S)
     return list(ids_by_plan)

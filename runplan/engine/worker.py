@@ -26,7 +26,7 @@ from runplan.run.dispatch import GRACE_S
 from runplan.run.kinds import WaitKind
 from runplan.run.requests import Answer, RunRequest
 from runplan.run.rows import Acquired, ClaimResult, HeldByOther, Reentered, RunRow, wait_of
-from runplan.run.state import RunState, open_states, running
+from runplan.run.state import RunState, list_running, open_states
 from runplan.store.journal import Journal
 from runplan.text import in_words
 from runplan.times import parse_iso
@@ -126,7 +126,7 @@ class RepositoryWorker:
             self.execute_commands()
         # The worker does not wait for dispatches of lanes that wait for a time.
         states = [lane_state for active in self.runs.values() for _, lane_state in open_states(active.state)]
-        ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in running(lane_state)]
+        ids = [id_ for lane_state in states if not decide(lane_state).waiting for id_ in list_running(lane_state)]
         return ids, min((parse_iso(wakes[plan]) for plan in self.runs if wakes[plan]), default=None)
 
     def step(self, plan: str) -> Decision | None:
@@ -173,7 +173,7 @@ class RepositoryWorker:
 
     def end_agents(self) -> None:
         """End the agents of all runs at the same time; the next worker starts them again."""
-        if ids := [id_ for active in self.runs.values() for id_ in running(active.state)]:
+        if ids := [id_ for active in self.runs.values() for id_ in list_running(active.state)]:
             self.repository.dispatches.end(ids, grace_s=GRACE_S)
         for active in self.runs.values():
             with suppress(RunplanError):  # the next worker sees that they have ended
@@ -462,7 +462,7 @@ class ForegroundWorker(RepositoryWorker):
         clock = self.repository.clock
         stop = self._interruption
         stop.at_once = bool(decision.waiting)
-        if stop.asked and not (running(active.state) and stop.left_s and not stop.at_once):
+        if stop.asked and not (list_running(active.state) and stop.left_s and not stop.at_once):
             raise KeyboardInterrupt
         if decision.waiting:
             if not decision.wake or decision.waiting is WaitKind.REVIEW:  # a person is needed

@@ -11,7 +11,7 @@ from runplan.agents.environment import describe_missing
 from runplan.run.kinds import REPEATED_WAITS, RunOutcome, WaitKind
 from runplan.run.reasons import Reason, next_action
 from runplan.run.rows import wait_of
-from runplan.run.state import RunState, awaiting, failure as failure_of
+from runplan.run.state import RunState, failure as failure_of, find_awaiting
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def of_waiting(state: RunState, decision: Decision, *, plan: str, **where: str) 
     reason = decision.waiting
     if reason is None or not wait.is_notified or (reason in REPEATED_WAITS and state.waits > 1):
         return None  # one notice is enough for something that is looked at again and again
-    waits = awaiting(state)
+    waits = find_awaiting(state)
     phase = waits.chosen.phase if waits and reason is not WaitKind.REVIEW else ""
     title = f"{plan}: {f'phase {phase}' if phase else 'the pull request'} waits for you ({reason})"
     text = f"{decision.about or decision.why}. {wait.help(plan, phase)}."

@@ -386,11 +386,11 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return replace(attempt, handovers=(*attempt.handovers, event))
         case e.GuardFound():
             worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else attempt.refusal
-            return replace(_warned(attempt, *event.lines), refusal=worse)
+            return replace(_add_warnings(attempt, *event.lines), refusal=worse)
         case e.WorkTaken():
-            return replace(_warned(_without_candidate(attempt), *event.lines), work=event)
+            return replace(_add_warnings(_without_candidate(attempt), *event.lines), work=event)
         case e.RulesBroken():
-            attempt = _warned(attempt, *(f"a fixer was told: {line}" for line in event.lines))
+            attempt = _add_warnings(attempt, *(f"a fixer was told: {line}" for line in event.lines))
             return replace(attempt, broken=event, breaks=attempt.breaks + 1)
         case e.CandidateBuilt():
             return replace(attempt, unsolved=None)
@@ -398,7 +398,7 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return _record_rebuild(attempt, event)
         case e.EvidenceUnresolved():
             named = ", ".join(item for item, _ in event.items)
-            return _warned(
+            return _add_warnings(
                 attempt, f"the verifier was asked once more, because its evidence for {named} did not resolve"
             )
         case e.DriftFound():
@@ -410,7 +410,7 @@ def _record_work(attempt: W, event: e.Event) -> W:
             return attempt
 
 
-def _warned(attempt: W, *lines: str) -> W:
+def _add_warnings(attempt: W, *lines: str) -> W:
     return replace(attempt, warnings=(*attempt.warnings, *lines))
 
 
@@ -447,7 +447,7 @@ def _record_rebuild(attempt: W, event: e.BranchRebuilt) -> W:
 
 def _record_start(attempt: W, event: e.DispatchStarted) -> W:
     if event.again and event.agent:
-        attempt = _warned(attempt, f"{event.again}; it was tried once more")
+        attempt = _add_warnings(attempt, f"{event.again}; it was tried once more")
     if event.role.is_writer:
         attempt = replace(attempt, written=event.id)
     if event.role is not Role.FIX:

@@ -24,7 +24,7 @@ from runplan.run.attempts import (
 )
 from runplan.run.kinds import ANSWERED, Mode, PhaseStep, RunOutcome, WaitKind
 from runplan.run.phase_rules import merge_target, repair_branch, work_on_phase
-from runplan.run.reasons import Reason, variables
+from runplan.run.reasons import Reason, name_variables
 from runplan.run.rows import wait_of
 from runplan.run.shared_rules import complete_plan, undo_phase
 from runplan.run.state import failed_lane, failure, open_lanes, open_states
@@ -73,13 +73,13 @@ def decide(state: RunState) -> Decision:
         reason, detail = attempt.refusal
         is_landing = reason is Reason.ALREADY_ON_TARGET and attempt.step is not PhaseStep.UNDO
         return fail_phase(reason, PhaseStep.LAND if is_landing else attempt.step, detail)
-    return _wait(state) or _work_on(started, attempt)
+    return _find_wait(state) or _work_on(started, attempt)
 
 
-def _wait(state: RunState) -> Decision | None:
+def _find_wait(state: RunState) -> Decision | None:
     """Why nothing new may start; running processes continue."""
     if state.missing:
-        about = f"the daemon restarted and lost {variables(state.missing)}"
+        about = f"the daemon restarted and lost {name_variables(state.missing)}"
         return Decision(why=about, waiting=WaitKind.KEY, about=about)
     if state.halted:
         about = f"paused by {state.halted}"
@@ -103,40 +103,40 @@ def _between_attempts(state: RunState, started: RunStarted, attempt: AnyAttempt 
     if state.stop:
         return perform_action(a.Finish(outcome=RunOutcome.STOPPED, reason=Reason.STOPPED), f"stopped by {state.stop}")
     if state.concluded is not None and state.concluded.reason:
-        return _conclude(state)
+        return _conclude_run(state)
     if started.claim and started.issues and not state.claimed and not state.is_lane:
-        return _wait(state) or perform_action(a.CLAIM_ISSUES, "show on the forge which issues the run works on")
+        return _find_wait(state) or perform_action(a.CLAIM_ISSUES, "show on the forge which issues the run works on")
     if state.review and not state.is_lane:
-        return _wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
+        return _find_wait(state) or perform_action(a.REVIEW, "comments of reviewers are to be handled")
     if started.concludes and not state.is_lane and state.landed and state.landed[-1].complete:
-        return _wait(state) or _conclude(state)
+        return _find_wait(state) or _conclude_run(state)
     if (attempt is not None or state.lanes) and started.mode is not Mode.FINISH:
         return perform_action(a.Finish(outcome=RunOutcome.DONE), "everything requested has landed")
-    if waiting := _wait(state):
+    if waiting := _find_wait(state):
         return waiting
     if state.no_work is None:
         return perform_action(a.READ_PLAN, "the next phase is chosen from the plan on the target")
     detail, kind = state.no_work.detail, state.no_work.kind
     if started.concludes and kind is NoWorkKind.COMPLETE:
-        return _conclude(state)
+        return _conclude_run(state)
     if kind in (NoWorkKind.COMPLETE, NoWorkKind.PHASE_DONE):
-        finish = a.Finish(outcome=_success(state), detail=detail)
+        finish = a.Finish(outcome=_success_outcome(state), detail=detail)
     else:
         outcome = RunOutcome.FAILED if state.landed else RunOutcome.REFUSED
         finish = a.Finish(outcome=outcome, reason=Reason.BLOCKED, detail=detail)
     return perform_action(finish, f"no phase is due: {detail}")
 
 
-def _success(state: RunState) -> RunOutcome:
+def _success_outcome(state: RunState) -> RunOutcome:
     return RunOutcome.DONE if state.landed else RunOutcome.NOTHING_TO_DO
 
 
-def _conclude(state: RunState) -> Decision:
+def _conclude_run(state: RunState) -> Decision:
     """Every phase has landed, and the lander has something left to do."""
     done = state.concluded
     if done is None:
         return perform_action(a.CONCLUDE, "every phase is on the branch of the pull request; now it is to be merged")
-    outcome = RunOutcome.FAILED if done.reason else _success(state)
+    outcome = RunOutcome.FAILED if done.reason else _success_outcome(state)
     return perform_action(a.Finish(outcome=outcome, reason=done.reason, detail=done.note), done.note or "merged")
 
 
@@ -162,7 +162,7 @@ def _work_on(started: RunStarted, attempt: AnyAttempt) -> Decision:
 def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
     """Each lane by the same rules as a run of its own; and a search for further phases."""
     each = [decide(lane.state) for lane in lanes]
-    more = _search(state, started, len(lanes))
+    more = _search_phases(state, started, len(lanes))
     actions = [
         replace(action, lane=lane.name)
         for lane, decision in zip(lanes, each, strict=True)
@@ -183,7 +183,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
     )
 
 
-def _search(state: RunState, started: RunStarted, lanes: int) -> Decision | None:
+def _search_phases(state: RunState, started: RunStarted, lanes: int) -> Decision | None:
     """Read the plan for phases that can start next to the open lanes; None when none may."""
     may_start = started.mode is Mode.FINISH and lanes < started.parallel and not state.looked
     if not may_start or state.stop or state.halted or state.queued or failed_lane(state) is not None:
@@ -193,7 +193,7 @@ def _search(state: RunState, started: RunStarted, lanes: int) -> Decision | None
     return perform_action(a.READ_PLAN, "the plan is searched for phases that can start next to the running ones")
 
 
-def startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) -> list[Phase]:
+def list_startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) -> list[Phase]:
     """The phases to start now, in the plan's order, at most `limit`; `worked` maps running phases to touched paths.
 
     A phase without `Touches:` may touch everything, so it runs alone.
@@ -202,22 +202,22 @@ def startable(plan: Plan, worked: Mapping[str, Sequence[str]], *, limit: int) ->
     taken = list(worked.values())
     for phase in plan.phases if plan.status is PlanStatus.ACTIVE else ():
         is_open = phase.status is not Status.DONE and not describe_hindrance(plan, phase)
-        is_free = phase.id not in worked and not any(overlap(phase.touches, other) for other in taken)
+        is_free = phase.id not in worked and not any(paths_overlap(phase.touches, other) for other in taken)
         if len(chosen) < limit and is_open and is_free:
             chosen.append(phase)
             taken.append(phase.touches)
     return chosen
 
 
-def overlap(some: Iterable[str], others: Iterable[str]) -> bool:
+def paths_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
     """Whether both may cover the same path; true in doubt, and when either is empty."""
-    one, two = [_place(pattern) for pattern in some], [_place(pattern) for pattern in others]
+    one, two = [_covering_path(pattern) for pattern in some], [_covering_path(pattern) for pattern in others]
     if not one or not two:
         return True
     return any(a[: len(b)] == b[: len(a)] for a in one for b in two)
 
 
-def _place(pattern: str) -> tuple[str, ...]:
+def _covering_path(pattern: str) -> tuple[str, ...]:
     """The folder or file that contains every match; casefolded, since some file systems ignore case."""
     fixed = literal(pattern)
     whole = fixed == pattern.strip().removeprefix("./").lstrip("/")
@@ -234,7 +234,7 @@ def without_beginnings(decision: Decision) -> Decision:
     return replace(decision, actions=tuple(one for one in decision.actions if one.step not in begins))
 
 
-def ends(state: RunState) -> tuple[a.Action, ...]:
+def list_end_actions(state: RunState) -> tuple[a.Action, ...]:
     """The actions that end every process of a run; each process is due again afterwards."""
     at_work = [lane for lane, open_state in open_states(state) if running_dispatch(open_state.attempt) is not None]
     return tuple(replace(a.END, lane=lane) for lane in at_work)

@@ -187,32 +187,32 @@ class Folding:
     def take(self, event: AgentEvent) -> None:
         finished = self._tally.finished
         if not isinstance(event, (Retrying, Unread)) and self._tally.waiting:
-            self._set(waiting="")
+            self._set_fields(waiting="")
         if finished is not None and finished.ok and not finished.so_far:
-            self._set(finished=_after_success(finished, event))
+            self._set_fields(finished=_after_success(finished, event))
         match event:
             case Message():
-                self._say(event)
+                self._add_message(event)
             case ToolUsed(denied=True):
-                self._set(denials=self._tally.denials + 1)
+                self._set_fields(denials=self._tally.denials + 1)
                 if len(self._denied) < MOST_DENIED:
                     self._denied[event] = None
             case ToolUsed():
-                self._set(uses=self._tally.uses + 1)
+                self._set_fields(uses=self._tally.uses + 1)
             case Spent():
-                self._spend(event)
+                self._add_usage(event)
             case Context():
-                self._fill(event)
+                self._record_context(event)
             case Started(model=model) if model:
-                self._set(model=model[:NAME])
+                self._set_fields(model=model[:NAME])
             case Trouble():
-                self._meet(event)
+                self._record_trouble(event)
             case Retrying(words=words):
-                self._set(waiting=words[:WORDS] or "waiting")
+                self._set_fields(waiting=words[:WORDS] or "waiting")
             case Finished(words=words):
-                self._set(finished=replace(event, words=words[:WORDS]))
+                self._set_fields(finished=replace(event, words=words[:WORDS]))
             case Unread():
-                self._set(unread=self._tally.unread + 1)
+                self._set_fields(unread=self._tally.unread + 1)
 
     @property
     def message(self) -> str:
@@ -222,10 +222,10 @@ class Folding:
     def tally(self) -> Tally:
         return replace(self._tally, troubles=tuple(self._troubles), denied=tuple(self._denied))
 
-    def _set(self, **fields: object) -> None:
+    def _set_fields(self, **fields: object) -> None:
         self._tally = replace(self._tally, **fields)
 
-    def _say(self, message: Message) -> None:
+    def _add_message(self, message: Message) -> None:
         if message.final:
             self._pieces, self._length = [], 0
         self._pieces.append(message.text[-MESSAGE_TAIL:])
@@ -234,36 +234,36 @@ class Folding:
             self._pieces = [self.message]
             self._length = len(self._pieces[0])
 
-    def _spend(self, event: Spent) -> None:
+    def _add_usage(self, event: Spent) -> None:
         usage, seen = event.usage, self._tally.usage
         if event.total:
             self._recent.clear()
-            self._set(usage=_larger(usage, seen) if event.least else usage)
+            self._set_fields(usage=_larger_usage(usage, seen) if event.least else usage)
             total = usage.input_tokens + usage.output_tokens
             if self._tally.estimated and total:  # the conversation is not longer than everything sent and received
-                self._set(context=min(self._tally.context, total))
+                self._set_fields(context=min(self._tally.context, total))
             return
         before = self._recent.pop(event.of, Usage()) if event.of else Usage()
-        self._set(usage=seen.plus(usage).plus(before, -1))
+        self._set_fields(usage=seen.plus(usage).plus(before, -1))
         if event.of:
             self._recent[event.of] = usage
             if len(self._recent) > CORRECTABLE:
                 del self._recent[next(iter(self._recent))]
 
-    def _fill(self, event: Context) -> None:
-        self._set(window=event.window or self._tally.window)
+    def _record_context(self, event: Context) -> None:
+        self._set_fields(window=event.window or self._tally.window)
         if event.tokens is not None:
             before = self._tally.context if event.estimated else 0
-            self._set(context=before + event.tokens, estimated=event.estimated)
+            self._set_fields(context=before + event.tokens, estimated=event.estimated)
             if event.resent:
                 tally = self._tally
-                self._set(requests=tally.requests + 1, resent=tally.resent + tally.context)
+                self._set_fields(requests=tally.requests + 1, resent=tally.resent + tally.context)
 
-    def _meet(self, event: Trouble) -> None:
+    def _record_trouble(self, event: Trouble) -> None:
         if self._tally.finished is not None and self._tally.finished.ok:
             if event.doubtful:
                 return
-            self._set(finished=None)  # an error after the end means that it was not the end
+            self._set_fields(finished=None)  # an error after the end means that it was not the end
         self._troubles.append(Trouble(kind=event.kind, words=event.words[:WORDS], resets=event.resets))
         if len(self._troubles) > MOST_TROUBLES:
             del self._troubles[1]
@@ -283,7 +283,7 @@ def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
             return end
 
 
-def _larger(reported: Usage, seen: Usage) -> Usage:
+def _larger_usage(reported: Usage, seen: Usage) -> Usage:
     sent = reported if reported.input_tokens >= seen.input_tokens else seen
     return Usage(
         input_tokens=sent.input_tokens,
@@ -311,7 +311,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     logs: tuple[str, ...] = ()  #: names of further logs; the process writes to the descriptors that LOGS has
     grace_s: float = 5.0  #: between asking the process to end and killing it
     tokens: int = 0  #: limit, sent and received; 0 = none
-    usd: float = 0.0  #: likewise
+    usd: float = 0.0  #: limit in dollars; 0 for none
     prompt: int = 0  #: characters of the prompt and the program's own instructions, for an estimate
     hand_over_at: int = 0  #: per cent at which it is stopped, so that a fresh agent continues; 0 = never
     window: int = 0  #: tokens of its context; 0 = as it reports, or by the model's name

@@ -273,8 +273,8 @@ class DispatchStarted(Event, frozen=True, kw_only=True):
     complaint: str = ""  #: what a fixer has to fix
     again: str = ""  #: how the process before it ended, when the same work is tried again
     tokens: int = 0  #: limit; 0 for none
-    usd: float = 0.0  #: likewise
-    seconds: float = 0.0  #: likewise; also of a command
+    usd: float = 0.0  #: limit in dollars; 0 for none
+    seconds: float = 0.0  #: limit of an agent or a command; 0 for none
     bounds: tuple[str, ...] = ()  #: the settings that set these limits
     phase: str = ""  #: of an agent's
     at: str = ""  #: UTC ISO-8601

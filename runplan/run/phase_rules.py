@@ -68,11 +68,11 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
     if phase.lease is None:
         return perform_action(a.LEASE, "the phase needs a worktree and a branch")
     if phase.dispatches.ended is not None:
-        return _judge(phase, phase.dispatches.ended)
+        return _judge_ended(phase, phase.dispatches.ended)
     if phase.broken is not None:
         return _take_back(started, phase, phase.broken)
     if phase.work is not None:
-        return _prove(started, phase, phase.work)
+        return _prove_work(started, phase, phase.work)
     kept = phase.leased.kept
     if kept is not None and kept.beginning is Beginning.PROVE and phase.cycle == 1:
         return perform_action(a.TAKE_WORK, "the attempt begins with the checks of the kept work")
@@ -80,16 +80,18 @@ def _work_on(started: RunStarted, phase: WorkAttempt, first: Decision) -> Decisi
     if len(last) == 2 and last[0].tree == last[1].tree:
         detail = "two agents in a row filled their context, and the second one changed nothing"
         return fail_phase(Reason.NO_PROGRESS, phase.step, detail)
-    return _prepare(started, phase, phase.base_tree) or _set_up_agents(started, phase) or _write(phase, first)
+    return (
+        _run_baseline(started, phase, phase.base_tree) or _set_up_agents(started, phase) or _start_writer(phase, first)
+    )
 
 
-def _prepare(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
+def _run_baseline(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
     """The checks on the base, with run.setup before them."""
     for group in started.gates:
         if unknown := tuple(name for name in group if name not in phase.proof.baselines):
             baseline = DispatchStarted(role=Role.BASELINE, gates=unknown, cycle=phase.cycle, tree=tree)
-            why = f"{_run(unknown)} on the base first, to know old failures"
-            return _set_up(started, phase, tree) or start_dispatch(baseline, why)
+            why = f"{_describe_checks(unknown)} on the base first, to know old failures"
+            return _set_up_proof(started, phase, tree) or start_dispatch(baseline, why)
     return None
 
 
@@ -101,7 +103,7 @@ def _set_up_agents(started: RunStarted, phase: WorkAttempt) -> Decision | None:
     return start_dispatch(setup, "run.setup prepares the agent's worktree")
 
 
-def _set_up(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
+def _set_up_proof(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | None:
     """Run run.setup in the proof worktree where it has not run on this tree, or its products have changed."""
     done = phase.prepared == tree or (phase.proof_set_up and started.clean == "untracked")
     if not started.setup or done:
@@ -111,7 +113,7 @@ def _set_up(started: RunStarted, phase: WorkAttempt, tree: str) -> Decision | No
     )
 
 
-def _write(phase: WorkAttempt, first: Decision) -> Decision:
+def _start_writer(phase: WorkAttempt, first: Decision) -> Decision:
     return first if phase.cycle == 1 else _start_fixer(phase, tree=phase.failed_tree, complaint=phase.complaint)
 
 
@@ -120,7 +122,7 @@ def _start_fixer(phase: WorkAttempt, *, tree: str, complaint: str) -> Decision:
     return start_dispatch(fixer, "a fresh agent fixes it")
 
 
-def _judge(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
+def _judge_ended(phase: WorkAttempt, ended: DispatchEnded) -> Decision:
     """What follows from the end of a process."""
     match ended.role:
         case Role.BASELINE:
@@ -172,17 +174,19 @@ def _take_back(started: RunStarted, phase: WorkAttempt, broken: RulesBroken) -> 
     return start_dispatch(fixer, f"{complaint}; fix cycle {phase.cycle} of {started.max_fix_cycles}")
 
 
-def _prove(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision:
+def _prove_work(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision:
     if work.commits == 0 and phase.unsolved is not None:
         return fail_phase(Reason.CONFLICT, PhaseStep.FIX, phase.describe_unsolved("it left no change"))
     if work.commits == 0:
         return fail_phase(Reason.NO_COMMITS, _written_at(phase), "the agent left no change")
     if phase.delivery.conflict is not None and phase.rebuilt:
-        detail = f"{_conflicts(phase)}, again after it was redone on the new tip; the work before that is kept at"
+        detail = (
+            f"{_describe_conflict(phase)}, again after it was redone on the new tip; the work before that is kept at"
+        )
         return fail_phase(Reason.CONFLICT, PhaseStep.LAND, f"{detail} {phase.parked}")
     if phase.delivery.conflict is not None:
         rebuild = a.RebuildBranch(onto=phase.delivery.conflict.onto, start=phase.delivery.conflict.onto)
-        return perform_action(rebuild, _conflicts(phase))
+        return perform_action(rebuild, _describe_conflict(phase))
     if phase.delivery.moves > MAX_MOVES:
         moved = f"the target moved {phase.delivery.moves} times while landing"
         return fail_phase(Reason.TARGET_MOVING, PhaseStep.LAND, moved)
@@ -191,25 +195,25 @@ def _prove(started: RunStarted, phase: WorkAttempt, work: WorkTaken) -> Decision
     if phase.delivery.candidate.tree == phase.failed_tree:
         return fail_phase(Reason.NO_PROGRESS, PhaseStep.FIX, f"the fixer changed nothing; {phase.complaint}")
     # When the target moved, its own failures have to be known.
-    if baseline := _prepare(started, phase, phase.delivery.candidate.onto_tree):
+    if baseline := _run_baseline(started, phase, phase.delivery.candidate.onto_tree):
         return baseline
     if started.setup and phase.prepared == phase.delivery.candidate.onto_tree:  # else it would be prepared again later
         early = tuple(run for run in phase.delivery.candidate.proofs if run.kind is ProofKind.NEW_TESTS)
-        return _run_proofs(started, phase, phase.delivery.candidate, early) or _gate(
+        return _run_proofs(started, phase, phase.delivery.candidate, early) or _run_gates(
             started, phase, phase.delivery.candidate
         )
-    return _gate(started, phase, phase.delivery.candidate)
+    return _run_gates(started, phase, phase.delivery.candidate)
 
 
 def _written_at(phase: WorkAttempt) -> PhaseStep:
     return PhaseStep.FIX if phase.cycle > 1 else PhaseStep.IMPLEMENT
 
 
-def _conflicts(phase: WorkAttempt) -> str:
+def _describe_conflict(phase: WorkAttempt) -> str:
     return f"the work conflicts with the target in {phase.delivery.conflicting_paths}"
 
 
-def _gate(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
+def _run_gates(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
     if not started.gates and not phase.proof.gates:
         return perform_action(a.JUDGE_GATE, "there is no test command; that is recorded")
     for group in started.gates:
@@ -217,19 +221,25 @@ def _gate(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) ->
         new = tuple(name for name in group if name not in phase.proof.newest_gates)
         unfinished = None if new else next((gate for gate in judged if gate.answer is GateAnswer.UNFINISHED), None)
         if unfinished is not None:
-            detail = _of_gate(unfinished, unfinished.line)
+            detail = _name_gate(unfinished, unfinished.line)
             if unfinished.code is None:
                 return fail_phase(Reason.TESTS_UNFINISHED, PhaseStep.GATE, detail)
-            return _fix(started, phase, candidate, Reason.TESTS_UNFINISHED, detail)  # the work may have broken it
+            return _fix_candidate(
+                started, phase, candidate, Reason.TESTS_UNFINISHED, detail
+            )  # the work may have broken it
         failed = [gate for gate in judged if gate.answer is GateAnswer.FAILED]
         if due := new or tuple(gate.name for gate in failed if gate.time < GATE_RUNS):
             again = "" if new else f"the first run failed: {'; '.join(gate.line for gate in failed)}"
             gate = DispatchStarted(role=Role.GATE, gates=due, cycle=phase.cycle, tree=candidate.tree, again=again)
-            why = f"{_run(due)} on the exact tree" if new else f"{_run(due)} a second time, because {again}"
-            return _set_up(started, phase, candidate.tree) or start_dispatch(gate, why)
+            why = (
+                f"{_describe_checks(due)} on the exact tree"
+                if new
+                else f"{_describe_checks(due)} a second time, because {again}"
+            )
+            return _set_up_proof(started, phase, candidate.tree) or start_dispatch(gate, why)
         if failed:
-            detail = "; ".join(_of_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
-            return _fix(started, phase, candidate, Reason.TESTS_FAILED, detail)
+            detail = "; ".join(_name_gate(gate, f"the checks failed: {gate.line}") for gate in failed)
+            return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     return _prove_tests(started, phase, candidate)
 
 
@@ -239,13 +249,13 @@ def _prove_tests(started: RunStarted, phase: WorkAttempt, candidate: CandidateBu
         return due
     if phase.proof.questions and started.changed == "refuse":
         detail = "; ".join(f"{test}" for _, test in phase.proof.questions)
-        return _fix(started, phase, candidate, Reason.TESTS_FAILED, detail)
+        return _fix_candidate(started, phase, candidate, Reason.TESTS_FAILED, detail)
     hollow = next((proof for proof in phase.proof.newest_runs.values() if proof.is_hollow), None)
     if hollow is not None and started.prove == "require":
-        return _fix(
+        return _fix_candidate(
             started, phase, candidate, Reason.TESTS_FAILED, f'{describe_proof(hollow)} (tests.prove = "require")'
         )
-    return _verify(started, phase, candidate)
+    return _verify_candidate(started, phase, candidate)
 
 
 def _run_proofs(
@@ -261,27 +271,27 @@ def _run_proofs(
             )
             # Only tests differ, so the products of run.setup are those of the code that they run on.
             tree = candidate.onto_tree if run.kind is ProofKind.NEW_TESTS else candidate.tree
-            return _set_up(started, phase, tree) or start_dispatch(proof, PROOFS[run.kind])
+            return _set_up_proof(started, phase, tree) or start_dispatch(proof, PROOFS[run.kind])
     return None
 
 
-def _run(names: Sequence[str]) -> str:
+def _describe_checks(names: Sequence[str]) -> str:
     """`the tests run`, `lint and types run`."""
     if tuple(names) == (TESTS,):
         return "the tests run"
     return f"{' and '.join(names)} {'runs' if len(names) == 1 else 'run'}"
 
 
-def _of_gate(gate: GateJudged, line: str) -> str:
+def _name_gate(gate: GateJudged, line: str) -> str:
     return line if gate.name == TESTS else f"{gate.name}: {line}"
 
 
-def _verify(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
+def _verify_candidate(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) -> Decision:
     """One verifier after the other, then one for all phases where the plan ends; the first that fails starts a fix."""
     if not phase.needs_verdict:
-        return _deliver(started, phase)
+        return _deliver_work(started, phase)
     if phase.proof.verdict is not None and not phase.proof.verdict.passed:
-        return _fix(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
+        return _fix_candidate(started, phase, candidate, Reason.VERIFICATION_FAILED, phase.proof.verdict.why)
     verifiers = started.verifiers or ("",)
     asked = phase.proof.questions_to_verifiers(started.changed)
     given = sum(not verdict.scope and verdict.questions == asked for verdict in phase.proof.verdicts)
@@ -290,15 +300,15 @@ def _verify(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt) 
     if given < len(verifiers):
         verify = replace(verifier, agent=verifiers[given])
         why = f"an independent verifier judges the exact tree{again}"
-        return _set_up(started, phase, candidate.tree) or start_dispatch(verify, why)
+        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(verify, why)
     if phase.is_last and not any(verdict.scope for verdict in phase.proof.verdicts):
         final = replace(verifier, agent=verifiers[0], scope="final")
         why = f"the plan ends with this phase; a verifier judges all phases together{again}"
-        return _set_up(started, phase, candidate.tree) or start_dispatch(final, why)
-    return _deliver(started, phase)
+        return _set_up_proof(started, phase, candidate.tree) or start_dispatch(final, why)
+    return _deliver_work(started, phase)
 
 
-def _deliver(started: RunStarted, phase: WorkAttempt) -> Decision:
+def _deliver_work(started: RunStarted, phase: WorkAttempt) -> Decision:
     """A person signs off where the plan or `tests.changed` says so, and where files of the interface changed."""
     asked = [text for _, text in phase.proof.questions if started.changed == "ask"]
     files = phase.changed_files
@@ -307,7 +317,9 @@ def _deliver(started: RunStarted, phase: WorkAttempt) -> Decision:
     return land_candidate(started, phase, sign_off=criteria if criteria or is_shown else None)
 
 
-def _fix(started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, reason: Reason, detail: str) -> Decision:
+def _fix_candidate(
+    started: RunStarted, phase: WorkAttempt, candidate: CandidateBuilt, reason: Reason, detail: str
+) -> Decision:
     if phase.cycle > started.max_fix_cycles:
         return fail_phase(reason, PhaseStep.VERIFY if reason is Reason.VERIFICATION_FAILED else PhaseStep.GATE, detail)
     why, tree = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}", candidate.tree

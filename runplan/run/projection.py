@@ -11,19 +11,21 @@ from runplan.run.attempts import AgentAttempt, WorkAttempt
 from runplan.run.decide import decide
 from runplan.run.kinds import PhaseStep, RunOutcome, WaitKind
 from runplan.run.rows import RunRow, Work
-from runplan.run.state import open_lanes, open_states, shown
+from runplan.run.state import find_shown, open_lanes, open_states
 
 if TYPE_CHECKING:
     from runplan.run.attempts import AnyAttempt
     from runplan.run.state import Lane, RunState
 
 
-def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
-    began, ended, lanes, attempt = state.started, state.ended, open_lanes(state), shown(state)
+def project_run(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
+    began, ended, lanes, attempt = state.started, state.ended, open_lanes(state), find_shown(state)
     lease = attempt.lease if isinstance(attempt, WorkAttempt) else None
     states = (state, *(lane.state for lane in state.lanes))
-    work = _work(state, attempt, since)
-    works = [one for lane in state.lanes if (one := _lane(lane, since)).failed or lane in lanes] if lanes else []
+    work = _project_work(state, attempt, since)
+    works = (
+        [one for lane in state.lanes if (one := _project_lane(lane, since)).failed or lane in lanes] if lanes else []
+    )
     if ended:
         is_stopped = ended.outcome is RunOutcome.STOPPED
         run_state = "done" if ended.outcome.is_good else "stopped" if is_stopped else "failed"
@@ -59,7 +61,7 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
     )
 
 
-def _work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
+def _project_work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
     decision = decide(state)
     work = Work(
         since=since,
@@ -90,8 +92,8 @@ def _work(state: RunState, attempt: AnyAttempt | None, since: str) -> Work:
     )
 
 
-def _lane(lane: Lane, since: str) -> Work:
-    work = _work(lane.state, lane.state.attempt, since)
+def _project_lane(lane: Lane, since: str) -> Work:
+    work = _project_work(lane.state, lane.state.attempt, since)
     ended = lane.state.ended
     failed = (ended.reason or ended.outcome) if ended is not None and not ended.outcome.is_good else None
     return replace(work, phase=lane.phase, since=work.began or work.dispatched or since, failed=failed)

@@ -156,10 +156,10 @@ _KINDS = {
 def describe_ending(ended: DispatchEnded) -> str:
     """Who ended how, and its last words."""
     who = f"{ended.agent} ({ended.role})" if ended.agent else f"the {ended.role} command"
-    return f"{who} {_ending(ended)}" + (f": {ended.detail}" if ended.detail else "")
+    return f"{who} {_describe_manner(ended)}" + (f": {ended.detail}" if ended.detail else "")
 
 
-def _ending(ended: DispatchEnded) -> str:
+def _describe_manner(ended: DispatchEnded) -> str:
     if ended.ending is Ending.SIGNALLED:
         return f"was killed by signal {ended.signal}"
     if ended.ending in _ENDINGS and not gave_reason(ended):
@@ -171,5 +171,5 @@ def _ending(ended: DispatchEnded) -> str:
     return "reported a failure" if ended.said == ReturnStatus.FAILED else f"exited with code {ended.code}"
 
 
-def variables(names: Sequence[str]) -> str:
+def name_variables(names: Sequence[str]) -> str:
     return ", ".join(f"${name}" for name in names)

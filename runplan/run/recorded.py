@@ -59,17 +59,17 @@ _SHORT = ("detail", "words", "why", "line", "complaint", "lines")
 _LONG = ("output", "evidence", "note")
 
 
-def sanitized(event: e.Event) -> e.Event:
+def sanitize_event(event: e.Event) -> e.Event:
     """The event without terminal sequences in the words of agents and commands."""
     names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, (e.VerdictGiven, e.EvidenceUnresolved)) else ()))
     before = {name: value for name in names if (value := getattr(event, name, None))}
-    after = {name: _sanitized(value, cut=name in _SHORT) for name, value in before.items()}
+    after = {name: _sanitize_value(value, cut=name in _SHORT) for name, value in before.items()}
     return event if after == before else replace(event, **after)
 
 
-def _sanitized(value: object, *, cut: bool) -> object:
+def _sanitize_value(value: object, *, cut: bool) -> object:
     if isinstance(value, tuple):
-        return tuple(_sanitized(part, cut=cut) for part in value)
+        return tuple(_sanitize_value(part, cut=cut) for part in value)
     return plain(bounded(value) if cut else value) if isinstance(value, str) else value
 
 

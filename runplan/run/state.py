@@ -100,20 +100,20 @@ def open_states(state: RunState) -> list[tuple[str, RunState]]:
     return [(lane.name, lane.state) for lane in open_lanes(state)] or [("", state)]
 
 
-def running(state: RunState) -> list[str]:
+def list_running(state: RunState) -> list[str]:
     """The dispatches whose end is not recorded."""
     dispatches = (running_dispatch(open_state.attempt) for _, open_state in open_states(state))
     return [dispatch.id for dispatch in dispatches if dispatch is not None]
 
 
-def awaiting(state: RunState) -> AnyAttempt | None:
+def find_awaiting(state: RunState) -> AnyAttempt | None:
     """The attempt that waits for a person, else the first open one."""
     attempts = [open_state.attempt for _, open_state in open_states(state) if open_state.attempt is not None]
     waiting = (attempt for attempt in attempts if attempt.delivery.asked or attempt.delivery.held)
     return next(waiting, attempts[0] if attempts else None)
 
 
-def shown(state: RunState) -> AnyAttempt | None:
+def find_shown(state: RunState) -> AnyAttempt | None:
     """The attempt that represents the run: that of the first open lane, else of the failed one, else of the last."""
     if state.attempt is not None or not state.lanes:
         return state.attempt
@@ -142,37 +142,41 @@ def fold(events: Iterable[e.Event]) -> RunState:
 def apply(state: RunState, fact: e.Event) -> RunState:
     """The state after one more fact."""
     if fact.lane and not state.is_lane:
-        return _in_lane(state, fact.lane, fact)
-    state = _apply(state, fact)
+        return _apply_to_lane(state, fact.lane, fact)
+    state = _apply_to_run(state, fact)
     match fact:
         case e.LanesChosen():
-            return _branched(state, fact)
+            return _begin_lanes(state, fact)
         case e.Chosen() | e.NoWork() if open_lanes(state):
             return replace(state, looked=True)
         case e.RunResumed():
-            return _each(state, lambda lane: apply(lane.state, replace(fact, mode=Mode.PHASE, wanted=lane.phase)))
+            return _change_lanes(
+                state, lambda lane: apply(lane.state, replace(fact, mode=Mode.PHASE, wanted=lane.phase))
+            )
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
-            return _each(state, lambda lane: apply(lane.state, fact))
+            return _change_lanes(state, lambda lane: apply(lane.state, fact))
         case e.Answered():
-            return _each(state, lambda lane: apply(lane.state, fact) if _is_meant(lane, fact.tree) else lane.state)
+            return _change_lanes(
+                state, lambda lane: apply(lane.state, fact) if _is_answered(lane, fact.tree) else lane.state
+            )
         case _:
             return state
 
 
-def _each(state: RunState, change: Callable[[Lane], RunState]) -> RunState:
+def _change_lanes(state: RunState, change: Callable[[Lane], RunState]) -> RunState:
     return replace(state, lanes=tuple(replace(lane, state=change(lane)) for lane in state.lanes))
 
 
-def _is_meant(lane: Lane, tree: str) -> bool:
+def _is_answered(lane: Lane, tree: str) -> bool:
     candidate = lane.state.attempt.delivery.candidate if lane.state.attempt else None
     return candidate is not None and candidate.tree == tree
 
 
-def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
-    state = _each(state, lambda lane: apply(lane.state, event) if lane.name == name else lane.state)
+def _apply_to_lane(state: RunState, name: str, event: e.Event) -> RunState:
+    state = _change_lanes(state, lambda lane: apply(lane.state, event) if lane.name == name else lane.state)
     match event:
         case e.DispatchEnded():  # it gives back the part of the budget that it did not use
-            return _each(state, _without_budget_pause)
+            return _change_lanes(state, _without_budget_pause)
         case e.Landed():
             return replace(state, landed=(*state.landed, event))
         case e.RunEnded():  # a landing may allow further phases to start
@@ -186,7 +190,7 @@ def _without_budget_pause(lane: Lane) -> RunState:
     return replace(lane.state, pause=None) if waits else lane.state
 
 
-def _branched(state: RunState, event: e.LanesChosen) -> RunState:
+def _begin_lanes(state: RunState, event: e.LanesChosen) -> RunState:
     begun = []
     for name, phase, touches in event.lanes:
         started = replace(state.options, mode=Mode.PHASE, wanted=phase)
@@ -195,14 +199,14 @@ def _branched(state: RunState, event: e.LanesChosen) -> RunState:
     return replace(state, lanes=(*state.lanes, *begun), looked=True, no_work=None, attempt=None)
 
 
-def _apply(state: RunState, event: e.Event) -> RunState:
+def _apply_to_run(state: RunState, event: e.Event) -> RunState:
     match event:
         case e.RunStarted():
             return replace(state, started=event, review=event.review, warnings=event.remarks)
         case e.RunResumed():
-            return _resumed(state, event)
+            return _resume_run(state, event)
         case e.Chosen():
-            return _begun(state, event)
+            return _begin_attempt(state, event)
         case e.NoWork():
             return replace(state, no_work=event, attempt=None)
         case e.StopRequested():
@@ -227,15 +231,15 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.LandingMoved() if state.attempt is not None and state.attempt.delivery.candidate is None:
             return replace(state, no_work=None, attempt=None)  # only the plan was to be marked; it is read again
         case _:
-            state = _counted(state, event)
-            return _in_attempt(state, event)
+            state = _count_usage(state, event)
+            return _apply_to_attempt(state, event)
 
 
-def _in_attempt(state: RunState, event: e.Event) -> RunState:
+def _apply_to_attempt(state: RunState, event: e.Event) -> RunState:
     return replace(state, attempt=record_event(state.attempt, event)) if state.attempt is not None else state
 
 
-def _begun(state: RunState, chosen: e.Chosen) -> RunState:
+def _begin_attempt(state: RunState, chosen: e.Chosen) -> RunState:
     state = replace(state, no_work=None, attempt=begin_attempt(chosen))
     match chosen:
         case e.MergeChosen():
@@ -246,7 +250,7 @@ def _begun(state: RunState, chosen: e.Chosen) -> RunState:
             return state
 
 
-def _counted(state: RunState, event: e.Event) -> RunState:
+def _count_usage(state: RunState, event: e.Event) -> RunState:
     """The fields of the run that change with events of its phase."""
     match event:
         case e.Woke():
@@ -265,12 +269,12 @@ def _counted(state: RunState, event: e.Event) -> RunState:
             return state
 
 
-def _resumed(state: RunState, event: e.RunResumed) -> RunState:
+def _resume_run(state: RunState, event: e.RunResumed) -> RunState:
     """The new options hold from now on; the settings stay."""
     started = replace(state.options, mode=event.mode, wanted=event.wanted, auto=event.auto)
     if event.daemon:  # a foreground run belongs to the daemon once the daemon was asked to resume it
         started = replace(started, daemon=True, needs=event.needs)
-    state = replace(_in_attempt(state, event), pause=None, waits=0, halted="", missing=())
+    state = replace(_apply_to_attempt(state, event), pause=None, waits=0, halted="", missing=())
     handled = state.attempt.chosen.review if isinstance(state.attempt, RepairAttempt) else ()
     known = {id_ for landed in state.landed for id_ in landed.review}.union(handled)
     review = tuple(row for row in event.review if row[0] not in known) or state.review

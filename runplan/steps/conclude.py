@@ -41,7 +41,7 @@ CLAIM_S = 7 * 24 * 3600.0  #: after which a claim counts no more
 _CLAIM = re.compile(r"<!-- runplan-claim (\w+) (.+?) -->")
 
 
-def _lander(context: RunContext) -> PullRequestLander:
+def _pull_request_lander(context: RunContext) -> PullRequestLander:
     assert isinstance(context.lander, PullRequestLander)
     return context.lander
 
@@ -58,7 +58,7 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
     )
     try:
         with context.claims.landing_lock():
-            answer = _lander(context).conclude(progress, now=now.timestamp())
+            answer = _pull_request_lander(context).conclude(progress, now=now.timestamp())
     except RateLimited as limit:
         yield e.Paused(kind=WaitKind.MERGE, until=iso(datetime.fromtimestamp(limit.until, UTC)), words=str(limit))
         return
@@ -70,7 +70,7 @@ def conclude(action: Action, state: RunState, context: RunContext) -> Iterator[e
             wait_s = delay_s(state.waits + 1, first_s=first_s, longest_s=max(first_s, LONGEST_S), factor=1.5)
             yield e.Paused(kind=kind, until=iso(now + timedelta(seconds=wait_s)), words=why)
         case NeedsRepair():
-            yield _repair(answer, context)
+            yield _choose_repair(answer, context)
         case Failed(reason=reason, why=why):
             yield e.Concluded(reason=reason, note=why)
         case unreachable:
@@ -81,10 +81,10 @@ def review(action: Action, state: RunState, context: RunContext) -> Iterator[e.E
     """The comments are quoted: they describe a problem, and give runplan no instructions."""
     texts = "\n\n".join(text for _, text in state.review)
     needed = NeedsRepair(title="Handle the review of the pull request", complaint=f"{REVIEW}\n\n{texts}")
-    yield replace(_repair(needed, context), review=tuple(id_ for id_, _ in state.review))
+    yield replace(_choose_repair(needed, context), review=tuple(id_ for id_, _ in state.review))
 
 
-def _repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:
+def _choose_repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:
     """A repair is worked on as a phase that is in no plan."""
     repair = e.RepairChosen(
         tip=context.tip(),
@@ -92,7 +92,7 @@ def _repair(needed: NeedsRepair, context: RunContext) -> e.RepairChosen:
         text=context.agents.redacted(needed.complaint),
         items=(("P", "The problem is solved, and nothing else has changed."),),
     )
-    return e.MergeChosen(**asdict(repair), merge=_lander(context).target_tip()) if needed.merge else repair
+    return e.MergeChosen(**asdict(repair), merge=_pull_request_lander(context).target_tip()) if needed.merge else repair
 
 
 def merge_target(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001

@@ -50,7 +50,7 @@ def command_line(started: DispatchStarted, phase: WorkAttempt, context: RunConte
     if started.role is Role.SETUP:
         return context.settings.run.setup, context.settings.tests.timeout_s
     checks = context.settings.checks
-    lines = {name: _rerun(name, phase) or checks[name].command for name in started.gates}
+    lines = {name: _rerun_command(name, phase) or checks[name].command for name in started.gates}
     if TESTS in lines:
         lines[TESTS] = with_names(lines[TESTS], started, context)
     wall_s = max(checks[name].timeout_s for name in lines)
@@ -66,7 +66,7 @@ def with_names(line: str, started: DispatchStarted, context: RunContext, options
     return f'export PYTEST_ADDOPTS="${{PYTEST_ADDOPTS-}} "{given}\n{line}'
 
 
-def _rerun(name: str, phase: WorkAttempt) -> str:
+def _rerun_command(name: str, phase: WorkAttempt) -> str:
     """The command that runs only the failed tests again; "" when all have to run."""
     before = phase.proof.newest_gates.get(name)
     return before.rerun if before is not None and before.answer is GateAnswer.FAILED else ""
@@ -100,7 +100,7 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
             continue
         found = results.from_text(text)
         if action.dispatch.role is Role.GATE:
-            known.append(_judged(name, found, phase, context, tree=tree))
+            known.append(_judge_results(name, found, phase, context, tree=tree))
         else:
             noted = results.to_text(found, passes=False)
             known.append(BaselineKnown(key=key, tree=tree, results=noted, name=name))
@@ -117,7 +117,7 @@ def check_key(context: RunContext, name: str, tree: str) -> str:
     return json.dumps([code, settings.run.setup, command, summary, junit, context.agents.digest])
 
 
-def _remember(context: RunContext, key: str, found: results.Results) -> None:
+def _keep_green_results(context: RunContext, key: str, found: results.Results) -> None:
     """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
     if not found.red and not found.unfinished:
         context.store.put_baseline(key, results.to_text(found))
@@ -143,13 +143,13 @@ def judge_baseline(action: Action, state: RunState, context: RunContext) -> Iter
             yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{command}` failed on the base: {fault}")
             return
         key = check_key(context, name, tree)
-        _remember(context, key, found)
+        _keep_green_results(context, key, found)
         known = results.to_text(found, passes=False)
-        note = f"{found.line} before any work{lacking(phase, context)}" if found.red else ""
+        note = f"{found.line} before any work{describe_lacking(phase, context)}" if found.red else ""
         yield BaselineKnown(key=key, tree=tree, results=known, name=name, ran=evidence, note=note)
 
 
-def lacking(phase: WorkAttempt, context: RunContext) -> str:
+def describe_lacking(phase: WorkAttempt, context: RunContext) -> str:
     """What a worktree lacks, with its remedy, for the message of a failure before any work; "" for nothing."""
     if phase.lease is None:
         return ""
@@ -172,10 +172,10 @@ def judge_gate(action: Action, state: RunState, context: RunContext) -> Iterator
         yield GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line=NO_TESTS, time=1)
         return
     for name, found, output, evidence in read_checks(phase, context):
-        partly = bool(_rerun(name, phase))
-        judged = _judged(name, found, phase, context, tree=tree, partly=partly)
+        partly = bool(_rerun_command(name, phase))
+        judged = _judge_results(name, found, phase, context, tree=tree, partly=partly)
         if judged.answer is GateAnswer.PASSED and not partly:  # the baseline of the next phase
-            _remember(context, check_key(context, name, tree), found)
+            _keep_green_results(context, check_key(context, name, tree), found)
         _keep_names(name, found, phase, context, partly=partly)
         tail = "" if judged.answer is GateAnswer.PASSED else output[-OUTPUT_SENT:]
         yield replace(judged, output=tail, ran=evidence)
@@ -193,7 +193,7 @@ def tests_of_gates(phase: WorkAttempt, context: RunContext) -> dict[str, bool] |
     return states or None
 
 
-def _judged(
+def _judge_results(
     name: str, now: results.Results, phase: WorkAttempt, context: RunContext, *, tree: str, partly: bool = False
 ) -> GateJudged:
     """The judgement of one check; `partly`: only the tests that failed before ran."""
@@ -208,7 +208,7 @@ def _judged(
         allows=phase.chosen.allows,
         changed=_changed_tests(phase),
     )
-    answer, line = _described(judged, now)
+    answer, line = _describe_comparison(judged, now)
     if before is not None and answer is GateAnswer.PASSED:
         line = f"{line}; flaky, passed when run again: {', '.join(before.failures or (name,))}"
     rerun, failed = "", judged.regressed
@@ -244,7 +244,7 @@ def known_results(phase: WorkAttempt, context: RunContext, name: str = TESTS) ->
     return results.from_text(text) if text else None
 
 
-def _described(judged: results.Comparison, now: results.Results) -> tuple[GateAnswer, str]:
+def _describe_comparison(judged: results.Comparison, now: results.Results) -> tuple[GateAnswer, str]:
     match judged.kind:
         case results.GateKind.GREEN:
             return GateAnswer.PASSED, now.line
@@ -265,18 +265,18 @@ def read_checks(phase: WorkAttempt, context: RunContext) -> Iterator[tuple[str, 
     assert ended is not None
     assert started is not None
     directory, worktree = context.dispatches.directory(ended.id), context.proof.path
-    printed = dict(_EXIT.findall(content(directory / "out.log").decode("utf-8", "replace")))
+    printed = dict(_EXIT.findall(read_content(directory / "out.log").decode("utf-8", "replace")))
     for name, path in log_files(started, context).items():
         code = int(printed[name]) if name in printed else None
         if len(started.gates) == 1:
             code = ended.code if ended.ending is Ending.EXITED else None
-        whole = content(path)
+        whole = read_content(path)
         output = whole[-OUTPUT_READ:].decode("utf-8", "replace")
         summary, junit, names = "", None, b""
         if name == TESTS:
-            summary, names = tests.summary, content(directory / NAMES)[:JUNIT_READ]
+            summary, names = tests.summary, read_content(directory / NAMES)[:JUNIT_READ]
             files = sorted(path for pattern in tests.junit for path in worktree.glob(pattern))
-            read = (content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files)
+            read = (read_content(path)[:JUNIT_READ].decode("utf-8", "replace") for path in files)
             junit = read if tests.junit else None
         named = names.decode("utf-8", "replace")
         found = results.read_results(output, exit_code=code, summary_pattern=summary, junit=junit, names=named)
@@ -291,6 +291,6 @@ def log_files(started: DispatchStarted, context: RunContext) -> dict[str, Path]:
     return {name: directory / log for name, log in (own_logs(started.gates) or alone).items()}
 
 
-def content(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
     """The content of a file that a check may have written, removed, or replaced by a link or a pipe."""
     return read_bounded(path, largest=2 * OUTPUT_READ, follow=False) or b""

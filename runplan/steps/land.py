@@ -23,8 +23,8 @@ from runplan.run import events as e
 from runplan.run.attempts import CompletionAttempt, MergeAttempt, PhaseAttempt, RepairAttempt, UndoAttempt
 from runplan.run.kinds import WaitKind
 from runplan.run.reasons import Reason
-from runplan.steps.proof import plan_proofs, unproven
-from runplan.steps.verify import before_the_end, corrected, is_complete_with
+from runplan.steps.proof import list_unproven, plan_proofs
+from runplan.steps.verify import before_the_end, correct_plan, is_complete_with
 from runplan.text import bounded, command, inert
 from runplan.times import iso
 
@@ -53,7 +53,7 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
     trailers, by = trailers_of(context, state), context.signature()
     is_merge = isinstance(phase, MergeAttempt)
     if is_merge and onto != phase.chosen.tip:
-        yield _moved(context, onto)
+        yield _record_move(context, onto)
         return
 
     def rewrite(commit: Commit) -> tuple[str, Signature]:
@@ -68,11 +68,11 @@ def build_candidate(action: Action, state: RunState, context: RunContext) -> Ite
     else:
         base, head = phase.base, phase.work.head
         replayed = context.candidates.replay(base=base, head=head, onto=onto, rewrite=rewrite, whole=phase.squash)
-    built = _candidate(replayed, onto, context)
+    built = _record_candidate(replayed, onto, context)
     yield plan_proofs(built, context) if isinstance(built, e.CandidateBuilt) and not is_merge else built
 
 
-def _candidate(replayed: Replayed, onto: str, context: RunContext) -> e.Event:
+def _record_candidate(replayed: Replayed, onto: str, context: RunContext) -> e.Event:
     match replayed:
         case Built(commits=commits, tree=tree, patch=patch):
             onto_tree = context.objects.commit(onto).tree
@@ -103,7 +103,7 @@ def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], 
     )
 
 
-def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Event:
+def write_bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Event:
     """Plan, report and index as they land, made from the target's texts; or what prevents the landing."""
     phase = state.current
     plan, text = context.plan_at(onto)
@@ -116,39 +116,39 @@ def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.Ev
             return _undone_meanwhile(row.id)
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
         text = tracker.mark_active(text, path=context.plan)
-        sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_subjects(context, phase)))
-        return _files(context, onto, plan.title, text, sections, is_done=False)
-    if row is not None and (refusal := _refusal(phase, context, plan, row)):
+        sections.append(undo_section(phase, plan=plan.path, run=context.run, subjects=_list_subjects(context, phase)))
+        return _write_files(context, onto, plan.title, text, sections, is_done=False)
+    if row is not None and (refusal := _find_refusal(phase, context, plan, row)):
         return refusal
     if first := before_the_end(state, context, plan):
         return first
     if row is not None and isinstance(phase, PhaseAttempt):
-        text, remarks = corrected(text, phase, context)
+        text, remarks = correct_plan(text, phase, context)
         short = phase.built.commits[-1][:SHORT]
         text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
         section = phase_section(
             phase,
             plan=plan.path,
             run=context.run,
-            subjects=_subjects(context, phase),
+            subjects=_list_subjects(context, phase),
             commands={name: check.command for name, check in context.settings.checks.items()},
-            warnings=(*state.warnings, *phase.warnings, *remarks, *unproven(phase, context)),
+            warnings=(*state.warnings, *phase.warnings, *remarks, *list_unproven(phase, context)),
         )
         sections.append(section)
     is_done = is_complete_with(plan, phase.chosen.phase)
     if is_done:
         text = tracker.mark_complete(text, path=context.plan, completed=context.iso())
-    return _files(context, onto, plan.title, text, sections, is_done=is_done)
+    return _write_files(context, onto, plan.title, text, sections, is_done=is_done)
 
 
-def _subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
+def _list_subjects(context: RunContext, phase: Attempt) -> dict[str, str]:
     """The subjects of the commits that land or are reverted."""
     commits = phase.built.undone or phase.built.commits
     found = ((oid, context.objects.commit(oid).message.partition("\n")[0]) for oid in commits)
     return {oid: context.agents.redacted(subject) for oid, subject in found}
 
 
-def _refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
+def _find_refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
     """An edit of the plan during the run that the landing must not overwrite."""
     target = context.settings.run.target
     if row.status is Status.DONE:
@@ -165,7 +165,9 @@ def _refusal(phase: Attempt, context: RunContext, plan: Plan, row: Phase) -> e.W
     return None
 
 
-def _files(context: RunContext, onto: str, title: str, text: bytes, sections: list[str], *, is_done: bool) -> Files:
+def _write_files(
+    context: RunContext, onto: str, title: str, text: bytes, sections: list[str], *, is_done: bool
+) -> Files:
     blobs = (context.objects.blob(onto, path) for path in (context.report, context.index))
     old, listed = (None if blob is None else blob.decode("utf-8", "surrogateescape") for blob in blobs)
     if old is None and not sections:
@@ -202,25 +204,25 @@ def landing_to_undo(tip: Oid, plan: Plan, row: Phase, *, target: str, objects: G
     found = newest_landing(candidates.landed_commits(tip), plan=plan.path, phase=row.id)
     if found is None:
         why = f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase)"
-        raise _by_hand(why, row.commit)
+        raise _refuse_undo(why, row.commit)
     if isinstance(found, Unclear):
         why = "belongs to more than one landing, or has text below its Runplan trailers"
-        raise _by_hand(f"the commit {found.commit[:12]} {why}", found.commit)
+        raise _refuse_undo(f"the commit {found.commit[:12]} {why}", found.commit)
     changed: dict[Oid, set[str]] = {}
     for oid in found.commits:
         parents = objects.commit(oid).parents
         if len(parents) != 1 or objects.tip(parents[0]) is None:
-            raise _by_hand(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
+            raise _refuse_undo(f"the commit {oid[:12]} is a merge, or its parent is not in this clone", oid)
         changed[oid] = {change.path for change in candidates.changes(parents[0], oid)}
     # No agent may change the plan, so a commit that does is runplan's own.
     bookkeeping = {path for paths in changed.values() if plan.path in paths for path in paths}
     code = tuple(oid for oid, paths in changed.items() if paths - bookkeeping)
     if not code:
-        raise _by_hand(f"no commit of the landing of phase {row.id} changes code alone", found.commits[0])
+        raise _refuse_undo(f"no commit of the landing of phase {row.id} changes code alone", found.commits[0])
     return Undoable(landing=found.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
 
 
-def _by_hand(why: str, oid: Oid) -> RefusedEarly:
+def _refuse_undo(why: str, oid: Oid) -> RefusedEarly:
     look = f"look at it ({command('git', 'show', oid[:12])}), " if oid else ""
     shallow = "in a shallow clone first run: git fetch --deepen=100"
     return RefusedEarly(f"{why}; {look}revert the phase yourself, and set its row to todo; {shallow}")
@@ -248,7 +250,7 @@ def build_undo(action: Action, state: RunState, context: RunContext) -> Iterator
     )
     if isinstance(reverted, NothingLeft):  # reverted by hand before; only row and report are left to set
         reverted = Built(commits=(onto,), tree=context.objects.commit(onto).tree, patch="")
-    built = _candidate(reverted, onto, context)
+    built = _record_candidate(reverted, onto, context)
     if isinstance(built, e.CandidateBuilt):
         built = replace(built, undoes=found.landing, undone=found.code)
     yield built
@@ -268,45 +270,45 @@ def already_done(action: Action, state: RunState, context: RunContext) -> tuple[
     started = state.current.delivery.landing
     if started is None:
         return ()
-    landing = _landing(started)
+    landing = _landing_of(started)
     with context.claims.landing_lock():
         context.lander.recover(landing)
         seen = context.lander.observe(landing)
-    return () if seen is None else (_landed(state.current, started, seen),)
+    return () if seen is None else (_record_landing(state.current, started, seen),)
 
 
 def land(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     recorded = state.current.delivery.landing
     with context.claims.landing_lock():
-        started: e.Event = recorded or _intend(state, context)
+        started: e.Event = recorded or _start_landing(state, context)
         if not isinstance(started, e.LandingStarted):
             yield started
             return
         if recorded is None:
             yield started
         deliver = functools.partial(context.workspace.deliver, started.new, without=[started.old])
-        match context.lander.land(_landing(started), deliver):
+        match context.lander.land(_landing_of(started), deliver):
             case Landed() as seen:
                 context.workspace.release_landed()
-                yield _landed(state.current, started, seen)
+                yield _record_landing(state.current, started, seen)
             case Pending(why=why, until=until):
                 yield e.LandingHeld(why=why)
                 if until:
                     yield e.Paused(kind=WaitKind.CHECKOUT, until=until, words=why)
             case Refused(reason=TargetMoved(tip=tip)):
-                yield _moved(context, tip)
+                yield _record_move(context, tip)
             case Refused(reason=Declined(reason=reason, why=why)):
                 yield e.LandingRefused(why=why, reason=reason)
 
 
-def _moved(context: RunContext, tip: str) -> e.LandingMoved:
+def _record_move(context: RunContext, tip: str) -> e.LandingMoved:
     """Landings of our own are not counted as moves of the target."""
     since = iso(context.clock.now() - RECENT)
     ours = any(one.event.tip == tip for one in context.store.list_facts(e.Landed, since=since))
     return e.LandingMoved(tip=tip, ours=ours)
 
 
-def _intend(state: RunState, context: RunContext) -> e.Event:
+def _start_landing(state: RunState, context: RunContext) -> e.Event:
     """The landing that starts now, or what prevents it."""
     attempt = state.current
     candidate = attempt.delivery.candidate
@@ -314,11 +316,11 @@ def _intend(state: RunState, context: RunContext) -> e.Event:
     onto = candidate.onto if candidate else attempt.chosen.tip
     code = candidate.commits[-1] if candidate else onto
     if tip != onto or context.objects.tip(code) is None:
-        return _moved(context, tip)
-    files = bookkeeping(state, context, onto)
+        return _record_move(context, tip)
+    files = write_bookkeeping(state, context, onto)
     if not isinstance(files, dict):
         return files
-    message = add_trailers(_subject(attempt, context), trailers_of(context, state))
+    message = add_trailers(_bookkeeping_subject(attempt, context), trailers_of(context, state))
     merged = attempt.chosen.merge if isinstance(attempt, MergeAttempt) else ""
     by = context.signature()
     new = context.candidates.bookkeep(code=code, files=files, message=message, by=by, merged=merged)
@@ -327,7 +329,7 @@ def _intend(state: RunState, context: RunContext) -> e.Event:
     return e.LandingStarted(**asdict(landing), code=code, complete=complete)
 
 
-def _subject(attempt: AnyAttempt, context: RunContext) -> str:
+def _bookkeeping_subject(attempt: AnyAttempt, context: RunContext) -> str:
     match attempt:
         case PhaseAttempt():
             return f"{context.slug}: record phase {attempt.chosen.phase} as done\n"
@@ -341,11 +343,11 @@ def _subject(attempt: AnyAttempt, context: RunContext) -> str:
             assert_never(unreachable)
 
 
-def _landing(started: e.LandingStarted) -> Landing:
+def _landing_of(started: e.LandingStarted) -> Landing:
     return Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, follows=started.follows)
 
 
-def _landed(attempt: AnyAttempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
+def _record_landing(attempt: AnyAttempt, started: e.LandingStarted, seen: Landed) -> e.Landed:
     return e.Landed(
         id=started.id,
         phase=attempt.chosen.phase,

@@ -56,15 +56,15 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     phase, name = state.work, f"{context.mark}.{state.dispatches + 1}"
     _end_previous(state, context)
     wanted = replace(action.dispatch, id=name, phase=phase.chosen.phase, at=context.iso())
-    started = _choose(wanted, phase, context) if wanted.role.agent else wanted
+    started = _choose_agent(wanted, phase, context) if wanted.role.agent else wanted
     if not isinstance(started, e.DispatchStarted):
         yield started
         return
-    diff = _diff(started, phase, context) if started.role in (Role.FIX, Role.VERIFY) else ""
+    diff = _read_change(started, phase, context) if started.role in (Role.FIX, Role.VERIFY) else ""
     if started.agent:
-        launch = _agent(started, phase, context, diff)
+        launch = _launch_agent(started, phase, context, diff)
     else:
-        launch = _command(started, phase, context)
+        launch = _launch_command(started, phase, context)
         started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
     files = ((FINGERPRINT, context.fingerprints.take()),)
     if diff:
@@ -139,11 +139,11 @@ def _prepare_files(started: e.DispatchStarted, phase: WorkAttempt, context: RunC
     return context.proof.reuse(commit, is_new=is_set_up, onto=onto, clean=is_read, extra=extra)
 
 
-def _agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> d.Launch:
+def _launch_agent(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, diff: str) -> d.Launch:
     path, writable = _place_of(started, context)
     directory = context.dispatches.directory(started.id)
     prompt = directory / "prompt.md"
-    text = _prompt(started, phase, context, path, diff)
+    text = _write_prompt(started, phase, context, path, diff)
     context.dispatches.write(started.id, prompt.name, text)
     context.dispatches.write(started.id, d.RETURN, returns.IN_PROGRESS)  # what an interrupted agent returns
     if started.role.is_writer and (phase.handovers or started.again):  # it continues the notes of its predecessor
@@ -179,7 +179,7 @@ def _sent_at_first(agent: Agent, prompt: str) -> int:
     return 0 if agent.prompt_ends else len(prompt) + agent.overhead
 
 
-def _command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> d.Launch:
+def _launch_command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> d.Launch:
     path, writable = _place_of(started, context)
     name, directory = started.id, context.dispatches.directory(started.id)
     build = proof.command_line if started.role is Role.PROVE else command_line
@@ -189,7 +189,7 @@ def _command(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext
     return d.Launch(id=name, argv=argv, cwd=str(path), env=env, wall_s=wall_s, logs=logs)
 
 
-def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, path: Path, diff: str) -> str:
+def _write_prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext, path: Path, diff: str) -> str:
     asked = phase.proof.questions_to_verifiers(context.settings.tests.changed) if started.role is Role.VERIFY else ()
     brief = prompts.Brief(
         plan=context.plan,
@@ -197,7 +197,7 @@ def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext,
         worktree=str(path),
         branch=phase.leased.branch.removeprefix("refs/heads/"),
         test_command=context.settings.tests.command,
-        baseline=_baseline(phase, context),
+        baseline=_list_baselines(phase, context),
     )
     template = context.prompts[prompts.FINAL if started.scope else started.role]
     tip = phase.built.commits[-1] if started.role is Role.VERIFY else phase.base
@@ -216,7 +216,7 @@ def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext,
         text = prompts.verify_prompt(template, brief, diff=diff, changed=changed, gates=gates, proofs=proofs)
         return text + files + as_utf8(missing)
     handover = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
-    note = as_utf8(files + prompts.rejections_note(_rejections(phase.chosen.phase, context)) + handover)
+    note = as_utf8(files + prompts.rejections_note(_list_rejections(phase.chosen.phase, context)) + handover)
     kept = phase.leased.kept
     if started.role is Role.IMPLEMENT:
         return prompts.implement_prompt(template, brief) + (prompts.kept_note(kept) if kept else "") + note
@@ -229,7 +229,7 @@ def _prompt(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext,
     return prompts.fix_prompt(template, brief, failed=failed, why=why, gates=red, diff=diff) + note
 
 
-def _diff(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
+def _read_change(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> str:
     """The change that a fixer continues or a verifier judges; an agent without a shell reads it in its worktree."""
     if started.role is Role.FIX:
         head = context.objects.tip(phase.leased.branch) or phase.base
@@ -238,14 +238,14 @@ def _diff(started: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -
     return context.candidates.diff(base, phase.built.commits[-1], without=without)
 
 
-def _baseline(phase: WorkAttempt, context: RunContext) -> list[tuple[str, results.Results]]:
+def _list_baselines(phase: WorkAttempt, context: RunContext) -> list[tuple[str, results.Results]]:
     """The commands of the checks with their results before the work."""
     checks = context.settings.checks
     known = ((name, event.results) for name, event in phase.proof.baselines.items() if name in checks and event.results)
     return [(checks[name].command, results.from_text(text)) for name, text in known]
 
 
-def _rejections(phase: str, context: RunContext) -> list[str]:
+def _list_rejections(phase: str, context: RunContext) -> list[str]:
     """The reasons of rejected attempts at the phase; oldest first."""
     return [why for failure in context.failures(phase) if (why := failure.event.rejected)]
 
@@ -253,14 +253,14 @@ def _rejections(phase: str, context: RunContext) -> list[str]:
 # --- its agent and budget -------------------------------------------------------------------------------
 
 
-def _choose(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> e.Event:
+def _choose_agent(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunContext) -> e.Event:
     """The dispatch with the agent of the role, or its fallback, and its budget; or why it has to wait or fails."""
-    names, limits = _candidates(wanted, phase, context.settings.agents), _limits(context)
+    names, limits = _list_agents(wanted, phase, context.settings.agents), _find_limits(context)
     agent = next((name for name in names if name not in limits), None)
     if agent is None:
         first = min((limits[name] for name in names), key=lambda limit: limit.until)
         return e.Paused(kind=WaitKind.LIMIT, until=first.until, agent=first.agent, words=first.words)
-    match _left(wanted, context):
+    match _remaining_budget(wanted, context):
         case UsedUp(why=why):
             return e.WorkRefused(reason=Reason.BUDGET, detail=why)
         case GivenOut(why=why):
@@ -270,7 +270,7 @@ def _choose(wanted: e.DispatchStarted, phase: WorkAttempt, context: RunContext) 
             return replace(wanted, tokens=tokens, usd=usd, seconds=seconds, bounds=bounds)
 
 
-def _candidates(wanted: e.DispatchStarted, phase: WorkAttempt, agents: AgentsSettings) -> list[str]:
+def _list_agents(wanted: e.DispatchStarted, phase: WorkAttempt, agents: AgentsSettings) -> list[str]:
     """The agents for the role by preference; none verifies its own work unless the settings say so."""
     verifier = wanted.agent or agents.judges[0]
     if wanted.role is not Role.VERIFY:
@@ -282,7 +282,7 @@ def _candidates(wanted: e.DispatchStarted, phase: WorkAttempt, agents: AgentsSet
     return list(dict.fromkeys(name for name in names if name)) or [verifier]
 
 
-def _limits(context: RunContext) -> dict[str, e.AgentLimited]:
+def _find_limits(context: RunContext) -> dict[str, e.AgentLimited]:
     """The newest usage limit of each agent that has not reset yet, over all runs of the repository.
 
     A person who resumes the run does not want to wait for the limits before that.
@@ -297,7 +297,7 @@ def _limits(context: RunContext) -> dict[str, e.AgentLimited]:
     return {agent: limit for agent, limit in newest.items() if parse_iso(limit.until) > now}
 
 
-def _left(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | GivenOut:
+def _remaining_budget(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | GivenOut:
     """What the dispatch may use. The journal is read only for scopes that have a limit."""
     limits, store = context.settings.limits, context.store
     budgets = {
@@ -313,18 +313,18 @@ def _left(wanted: e.DispatchStarted, context: RunContext) -> Left | UsedUp | Giv
             store.list_facts(e.DispatchStarted, plan=context.plan),
             store.list_facts(e.DispatchEnded, plan=context.plan),
         )
-        spent["plan"], given["plan"] = _usage(context, *of_plan)
-        spent["phase"], given["phase"] = _usage(context, *of_plan, phase=wanted.phase)
+        spent["plan"], given["plan"] = _sum_usage(context, *of_plan)
+        spent["phase"], given["phase"] = _sum_usage(context, *of_plan, phase=wanted.phase)
     if budgets["day"] != Cost():
         today = context.clock.now().astimezone(zone(context.settings.run.timezone))
         midnight = today.replace(hour=0, minute=0, second=0, microsecond=0)
         since = iso(midnight - EARLIER)
         of_day = store.list_facts(e.DispatchStarted, since=since), store.list_facts(e.DispatchEnded, since=since)
-        spent["day"], given["day"] = _usage(context, *of_day, since=iso(midnight))
+        spent["day"], given["day"] = _sum_usage(context, *of_day, since=iso(midnight))
     return remaining_budget(budgets, spent, given)
 
 
-def _usage(
+def _sum_usage(
     context: RunContext,
     started: list[Recorded[e.DispatchStarted]],
     ended: list[Recorded[e.DispatchEnded]],
@@ -352,7 +352,7 @@ def _usage(
 
 
 def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
-    started = _running(state)
+    started = _running_dispatch(state)
     outcome = context.dispatches.standing(started.id)
     if isinstance(outcome, Running):
         return
@@ -362,11 +362,11 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
         raise Unreachable(outcome.message)
     if isinstance(outcome, NeverStarted) or outcome.ending is Ending.LOST:
         context.dispatches.end([started.id], grace_s=d.GRACE_S)
-    yield from _examine(started, state, context)
+    yield from _examine_changes(started, state, context)
     if isinstance(outcome, NeverStarted):  # only the intent was recorded, or the agent deleted the files
         yield _without_result(started, Ending.LOST)
         return
-    ended = _result(started, context, outcome)
+    ended = _record_result(started, context, outcome)
     if not started.agent:
         yield ended
         return
@@ -385,19 +385,19 @@ def await_end(action: Action, state: RunState, context: RunContext) -> Iterator[
 
 def end(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     """Record a process that the loop has just ended; its commits are kept."""
-    started = _running(state)
+    started = _running_dispatch(state)
     outcome = context.dispatches.standing(started.id)
     if outcome == Running():
         raise still_running(started.id)
-    yield from _examine(started, state, context)
+    yield from _examine_changes(started, state, context)
     if isinstance(outcome, Outcome):
-        ended = _result(started, context, outcome)
+        ended = _record_result(started, context, outcome)
         yield replace(ended, ending=Ending.ENDED, kind=EndingKind.KILLED, said="", detail="")
     else:
         yield _without_result(started, Ending.ENDED)
 
 
-def _running(state: RunState) -> e.DispatchStarted:
+def _running_dispatch(state: RunState) -> e.DispatchStarted:
     started = state.dispatching.dispatches.running
     assert started is not None
     return started
@@ -407,7 +407,7 @@ def _without_result(started: e.DispatchStarted, ending: Ending) -> e.DispatchEnd
     return e.DispatchEnded(id=started.id, role=started.role, ending=ending, code=None)
 
 
-def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -> e.DispatchEnded:
+def _record_result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -> e.DispatchEnded:
     """How the process ended, what it said and what it used, by its output or by its return."""
     usage, seconds = outcome.tally.usage, outcome.seconds
     table = context.settings.agents.agent(started.agent) if started.agent else None
@@ -446,7 +446,7 @@ def _result(started: e.DispatchStarted, context: RunContext, outcome: Outcome) -
     )
 
 
-def _examine(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
+def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunContext) -> Iterator[e.Event]:
     """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
     role = started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:

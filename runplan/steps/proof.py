@@ -98,8 +98,8 @@ def _find_versions(built: CandidateBuilt, context: RunContext) -> dict[str, str]
     A weakening that is harmless now could be used by a later phase. A file that a person has edited since counts as it
     is on the target.
     """
-    landings = _landings(context)
-    if not landings or context.objects.tip(landings[0].old) is None or SUITE in _answered(context, landings):
+    landings = _list_landings(context)
+    if not landings or context.objects.tip(landings[0].old) is None or SUITE in _list_answered(context, landings):
         return {}
     changes = context.candidates.changes(landings[0].old, built.onto)
     changed = {change.path for change in changes if is_on_test_side(change.path)}
@@ -117,7 +117,7 @@ def _find_versions(built: CandidateBuilt, context: RunContext) -> dict[str, str]
     }
 
 
-def _landings(context: RunContext) -> list[LandingStarted]:
+def _list_landings(context: RunContext) -> list[LandingStarted]:
     """The landings of the plan since it was complete; oldest first."""
     landed = {recorded.event.id for recorded in context.store.list_facts(Landed, plan=context.plan)}
     begun = [recorded.event for recorded in context.store.list_facts(LandingStarted, plan=context.plan)]
@@ -126,7 +126,7 @@ def _landings(context: RunContext) -> list[LandingStarted]:
     return landings[ends[-1] if ends else 0 :]
 
 
-def _answered(context: RunContext, landings: list[LandingStarted]) -> set[str]:
+def _list_answered(context: RunContext, landings: list[LandingStarted]) -> set[str]:
     """The tests whose change has landed with an answer: they are not asked about again."""
     known = (context.objects.tip(landing.code) for landing in landings)
     trees = {context.objects.commit(code).tree for code in known if code}
@@ -134,7 +134,7 @@ def _answered(context: RunContext, landings: list[LandingStarted]) -> set[str]:
     return {promise.test for event in judged if event.tree in trees and event.time > 1 for promise in event.promises}
 
 
-def unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
+def list_unproven(phase: WorkAttempt, context: RunContext) -> tuple[str, ...]:
     """Why changed tests were not compared with the base's, for the report."""
     files, tests = phase.work.files if phase.work else (), context.settings.tests
     if tests.command and tests.prove == "off" and any(map(is_on_test_side, files)):
@@ -190,8 +190,8 @@ def already_known(action: Start, state: RunState, context: RunContext) -> tuple[
     started, phase = action.dispatch, state.work
     if started.role is not Role.PROVE:
         return gates.already_known(action, state, context)
-    known = None if started.again else context.store.get_baseline(_key(_run_of(started, phase), context))
-    return (_judged(started, phase, context, results.from_text(known)),) if known else ()
+    known = None if started.again else context.store.get_baseline(_result_key(_run_of(started, phase), context))
+    return (_judge_results(started, phase, context, results.from_text(known)),) if known else ()
 
 
 def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
@@ -201,15 +201,15 @@ def judge_proof(action: Action, state: RunState, context: RunContext) -> Iterato
     assert ended is not None
     for _, found, _, evidence in gates.read_checks(phase, context):
         if not found.unfinished and not started.again:
-            context.store.put_baseline(_key(_run_of(started, phase), context), results.to_text(found))
-        yield _judged(started, phase, context, found, seconds=ended.seconds, ran=evidence)
+            context.store.put_baseline(_result_key(_run_of(started, phase), context), results.to_text(found))
+        yield _judge_results(started, phase, context, found, seconds=ended.seconds, ran=evidence)
 
 
-def _key(run: ProofRun, context: RunContext) -> str:
+def _result_key(run: ProofRun, context: RunContext) -> str:
     return json.dumps([gates.check_key(context, TESTS, run.tree), run.files])
 
 
-def _judged(
+def _judge_results(
     started: DispatchStarted,
     phase: WorkAttempt,
     context: RunContext,
@@ -227,7 +227,7 @@ def _judged(
         said = judge_new_tests(names - count_cases(base.ran).keys() if base and is_named else None, found)
         return replace(judged, line=said.note, is_hollow=said.is_hollow)
     first, notes = phase.proof.newest_runs.get(run.kind), list[str]()
-    expected = _expected(run, phase, context, base)
+    expected = _count_expected(run, phase, context, base)
     if first is not None:
         judged = replace(judged, time=first.time + 1)
         if files := _files_of(first.promises):
@@ -264,11 +264,13 @@ def _base_results(phase: WorkAttempt, context: RunContext) -> results.Results | 
     return results.from_text(context.store.get_baseline(known.key) or known.results)
 
 
-def _expected(run: ProofRun, phase: WorkAttempt, context: RunContext, base: results.Results | None) -> Counter[str]:
+def _count_expected(
+    run: ProofRun, phase: WorkAttempt, context: RunContext, base: results.Results | None
+) -> Counter[str]:
     """How many cases of each function passed before; for a test file that earlier phases changed, before them."""
     versions = dict(phase.built.versions)
     earlier = {path: count_cases(_passes_at(commit, context)) for path, commit in versions.items()}
-    answered = _answered(context, _landings(context)) if versions else set[str]()
+    answered = _list_answered(context, _list_landings(context)) if versions else set[str]()
     expected = count_cases(base.passes if base else ())
     if run.kind is ProofKind.LANDED_TESTS:
         for function in list(expected):

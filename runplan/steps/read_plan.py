@@ -10,11 +10,11 @@ from runplan.errors import PlanUnreadable
 from runplan.landing.pull_request import PullRequestLander
 from runplan.plan import model as plans, tracker
 from runplan.plan.marks import NoWorkKind
-from runplan.run.decide import startable
+from runplan.run.decide import list_startable
 from runplan.run.events import CompletionChosen, Concluded, LanesChosen, NoWork, PhaseChosen, UndoChosen
 from runplan.run.kinds import Mode
 from runplan.run.state import open_lanes
-from runplan.steps.verify import examined
+from runplan.steps.verify import examine_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,12 +38,12 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield NoWork(tip=tip, detail=str(error), kind=NoWorkKind.UNREADABLE)
         return
     if started.mode is Mode.UNDO:
-        yield _undo(plan, tip=tip, wanted=wanted)
+        yield _choose_undo(plan, tip=tip, wanted=wanted)
         return
     lanes = open_lanes(state)
     is_parallel = started.mode is Mode.FINISH and started.auto
     limit = started.parallel - len(lanes) if is_parallel else 0
-    found = startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=limit)
+    found = list_startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=limit)
     if lanes or len(found) > 1:
         first = len(state.lanes) + 1
         chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))
@@ -51,7 +51,7 @@ def read_plan(action: Action, state: RunState, context: RunContext) -> Iterator[
         return
     read = choose_work(plan, text, tip=tip, wanted=wanted)
     if isinstance(read, PhaseChosen) and (phase := plan.phase(read.phase)) is not None:
-        drift, remarks = examined(plan, phase, context)
+        drift, remarks = examine_numbers(plan, phase, context)
         if isinstance(lander, PullRequestLander) and not drift:
             remarks = (*remarks, *lander.list_overlaps(phase.touches))
         read = replace(read, drift=drift, remarks=remarks)
@@ -83,7 +83,7 @@ def choose_phase(phase: Phase, *, tip: str) -> PhaseChosen:
     )
 
 
-def _undo(plan: Plan, *, tip: str, wanted: str) -> UndoChosen | NoWork:
+def _choose_undo(plan: Plan, *, tip: str, wanted: str) -> UndoChosen | NoWork:
     phase = plan.phase(wanted)
     if phase is None or phase.status is not plans.Status.DONE:
         return NoWork(tip=tip, detail=f"phase {wanted} is not done; there is nothing to undo", kind=NoWorkKind.COMPLETE)

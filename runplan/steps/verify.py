@@ -30,7 +30,7 @@ from runplan.run.events import (
 )
 from runplan.run.kinds import GateAnswer, Mode, WaitKind
 from runplan.run.reasons import Reason
-from runplan.steps.gates import content, tests_of_gates
+from runplan.steps.gates import read_content, tests_of_gates
 from runplan.supervise.output import MISREAD
 from runplan.text import command
 from runplan.times import iso
@@ -84,7 +84,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
         yield EvidenceUnresolved(patch=phase.built.patch, items=missing)
         return
     is_last = sum(not one.scope for one in phase.proof.verdicts) + 1 >= len(context.settings.agents.judges)
-    if judged.passed and is_last and not scope and (found := measured(phase, context, message)) is not None:
+    if judged.passed and is_last and not scope and (found := measure_drift(phase, context, message)) is not None:
         yield found  # before the verdict: after a crash in between both are found again
         if found.abort:
             return
@@ -128,7 +128,7 @@ def _list_commands(phase: WorkAttempt, context: RunContext) -> list[str] | None:
     assert phase.dispatches.ended is not None
     agent = agent_of(context.settings.agents.agent(phase.dispatches.ended.agent).kind)
     used: list[ToolUsed] = []
-    for line in content(context.dispatches.directory(phase.dispatches.ended.id) / "out.log").splitlines():
+    for line in read_content(context.dispatches.directory(phase.dispatches.ended.id) / "out.log").splitlines():
         with suppress(*MISREAD):
             used += [event for event in agent.read_line(line) if isinstance(event, ToolUsed)]
     if not used and not agent.prints_json:
@@ -195,7 +195,7 @@ def final_brief(brief: Brief, phase: WorkAttempt, context: RunContext) -> tuple[
 # --- numbers that a plan states and agents measure ------------------------------------------------------
 
 
-def examined(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
+def examine_numbers(plan: Plan, phase: Phase, context: RunContext) -> tuple[str, tuple[str, ...]]:
     """Why the text of the phase has to be revised before any work, and remarks for its report."""
     found = drift.find_contradictions(phase.text)
     if wrong := next((words for off, words in found if off > MOST_OFF), ""):
@@ -216,7 +216,7 @@ def _is_revised(plan: Plan, phase: Phase, context: RunContext) -> bool:
     return bool(commits)
 
 
-def measured(phase: WorkAttempt, context: RunContext, message: str) -> DriftFound | None:
+def measure_drift(phase: WorkAttempt, context: RunContext, message: str) -> DriftFound | None:
     """The differences that the last writer and the verifier report; None when they report none."""
     written = drift.read_tokens(reply_of(phase.written, context)[0] if phase.written else "")
     verified = drift.read_tokens(message)
@@ -235,7 +235,7 @@ def measured(phase: WorkAttempt, context: RunContext, message: str) -> DriftFoun
     )
 
 
-def corrected(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[bytes, list[str]]:
+def correct_plan(text: bytes, phase: WorkAttempt, context: RunContext) -> tuple[bytes, list[str]]:
     """The plan with the corrections of the phase, and a line about each for the report."""
     lines = list(phase.drift.lines) if phase.drift else []
     for of, bullet, stated, actual in phase.drift.corrections if phase.drift else ():

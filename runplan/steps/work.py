@@ -29,7 +29,7 @@ from runplan.run.reasons import NOT_OF_WORK, Beginning, Reason, beginning_after,
 from runplan.settings.places import remove_unused_root
 from runplan.settings.schema import FILES
 from runplan.steps.conclude import release_issues
-from runplan.steps.gates import content, lacking, log_files
+from runplan.steps.gates import describe_lacking, log_files, read_content
 from runplan.steps.verify import reply_of
 from runplan.text import command, plain
 
@@ -61,14 +61,14 @@ def lease(action: Action, state: RunState, context: RunContext) -> Iterator[e.Ev
         return
     branch, base = context.branch(phase.chosen.phase), phase.chosen.tip
     earlier = context.store.count_leases(context.plan, branch)
-    refusal = refused(context.workspace.user, branch, base, known=bool(earlier))
+    refusal = describe_refusal(context.workspace.user, branch, base, known=bool(earlier))
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
     context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
     kept, parked = _find_kept_work(state, context, branch), ""
     if kept is None:
-        parked = _park(context, branch, base)
+        parked = _park_branch(context, branch, base)
     else:
         base = _merge_base(context, base, kept.head)
         context.workspace.fetch(kept.head, without=[base])
@@ -146,7 +146,7 @@ def _is_reworded(read: e.Chosen, context: RunContext, *, before: int) -> bool:
     return bool(earlier) and earlier[-1] != read.text
 
 
-def refused(user: Git, branch: str, base: str, *, known: bool) -> str:
+def describe_refusal(user: Git, branch: str, base: str, *, known: bool) -> str:
     """Why the branch cannot be used: it is the user's own. A branch of an earlier attempt is parked instead."""
     if known or not is_users_own(user, branch, base):  # commits of agents are from a run whose journal was lost
         return ""
@@ -155,7 +155,7 @@ def refused(user: Git, branch: str, base: str, *, known: bool) -> str:
     return f"the branch {short} exists, and runplan did not make it; look at it, then: {rename}"
 
 
-def _park(context: RunContext, branch: str, base: str) -> str:
+def _park_branch(context: RunContext, branch: str, base: str) -> str:
     """Move the work of an earlier attempt from the branch to a parked ref."""
     if context.objects.tip(branch) in (None, base) and context.workspace.user.tip(branch) is None:
         return ""
@@ -199,7 +199,7 @@ def describe_off_base(foreign: Sequence[tuple[Oid, str]] | None, *, branch: str,
 
 def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase, kept = state.work, state.work.leased.kept
-    head = _commit_leftovers(phase, context, message=_subject(phase))
+    head = _commit_leftovers(phase, context, message=_commit_subject(phase))
     if isinstance(head, WorkRefused):
         yield head
         return
@@ -213,11 +213,13 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
         yield refusal
         return
     permit, tree = permit_of(phase, context), context.objects.commit(head).tree
-    if findings := _tampered(phase, context, head, changes, permit):
-        yield _broken(findings, tree)
+    if findings := _find_tampering(phase, context, head, changes, permit):
+        yield _record_findings(findings, tree)
         return
     commits = context.candidates.commits(phase.base, head)
-    hidden = () if phase.squash else _in_commits(phase, context, commits or (context.objects.commit(head),), permit)
+    hidden = (
+        () if phase.squash else _find_in_commits(phase, context, commits or (context.objects.commit(head),), permit)
+    )
     yield e.WorkTaken(
         head=head,
         tree=tree,
@@ -228,7 +230,7 @@ def take_work(action: Action, state: RunState, context: RunContext) -> Iterator[
     )
 
 
-def _subject(phase: WorkAttempt) -> str:
+def _commit_subject(phase: WorkAttempt) -> str:
     return f"{phase.chosen.title or f'Phase {phase.chosen.phase}'}\n"
 
 
@@ -261,7 +263,7 @@ def permit_of(phase: WorkAttempt, context: RunContext) -> Permit:
     return tamper.Permit(text=own, touches=read.touches, allows=read.allows, bookkeeping=bookkeeping, written=written)
 
 
-def _broken(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
+def _record_findings(findings: tuple[Tampering, ...], tree: str) -> e.RulesBroken:
     """All findings as one event that names the first few."""
     reasons = {finding.reason for finding in findings}
     reason = Reason.OUT_OF_SCOPE if reasons == {Reason.OUT_OF_SCOPE} else Reason.TAMPERED
@@ -296,7 +298,7 @@ def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: s
     return None
 
 
-def _tampered(
+def _find_tampering(
     phase: WorkAttempt, context: RunContext, head: str, changes: Sequence[Change], permit: Permit
 ) -> tuple[Tampering, ...]:
     """The changes of the work that the phase does not permit."""
@@ -307,14 +309,14 @@ def _tampered(
     def after(path: str) -> str | None:
         return _file_text(context, head, path)
 
-    files = [_file_change(context, change, before=_text(context, change.old)) for change in changes]
+    files = [_file_change(context, change, before=_read_text(context, change.old)) for change in changes]
     commands = (check.command for check in context.settings.checks.values())
     paths = (change.path for change in changes)
     guarded = tamper.examine_checks(commands, paths, permit, before=before, after=after)
     return (*tamper.examine_changes(files, permit), *guarded)
 
 
-def _in_commits(
+def _find_in_commits(
     phase: WorkAttempt, context: RunContext, commits: Sequence[Commit], permit: Permit
 ) -> tuple[Tampering, ...]:
     """Findings in single commits: a file that is added and removed again would land in the history."""
@@ -325,7 +327,7 @@ def _in_commits(
         for change in context.candidates.changes(old, new)
     }
     # The first change of a path starts from its content before the phase.
-    before = {change.path: _text(context, change.old) for change in reversed(changes.values())}
+    before = {change.path: _read_text(context, change.old) for change in reversed(changes.values())}
     files = [_file_change(context, change, before=before[change.path]) for change in changes.values()]
     return tamper.examine_commits(files, permit, messages=[commit.message for commit in commits])
 
@@ -335,18 +337,18 @@ def _file_change(context: RunContext, change: Change, *, before: str) -> FileCha
     return FileChange(
         path=change.path,
         before=before,
-        after=_decoded(stored),
+        after=_decode_blob(stored),
         deleted=change.kind == "D",
         added=change.kind == "A",
         size=stored.size if stored else 0,
     )
 
 
-def _text(context: RunContext, oid: str) -> str:
-    return _decoded(context.objects.object(oid, most=SCANNED))
+def _read_text(context: RunContext, oid: str) -> str:
+    return _decode_blob(context.objects.object(oid, most=SCANNED))
 
 
-def _decoded(found: Stored | None) -> str:
+def _decode_blob(found: Stored | None) -> str:
     content = found.content if found and found.kind == "blob" else b""
     return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
 
@@ -403,11 +405,11 @@ def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[e.Event
 
 def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext) -> e.PhaseFailed:
     """The failure with the place of the work, which is kept, and with what proves it."""
-    branch = _publish(phase, context) if phase.lease else ""
+    branch = _publish_work(phase, context) if phase.lease else ""
     tree = phase.work.tree if phase.work else ""
     is_stuck = _is_stuck(failed, tree, context)
     is_before_work = failed.reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED)
-    detail = f"{failed.detail}{lacking(phase, context)}" if is_before_work else failed.detail
+    detail = f"{failed.detail}{describe_lacking(phase, context)}" if is_before_work else failed.detail
     return replace(
         failed,
         reason=Reason.NO_PROGRESS if is_stuck else failed.reason,
@@ -416,8 +418,8 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
-        evidence="\n".join((*phase.cycles, *_evidence(failed.reason, phase, context))),
-        output="\n".join(_output(failed.reason, phase, context)),
+        evidence="\n".join((*phase.cycles, *_list_evidence(failed.reason, phase, context))),
+        output="\n".join(_list_output(failed.reason, phase, context)),
         dispatch=phase.dispatches.newest.id if phase.dispatches.newest else "",
         head=(context.workspace.user.tip(branch) or "") if branch else "",
         failed=phase.proof.failed_items,
@@ -426,11 +428,11 @@ def _add_evidence(failed: e.PhaseFailed, phase: WorkAttempt, context: RunContext
     )
 
 
-def _publish(phase: WorkAttempt, context: RunContext) -> str:
+def _publish_work(phase: WorkAttempt, context: RunContext) -> str:
     """Keep the work on a branch of the user's, with the files that a stopped writer has not committed."""
     lease, kept = phase.leased, phase.leased.kept
     if phase.work is None:
-        _commit_leftovers(phase, context, message=_subject(phase))  # a refused file is parked with the worktree
+        _commit_leftovers(phase, context, message=_commit_subject(phase))  # a refused file is parked with the worktree
     return context.workspace.publish(lease.branch, base=phase.base, newer_than=(kept.ref, kept.head) if kept else None)
 
 
@@ -443,7 +445,7 @@ def _is_stuck(failed: e.PhaseFailed, tree: str, context: RunContext) -> bool:
     return last.tree == tree and last.reason in (failed.reason, Reason.NO_PROGRESS) and last.step == failed.step
 
 
-def _evidence(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
+def _list_evidence(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
     """A few lines that prove the failure: failed items, or guard findings."""
     lines: list[str] = []
     if reason in (Reason.VERIFICATION_FAILED, Reason.NO_PROGRESS) and phase.proof.verdict is not None:
@@ -453,7 +455,7 @@ def _evidence(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]
     return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
 
 
-def _output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
+def _list_output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
     """The last lines of the commands that failed."""
     texts: list[str] = []
     if reason in (Reason.TESTS_FAILED, Reason.TESTS_UNFINISHED) or (
@@ -462,7 +464,7 @@ def _output(reason: str, phase: WorkAttempt, context: RunContext) -> list[str]:
         texts = [gate.output for gate in phase.proof.newest_gates.values() if gate.answer is not GateAnswer.PASSED]
     elif reason in (Reason.BASELINE_RED, Reason.SETUP_FAILED) and phase.dispatches.newest is not None:
         logs = log_files(phase.dispatches.newest, context).values()
-        texts = [content(path)[-OUTPUT_READ:].decode("utf-8", "replace") for path in logs]
+        texts = [read_content(path)[-OUTPUT_READ:].decode("utf-8", "replace") for path in logs]
     lines = [line for text in texts for line in plain(text).splitlines()[-LINES_SHOWN:]]
     return [context.agents.redacted(line[:LONGEST_LINE]) for line in lines]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.run.decide import pause_reason
-from runplan.run.projection import CurrentStep, project, start_of_current_step
-from runplan.run.recorded import may_wait, read_row, sanitized, to_json
+from runplan.run.projection import CurrentStep, project_run, start_of_current_step
+from runplan.run.recorded import may_wait, read_row, sanitize_event, to_json
 from runplan.run.state import RunState, apply
 from runplan.times import iso
 
@@ -53,12 +53,12 @@ class Journal:
         now = iso(self._clock.now())
         state = self.state
         step = self._current_step
-        facts = [replace(sanitized(event), lane=lane) for event in events]
+        facts = [replace(sanitize_event(event), lane=lane) for event in events]
         for fact in facts:
             state = apply(state, fact)
             step = start_of_current_step(step, state, now)
         self._started = self._started or now
-        row = project(state, run=self._run, plan=self._plan, started=self._started, since=step.since)
+        row = project_run(state, run=self._run, plan=self._plan, started=self._started, since=step.since)
         rows = [(now, type(fact).__name__, to_json(fact)) for fact in facts]
         waits = all(map(may_wait, facts))
         self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)

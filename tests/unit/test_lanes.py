@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from runplan.plan.model import parse_plan
 from runplan.run import actions as a, events as e
-from runplan.run.decide import decide, overlap, startable
+from runplan.run.decide import decide, list_startable, paths_overlap
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, PhaseStep, Role, RunOutcome, WaitKind
 from runplan.run.reasons import Reason
-from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
+from runplan.run.state import RunState, apply, failure, find_awaiting, fold, list_running, open_lanes
 from tests.support.builders import Chance, a_plan, started
 
 MANY = 600
@@ -42,8 +42,8 @@ MANY = 600
 def test_two_phases_overlap_where_a_path_may_be_in_both(
     some: tuple[str, ...], others: tuple[str, ...], expected: bool
 ) -> None:
-    assert overlap(some, others) is expected
-    assert overlap(others, some) is expected
+    assert paths_overlap(some, others) is expected
+    assert paths_overlap(others, some) is expected
 
 
 PATHS = st.lists(st.sampled_from(["a", "b", "c.py", "d"]), min_size=1, max_size=3).map("/".join)
@@ -55,7 +55,7 @@ def test_a_path_covered_by_both_patterns_is_an_overlap(one: str, two: str, tail:
 
     shared = [path for path in ("a", "a/b", "a/b/c.py", "b", "c.py", "d/d/d", one, two, f"{one}/a", f"{two}/b")
               if matches(one + tail, path) and matches(two + other_tail, path)]  # fmt: skip
-    assert not shared or overlap([one + tail], [two + other_tail])
+    assert not shared or paths_overlap([one + tail], [two + other_tail])
 
 
 def test_ready_phases_without_overlap_begin_in_plan_order() -> None:
@@ -69,24 +69,24 @@ def test_ready_phases_without_overlap_begin_in_plan_order() -> None:
     }
     plan = parse_plan(a_plan(dict.fromkeys(bodies, "⬚"), bodies), path="plans/x.md")
 
-    assert [phase.id for phase in startable(plan, {}, limit=9)] == ["1", "2", "6"]
-    assert [phase.id for phase in startable(plan, {}, limit=2)] == ["1", "2"]
-    assert [phase.id for phase in startable(plan, {"1": ("a/",)}, limit=1)] == ["2"]
-    assert [phase.id for phase in startable(plan, {"5": ()}, limit=3)] == []
-    assert startable(plan, {}, limit=0) == []
+    assert [phase.id for phase in list_startable(plan, {}, limit=9)] == ["1", "2", "6"]
+    assert [phase.id for phase in list_startable(plan, {}, limit=2)] == ["1", "2"]
+    assert [phase.id for phase in list_startable(plan, {"1": ("a/",)}, limit=1)] == ["2"]
+    assert [phase.id for phase in list_startable(plan, {"5": ()}, limit=3)] == []
+    assert list_startable(plan, {}, limit=0) == []
 
 
 def test_a_first_phase_that_touches_everything_begins_alone() -> None:
     plan = parse_plan(a_plan({"1": "⬚", "2": "⬚"}, {"1": "Text.", "2": "Touches: b/"}), path="plans/x.md")
 
-    assert [phase.id for phase in startable(plan, {}, limit=2)] == ["1"]
+    assert [phase.id for phase in list_startable(plan, {}, limit=2)] == ["1"]
 
 
 def test_neither_done_nor_blocked_nor_unsupported_phases_are_begun() -> None:
     bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/", "4": "Touches: d/\nExecution: direct"}
     plan = parse_plan(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚", "4": "⬚"}, bodies), path="plans/x.md")
 
-    assert [phase.id for phase in startable(plan, {}, limit=4)] == ["3"]
+    assert [phase.id for phase in list_startable(plan, {}, limit=4)] == ["3"]
 
 
 # --- the machine --------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_each_lane_is_decided_independently() -> None:
         replace(a.AWAIT, lane="1"),
         replace(a.READ_PLAN, lane="2"),
     )
-    assert running(state) == ["r_1.1"]
+    assert list_running(state) == ["r_1.1"]
     assert not decision.waiting
 
 
@@ -252,7 +252,7 @@ def test_a_rejection_applies_to_the_lane_of_its_candidate() -> None:
     assert phases["p1"].refusal is None
     assert phases["p2"] is not None
     assert phases["p2"].refusal is not None
-    assert awaiting(fold(facts)) == phases["p1"]
+    assert find_awaiting(fold(facts)) == phases["p1"]
 
 
 class Lanes:

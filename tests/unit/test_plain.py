@@ -9,7 +9,7 @@ from runplan.run.dispatch import Ending
 from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
 from runplan.run.kinds import Role
 from runplan.run.reasons import Reason
-from runplan.run.recorded import sanitized
+from runplan.run.recorded import sanitize_event
 from runplan.text import LONGEST, bounded, escaped, inert, plain
 
 
@@ -57,25 +57,25 @@ def test_a_long_text_is_cut_with_a_mark() -> None:
 def test_the_text_of_every_event_is_sanitized() -> None:
     bad, good = "\x1b[31mred\0", "red"
     ended = DispatchEnded(id="r.1", role=Role.IMPLEMENT, ending=Ending.EXITED, code=0, detail=bad * 2000)
-    cleaned = sanitized(ended)
+    cleaned = sanitize_event(ended)
     assert isinstance(cleaned, DispatchEnded)
     assert set(cleaned.detail) <= set("red […]")
     assert len(cleaned.detail) <= LONGEST
-    assert sanitized(WorkRefused(reason=Reason.TAMPERED, detail=bad)) == WorkRefused(
+    assert sanitize_event(WorkRefused(reason=Reason.TAMPERED, detail=bad)) == WorkRefused(
         reason=Reason.TAMPERED, detail=good
     )
-    assert sanitized(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
+    assert sanitize_event(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
     over = HandedOver(number=1, tree="t", note=bad, why=bad)
-    assert sanitized(over) == HandedOver(number=1, tree="t", note=good, why=good)
+    assert sanitize_event(over) == HandedOver(number=1, tree="t", note=good, why=good)
     verdict = VerdictGiven(tree="t", patch="p", passed=False, items=((bad, False, bad),), agent="a", why=bad)
-    assert sanitized(verdict) == VerdictGiven(
+    assert sanitize_event(verdict) == VerdictGiven(
         tree="t", patch="p", passed=False, items=((good, False, good),), agent="a", why=good
     )
 
 
 def test_file_names_stay_unchanged() -> None:
     taken = WorkTaken(head="h", tree="t", commits=1, files=("odd\x1bname",))
-    assert sanitized(taken) is taken
+    assert sanitize_event(taken) is taken
 
 
 @pytest.mark.parametrize(

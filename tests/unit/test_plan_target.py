@@ -5,7 +5,7 @@ import pytest
 from runplan.plan.marks import NoWorkKind
 from runplan.plan.model import Plan, parse_plan
 from runplan.plan.tracker import NoPhase, choose_phase
-from runplan.run.decide import startable
+from runplan.run.decide import list_startable
 from tests.support.builders import a_plan
 
 
@@ -103,7 +103,7 @@ def test_a_plan_that_is_not_active_has_no_phase_to_work(said: str, status: str, 
     assert choose_phase(found, wanted=wanted) == NoPhase(
         NoWorkKind.INACTIVE, f"the plan says status: {status}; {remedy}"
     )
-    assert startable(found, {}, limit=2) == []
+    assert list_startable(found, {}, limit=2) == []
 
 
 @pytest.mark.parametrize("said", ["", "Active", "'active'", "ready", "in progress", "in-progress"])

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.kinds import Mode, Role, RunOutcome
-from runplan.run.projection import project
+from runplan.run.projection import project_run
 from runplan.run.rows import RunRow
 from runplan.run.state import fold
 from tests.support.builders import started
@@ -31,7 +31,7 @@ def work(*events: e.Event) -> RunRow:
 
 
 def shown(*events: e.Event) -> RunRow:
-    return project(fold(events), run="r", plan="p", started="", since="")
+    return project_run(fold(events), run="r", plan="p", started="", since="")
 
 
 def test_the_running_agent_is_the_one_whose_end_is_not_recorded() -> None:
