@@ -12,7 +12,7 @@ import pytest
 from runplan.errors import Unreachable
 from runplan.processes import identity
 from runplan.run.kinds import RunOutcome
-from runplan.run.rows import Acquired, HeldByOther, RunRow
+from runplan.run.rows import Acquired, ClaimRow, HeldByOther, Reentered, RunRow
 from runplan.store.claims import Claims
 from runplan.store.sqlite import SqliteStore
 
@@ -115,6 +115,40 @@ def test_a_lock_that_is_held_speaks_for_an_owner_whose_row_says_nothing(
     with holder(tmp_path) as (_, _, owner):
         store.release_plan(PLAN, run="r-theirs", owner=owner)
         assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner="a process that is just starting")
+
+
+def test_the_owner_that_took_the_plan_meanwhile_is_named(store: SqliteStore, tmp_path: Path) -> None:
+    """The row is read again when the lock turns out to be held."""
+
+    class Late(SqliteStore):
+        """Another process takes the plan after the first look."""
+
+        held = ""
+
+        def get_claim(self, kind: str, key: str) -> ClaimRow | None:
+            seen = super().get_claim(kind, key)
+            if not self.held:
+                self.held = others.enter_context(holder(tmp_path))[2]
+            return seen
+
+    late = Late(tmp_path)
+    with contextlib.closing(late), contextlib.ExitStack() as others:
+        result = Claims(late, tmp_path / "locks").take_plan(PLAN, run="r1")
+        assert result == HeldByOther(owner=late.held)
+        assert store.list_owners() == {PLAN: late.held}
+
+
+def test_a_claim_is_entered_again_by_the_owner_of_row_and_lock_alone(
+    store: SqliteStore, claims: Claims, tmp_path: Path
+) -> None:
+    claims.take_plan(PLAN, run="r1")
+    assert claims.take_plan(PLAN, run="r2") == Reentered(fence=1)
+    other = identity(os.getppid()) or ""
+    put(store, other)
+    assert claims.take_plan(PLAN, run="r1") == HeldByOther(owner=other), "the row is another's"
+    with holder(tmp_path, OTHER):
+        put(store, claims.me, key=OTHER)
+        assert claims.take_plan(OTHER, run="r1") == HeldByOther(owner=claims.me), "the lock is another's"
 
 
 def test_a_row_of_a_living_process_is_respected_without_a_lock(store: SqliteStore, claims: Claims) -> None:

@@ -167,8 +167,16 @@ def test_a_target_that_keeps_moving_ends_the_phase() -> None:
             e.LandingMoved(tip=f"c{number}"),
             e.CandidateBuilt(onto=f"c{number}", onto_tree="t0", commits=("k",), tree="t1", patch="p"),
         ]
-    action = failing(landing(*moves))
-    assert action.reason == Reason.TARGET_MOVING
+    assert decide(landing(*moves[:-2])).actions == (a.LAND,)
+    assert failing(landing(*moves)).reason == Reason.TARGET_MOVING
+
+
+def test_a_target_that_keeps_moving_ends_an_undo() -> None:
+    built = e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("k",), tree="t1", patch="p")
+    moves = [built, e.LandingMoved(tip="c1")]
+    undo = [started(Mode.UNDO, wanted="1"), e.UndoChosen(tip="c0", phase="1"), *moves * MAX_MOVES]
+    assert decide(fold(undo)).actions == (a.BUILD_UNDO,)
+    assert failing(fold([*undo, *moves])).reason == Reason.TARGET_MOVING
 
 
 def test_a_held_landing_waits_until_it_is_resumed() -> None:
@@ -261,6 +269,29 @@ def test_a_broken_rule_ends_the_phase_where_nothing_may_be_fixed() -> None:
     assert state.started is not None
     action = failing(replace(state, started=replace(state.started, max_fix_cycles=0)))
     assert (action.reason, action.at) == ("out-of-scope", "implement")
+    assert starting(replace(state, started=replace(state.started, max_fix_cycles=1))).role == "fix"
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_as_many_fixers_start_as_the_settings_allow(allowed: int) -> None:
+    def disproven(number: int) -> list[e.Event]:
+        tree = f"t{number}"
+        return [
+            e.WorkTaken(head=f"h{number}", tree=tree, commits=1),
+            e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree=tree, patch=tree),
+            e.GateJudged(tree=tree, answer=GateAnswer.SKIPPED, code=None, line="", time=1),
+            e.VerdictGiven(tree=tree, patch=tree, passed=False, items=(("W1", False, "y"),), agent="r", why="W1"),
+        ]
+
+    begun = replace(started(test_command=""), max_fix_cycles=allowed)
+    read = e.PhaseChosen(tip="c0", phase="1", items=(("W1", "x"),))
+    leased = e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False)
+    state = fold([begun, read, leased, *ran("implement"), *disproven(1)])
+    for number in range(allowed):
+        fixer = replace(starting(state), id=f"f{number}")
+        state = fold_on(state, fixer, e.DispatchEnded(id=fixer.id, role=Role.FIX, ending=Ending.EXITED, code=0))
+        state = fold_on(state, *disproven(number + 2))
+    assert failing(state).reason == Reason.VERIFICATION_FAILED
 
 
 def handed_over(*trees: str) -> RunState:
