@@ -400,12 +400,11 @@ class ProofWorktree(Place):
             self._workspace.write_repository(draft, head=commit)
         self._fill(self._repository, commit, commit, how, clean, extra=extra)
 
-    def changed(self, copies: Sequence[str] = ()) -> list[str]:
-        """Paths that differ from the commit shown, ignored files aside."""
-        script = (
-            'git --git-dir="$1" --work-tree="$2" status --porcelain -z -uall --no-renames --ignore-submodules=dirty'
-        )
-        arguments = (str(self._repository), str(self.path))
+    def changed(self, commit: Oid, copies: Sequence[str] = ()) -> list[str]:
+        """Paths that differ from the commit shown, ignored files aside; HEAD when it is at another commit."""
+        script = """test "$(git --git-dir="$1" rev-parse HEAD)" = "$3" || printf '   HEAD\\0'
+            git --git-dir="$1" --work-tree="$2" status --porcelain -z -uall --no-renames --ignore-submodules=dirty"""
+        arguments = (str(self._repository), str(self.path), commit)
         deadline = time.monotonic() + FILL_S
         with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as status:
             found = status.read_exactly(LARGEST_STATUS, deadline)

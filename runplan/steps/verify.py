@@ -65,7 +65,7 @@ def judge_verdict(action: Action, state: RunState, context: RunContext) -> Itera
     phase = state.work
     assert phase.dispatches.ended is not None
     is_read_only = context.agents.is_sandboxed(phase.dispatches.ended.agent)
-    if not is_read_only and (touched := context.proof.changed(context.personal)):
+    if not is_read_only and (touched := context.proof.changed(phase.built.commits[-1], context.personal)):
         detail = f"the verifier changed {', '.join(touched[:8])}"
         yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
         return

@@ -106,7 +106,7 @@ def test_an_edit_of_a_tracked_file_that_keeps_its_size_and_time_is_put_right(tmp
 
 def test_a_verifier_does_not_get_products_that_git_would_show(place: Place, proof: Path) -> None:
     assert place.proof.reuse(place.base, is_new=False, clean=True, extra=extra(place))
-    assert place.proof.changed(["conf/.env"]) == []
+    assert place.proof.changed(place.base, ["conf/.env"]) == []
     assert not (proof / "made.txt").exists()
     assert (proof / "deps/bin/run.o").exists()
 

@@ -466,11 +466,13 @@ def test_a_commit_is_shown_exactly_in_a_changed_proof_worktree(place: Place) -> 
     (path / ".gitignore").chmod(0o600)
     (path / ".git").unlink()
     (path / ".git").mkdir()
-    assert "a.txt" in place.proof.changed()
+    assert "a.txt" in place.proof.changed(place.base)
     place.proof.show(place.base, clean="ignored")
     assert sorted(entry.name for entry in path.iterdir()) == [".git", ".gitignore", "a.txt", "b.txt"]
     assert {name.name: name.read_text() for name in path.glob("*.txt")} == {"a.txt": "a\n", "b.txt": "b\n"}
-    assert place.proof.changed() == []
+    assert place.proof.changed(place.base) == []
+    proof.commit("Sneaked", new="x\n")
+    assert (proof.status(), place.proof.changed(place.base)) == ("", ["HEAD"])
 
 
 def test_submodules_that_the_user_has_are_checked_out_without_a_network(tmp_path: Path) -> None:
@@ -679,7 +681,7 @@ def test_named_files_are_taken_over_from_the_checkout_and_never_handed_over(plac
         (path / "conf/.env").write_text("changed by an agent or a test")
     assert place.zone.hand_over(branch=BRANCH, base=place.base, copies=extra.copies) == place.base
     assert place.left() == {}
-    assert place.proof.changed(extra.copies) == []
+    assert place.proof.changed(place.base, extra.copies) == []
     place.proof.show(place.base, clean="ignored", extra=extra)
     assert (proof / "conf/.env").read_text() == "SECRET=1"
 
