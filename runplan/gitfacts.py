@@ -37,8 +37,8 @@ def committing_as(dispatch: str) -> dict[str, str]:
 def is_agent(who: Identity) -> bool:
     """Whether it is the identity of an agent, in any dispatch."""
     user, _, host = who.email.partition("@")
-    own, _, place = AGENT.email.partition("@")
-    return who.name == AGENT.name and host == place and user.partition("+")[0] == own
+    own_user, _, place = AGENT.email.partition("@")
+    return who.name == AGENT.name and host == place and user.partition("+")[0] == own_user
 
 
 def is_agent_of(who: Identity, run: str) -> bool:
@@ -122,8 +122,8 @@ def read_trailers(message: str) -> dict[str, str]:
     paragraphs = _paragraphs(message)
     if len(paragraphs) < 2 or not _is_block(paragraphs[-1]):
         return {}
-    found = (_TRAILER.match(line) for line in paragraphs[-1])
-    return {match[1]: match[2] for match in found if match}
+    matches = (_TRAILER.match(line) for line in paragraphs[-1])
+    return {match[1]: match[2] for match in matches if match}
 
 
 def _paragraphs(message: str) -> list[list[str]]:
@@ -160,19 +160,19 @@ class Unclear(Struct, frozen=True, kw_only=True):
 def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) -> Undoable | Unclear | None:
     """The phase's newest landing among commits (id, message), newest first; None when there is none to undo."""
     read = [(oid, message, _marks(message)) for oid, message in marked]
-    undone = {landing for _, _, found in read for landing in found[UNDOES]}
-    own = {PLAN: {_single_spaced(plan)}, PHASE: {_single_spaced(phase)}, UNDOES: set[str]()}
+    undone = {landing for _, _, marks in read for landing in marks[UNDOES]}
+    expected = {PLAN: {_single_spaced(plan)}, PHASE: {_single_spaced(phase)}, UNDOES: set[str]()}
     stands = (
         landing
-        for _, _, found in read
-        if own[PLAN] <= found[PLAN] and own[PHASE] <= found[PHASE] and not found[UNDOES]
-        for landing in sorted(found[LANDING] - undone)
+        for _, _, marks in read
+        if expected[PLAN] <= marks[PLAN] and expected[PHASE] <= marks[PHASE] and not marks[UNDOES]
+        for landing in sorted(marks[LANDING] - undone)
     )
     landing = next(stands, "")
     commits = []
-    for oid, message, found in read:
-        if landing and landing in found[LANDING]:
-            if found != own | {LANDING: {landing}} or read_trailers(message).get(LANDING) != landing:
+    for oid, message, marks in read:
+        if landing and landing in marks[LANDING]:
+            if marks != expected | {LANDING: {landing}} or read_trailers(message).get(LANDING) != landing:
                 return Unclear(commit=oid)
             commits.append(oid)
     return Undoable(landing=landing, commits=tuple(commits)) if landing else None

@@ -44,9 +44,9 @@ def collect_leftovers(
         removal = Removal(Zones(workspace, agents.confine, env=agents.script_env), targets=context.targets)
         active = set(_in_use(store, str(context.root), context.state))
         known = {fact.event.branch for fact in store.list_facts(e.Leased)}
-        answers = removal.gc(dry_run=dry_run, prefix=prefix, active=active, known=known)
+        answers = removal.remove_leftovers(dry_run=dry_run, prefix=prefix, active=active, known=known)
         if not dry_run:
-            removal.sweep()
+            removal.remove_partial_packs()
         return answers, list(_collect_logs(context, removal, dry_run=dry_run))
     finally:
         workspace.close()
@@ -62,7 +62,7 @@ def _collect_logs(context: RepositoryContext, removal: Removal, *, dry_run: bool
     dispatched = dict(_list_dispatches(store, runs)) if runs else {}
     for directory in directories:
         used_by, landed = dispatched.get(directory.name, ("", False))
-        yield removal.log(directory, used_by=used_by, landed=landed, dry_run=dry_run)
+        yield removal.remove_log(directory, used_by=used_by, landed=landed, dry_run=dry_run)
 
 
 def _list_dispatches(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:

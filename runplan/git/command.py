@@ -230,8 +230,8 @@ class Git:
         among: LongCalls | None = None,
     ) -> Ran:
         """Run one command; an exit code outside `ok` is `GitFailed`. The command inherits `fds`; `stdin` is closed."""
-        with _scratch(stdin) if isinstance(stdin, bytes) else stdin as given, _scratch() as out, _scratch() as err:
-            process = self.start(*args, env=env, fds=fds, stdin=given, output=(out, err), session=among is not None)
+        with _scratch(stdin) if isinstance(stdin, bytes) else stdin as source, _scratch() as out, _scratch() as err:
+            process = self.start(*args, env=env, fds=fds, stdin=source, output=(out, err), session=among is not None)
             try:
                 with (among or LongCalls()).bounded(process):
                     wait_for(process, timeout_s)
@@ -341,27 +341,27 @@ class Git:
         """The object with a full id, or at a path in the commit with that id. It cannot change, so it is cached."""
         if (kept := self._objects.get(name)) is not None:
             return kept
-        found = self.object(name, most=most)
+        stored = self.object(name, most=most)
         oid = name.partition(":")[0]
-        if found is not None and found.size <= min(LARGEST_KEPT, most) and len(oid) in (40, 64) and oid.isalnum():
+        if stored is not None and stored.size <= min(LARGEST_KEPT, most) and len(oid) in (40, 64) and oid.isalnum():
             if len(self._objects) == MOST_KEPT:
                 del self._objects[next(iter(self._objects))]
-            self._objects[name] = found
-        return found
+            self._objects[name] = stored
+        return stored
 
     def tip(self, ref: str) -> Oid | None:
-        found = self.object(ref)
-        return found.oid if found is not None and found.kind == "commit" else None
+        stored = self.object(ref)
+        return stored.oid if stored is not None and stored.kind == "commit" else None
 
     def blob(self, commit: Oid, path: str) -> bytes | None:
-        found = self.known(f"{commit}:{path}")
-        return found.content if found is not None and found.kind == "blob" else None
+        stored = self.known(f"{commit}:{path}")
+        return stored.content if stored is not None and stored.kind == "blob" else None
 
     def commit(self, oid: Oid) -> Commit:
-        found = self.known(oid)
-        if found is None or found.kind != "commit":
+        stored = self.known(oid)
+        if stored is None or stored.kind != "commit":
             raise GitFailed(f"{oid} is not a commit in {self.cwd}")
-        return Commit.parse(found.oid, found.content)
+        return Commit.parse(stored.oid, stored.content)
 
     def is_ancestor(self, commit: Oid, of: str) -> bool:
         return self.run("merge-base", "--is-ancestor", commit, of, ok=(0, 1)).code == 0
@@ -510,5 +510,5 @@ def one_line(err: str) -> str:
 
 def remedy_for(words: str) -> str:
     """The remedy for an error of the system in git's output; empty when there is none."""
-    found = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
-    return next((f"{remedy}, then try again" for remedy in found), "")
+    remedies = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
+    return next((f"{remedy}, then try again" for remedy in remedies), "")

@@ -363,13 +363,13 @@ class AgentZone(Place):
     def _accept(self, header: Sequence[tuple[str, str]], pack: Sequence[Path], before: Oid) -> Received:
         """The facts of the header, each checked against the objects; refused objects are deleted again."""
         facts = dict(header)
-        own, head, left = facts.get("own", ""), facts.get("head", ""), facts.get("left", "")
-        tip = own if own != before else head
+        branch_tip, head, left = facts.get("own", ""), facts.get("head", ""), facts.get("left", "")
+        tip = branch_tip if branch_tip != before else head
         try:
-            if not all(_OID.fullmatch(oid) for oid in (own, head, *([left] if left not in ("", CLEAN) else []))):
+            if not all(_OID.fullmatch(oid) for oid in (branch_tip, head, *([left] if left not in ("", CLEAN) else []))):
                 raise ObjectsRefused("the header of the agent's work is damaged")
-            for commit in {own, head}:
-                if (found := self._tool.object(commit)) is None or found.kind != "commit":
+            for commit in {branch_tip, head}:
+                if (stored := self._tool.object(commit)) is None or stored.kind != "commit":
                     raise ObjectsRefused(f"{commit[:12]} is no commit of the agent's")
             trees = [self._tool.commit(commit).tree for commit in (before, tip, head)]
             left = trees[2] if left == CLEAN else left

@@ -50,8 +50,8 @@ def identity_env(by: Signature) -> dict[str, str]:
     people = (("AUTHOR", by.author, by.authored or by.when), ("COMMITTER", by.committer, by.when))
     return {
         f"GIT_{role}_{field}": value
-        for role, one, when in people
-        for field, value in (("NAME", one.name), ("EMAIL", one.email), ("DATE", f"@{when}"))  # "@": not a year
+        for role, person, when in people
+        for field, value in (("NAME", person.name), ("EMAIL", person.email), ("DATE", f"@{when}"))  # "@": not a year
     }
 
 
@@ -61,14 +61,14 @@ def entries(git: Git, tree: Oid) -> dict[str, Entry]:
     if stored is None or stored.kind != "tree":
         raise GitFailed(f"the tree {tree} is missing")
     width = len(stored.oid) // 2
-    found: dict[str, Entry] = {}
-    at = 0
-    while at < len(stored.content):
-        end = stored.content.index(b"\0", at)
-        mode, _, name = stored.content[at:end].partition(b" ")
-        at = end + 1 + width
-        found[os.fsdecode(name)] = Entry(mode.decode().zfill(6), stored.content[end + 1 : at].hex())
-    return found
+    names: dict[str, Entry] = {}
+    position = 0
+    while position < len(stored.content):
+        end = stored.content.index(b"\0", position)
+        mode, _, name = stored.content[position:end].partition(b" ")
+        position = end + 1 + width
+        names[os.fsdecode(name)] = Entry(mode.decode().zfill(6), stored.content[end + 1 : position].hex())
+    return names
 
 
 def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
@@ -86,15 +86,15 @@ def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
 def changes(git: Git, old: Oid, new: Oid, *, most: int = MOST_CHANGED) -> tuple[Change, ...]:
     """The differences between two trees, sorted by path, without renames; `ObjectsRefused` for more than `most`."""
     nothing = Entry(NO_MODE, "0" * len(old))
-    found = []
+    differing = []
     for count, (path, *both) in enumerate(_differences(git, old, new)):
         if count >= most:
             raise HandOverRefused(f"more than {most} files and directories differ (limits.handover_entries)")
-        was, now = (nothing if one is None or one.mode == TREE else one for one in both)
+        was, now = (nothing if entry is None or entry.mode == TREE else entry for entry in both)
         if was != now:
             modes = {"old_mode": was.mode, "new_mode": now.mode}
-            found.append(Change(path=path, kind=_kind(was.mode, now.mode), old=was.oid, new=now.oid, **modes))
-    return tuple(sorted(found, key=lambda change: change.path))
+            differing.append(Change(path=path, kind=_kind(was.mode, now.mode), old=was.oid, new=now.oid, **modes))
+    return tuple(sorted(differing, key=lambda change: change.path))
 
 
 def _kind(old: str, new: str) -> str:
@@ -207,13 +207,13 @@ class Candidates:
     def commits(self, base: Oid, head: Oid) -> tuple[Commit, ...] | None:
         """The commits from `base` to `head`, oldest first; None when they are not one line."""
         line: list[Commit] = []
-        at = head
-        while at != base:
-            commit = self._git.commit(at)
+        oid = head
+        while oid != base:
+            commit = self._git.commit(oid)
             if len(commit.parents) != 1 or len(line) == LONGEST:
                 return None
             line.append(commit)
-            at = commit.parents[0]
+            oid = commit.parents[0]
         return tuple(reversed(line))
 
     def foreign(self, base: Oid, head: Oid, *, run: str, kept: Oid = "") -> tuple[tuple[Oid, str], ...] | None:
@@ -225,17 +225,17 @@ class Candidates:
         if line is None and not self._git.is_ancestor(base, head):
             return None
         known = {*self._git.text("rev-list", f"{base}..{kept}").split()} if kept else set()
-        every, straight = line or (), {one.oid for one in line or ()}
+        every, straight = line or (), {commit.oid for commit in line or ()}
         if line is None:
             every = tuple(map(self._git.commit, self._git.text("rev-list", "--reverse", f"{base}..{head}").split()))
             straight = {*self._git.text("rev-list", "--first-parent", f"{base}..{head}").split()}
         # A commit that the user has, or that a merge brought in, is foreign. An agent may commit under another name.
         foreign = (
-            (one.oid, one.message.partition("\n")[0])
-            for one in every
-            if one.oid not in known
-            and not is_agent_of(one.committer, run)
-            and (one.oid not in straight or self._user.object(one.oid) is not None)
+            (commit.oid, commit.message.partition("\n")[0])
+            for commit in every
+            if commit.oid not in known
+            and not is_agent_of(commit.committer, run)
+            and (commit.oid not in straight or self._user.object(commit.oid) is not None)
         )
         return tuple(islice(foreign, MOST_FOREIGN))
 
@@ -323,8 +323,8 @@ class Candidates:
         return self._built(made, tree, onto)
 
     def _built(self, commits: Sequence[Oid], tree: Oid, onto: Oid) -> Replayed:
-        found = changes(self._git, self._tree(onto), tree)
-        return Built(commits=tuple(commits), tree=tree, patch=patch_of(found)) if found else NothingLeft()
+        differing = changes(self._git, self._tree(onto), tree)
+        return Built(commits=tuple(commits), tree=tree, patch=patch_of(differing)) if differing else NothingLeft()
 
     def entry(self, commit: Oid, path: str) -> Entry | None:
         """The entry of a path in the commit; None if there is none."""
@@ -389,9 +389,9 @@ class Candidates:
         )
 
 
-def patch_of(found: Iterable[Change]) -> str:
+def patch_of(differing: Iterable[Change]) -> str:
     """A hash of paths, modes and contents before and after. A verdict is bound to it and to the tree.
 
     Unlike git's patch id it changes with moved lines, and it costs no process.
     """
-    return digest_of(repr(tuple(found)).encode())
+    return digest_of(repr(tuple(differing)).encode())

@@ -201,7 +201,7 @@ _LONGEST = 400
 def read_push(*, ref: str, code: int, out: str, err: str) -> PushAnswer:
     """The result of a push to `ref`, from git's porcelain output."""
     fields = (line.split("\t") for line in out.splitlines())
-    statuses = ((one[0], one[2]) for one in fields if len(one) == 3 and one[1].rpartition(":")[2] == ref)
+    statuses = ((row[0], row[2]) for row in fields if len(row) == 3 and row[1].rpartition(":")[2] == ref)
     flag, summary = next(statuses, ("", ""))
     if code == 0 and flag and flag in " *=-":
         return Taken()
@@ -256,9 +256,9 @@ def require(there: Remote) -> Oid:
         )
     # git-lfs uploads in a hook, and runplan's git runs no hooks.
     pattern = ("-e", "^[^#].*filter=lfs", tip, "--", ":(glob)**/.gitattributes")
-    found = git.run("grep", "-l", "-z", "-E", *pattern, ok=(0, 1))
-    if found.code == 0:
-        file = found.text.split("\0")[0].partition(":")[2]
+    listed = git.run("grep", "-l", "-z", "-E", *pattern, ok=(0, 1))
+    if listed.code == 0:
+        file = listed.text.split("\0")[0].partition(":")[2]
         raise RefusedEarly(
             f"{file} keeps files in git LFS, which a direct landing would not upload; land by cherry-pick, then: {push}"
         )

@@ -57,23 +57,23 @@ class Removal:
 
     # --- worktrees -----------------------------------------------------------------------------------
 
-    def worktree(self, name: str, *, dry_run: bool = False) -> Removed | Kept:
+    def remove_worktree(self, name: str, *, dry_run: bool = False) -> Removed | Kept:
         """Delete the worktree `name` with its repository; content that only they hold is parked."""
         zone = AgentZone(self._zones, name)
-        what = str(zone.path)
+        place = str(zone.path)
         with self._workspace.lock():
             if dry_run:
-                return Removed(what=what, parked=PARKED if zone.may_hold_work else "")
+                return Removed(what=place, parked=PARKED if zone.may_hold_work else "")
             try:
                 parked = zone.rescue(under=f"worktree/{name}", base=self._user.tip(self.targets[0]))
             except RefusedEarly as refused:
-                return Kept(what=what, why=str(refused))
+                return Kept(what=place, why=str(refused))
             zone.remove()
-        return Removed(what=what, parked=parked)
+        return Removed(what=place, parked=parked)
 
     # --- branches and other refs ---------------------------------------------------------------------
 
-    def ref(self, ref: str, *, landed: Oid = "") -> Removed | Kept:
+    def remove_ref(self, ref: str, *, landed: Oid = "") -> Removed | Kept:
         """Delete a branch in both repositories; commits that neither a target nor `landed` holds are parked."""
         if used_by := self._used_by(ref):
             return Kept(what=ref, why=f"in use by {used_by}")
@@ -98,7 +98,7 @@ class Removal:
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""
         checkouts = Checkouts(self._user, self._workspace.common_dir)
-        return next((str(one.root) for one in checkouts.using(ref)), "")
+        return next((str(checkout.root) for checkout in checkouts.using(ref)), "")
 
     def _is_on_target(self, tip: Oid) -> bool:
         """Whether a target holds the commit's content; asked in `tool.git`, which sees the objects of both."""
@@ -107,7 +107,7 @@ class Removal:
 
     # --- logs ----------------------------------------------------------------------------------------
 
-    def log(self, directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
+    def remove_log(self, directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
         """Delete the records of one dispatch once its phase has landed and its run is over."""
         used_by = used_by or ("a process that still writes it" if is_held(directory / "lock") else "")
         if used_by or not landed:
@@ -118,7 +118,7 @@ class Removal:
 
     # --- everything that is left over ----------------------------------------------------------------
 
-    def gc(
+    def remove_leftovers(
         self, *, dry_run: bool, prefix: str, active: Collection[str], known: Collection[str] = ()
     ) -> list[Removed | Kept]:
         """Remove what ended runs left behind, or with `dry_run` only list it.
@@ -126,18 +126,18 @@ class Removal:
         `active` has the refs and worktrees of live runs, `known` the branches that runs have made. Another branch
         below the prefix goes only when an agent made its commits.
         """
-        found: list[Removed | Kept] = []
+        answers: list[Removed | Kept] = []
         for name in sorted(self._lanes() - set(active)):
-            with _readable(str(AgentZone(self._zones, name).path), found):
-                found.append(self.worktree(name, dry_run=dry_run))
+            with _readable(str(AgentZone(self._zones, name).path), answers):
+                answers.append(self.remove_worktree(name, dry_run=dry_run))
         refs = {*self._user.list_refs(self._workspace.common_dir), *self._tool.list_refs(self._workspace.path)}
         # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
-        own = re.compile(rf"{PARKED}|{BASES}" + (rf"|{HEADS}{re.escape(prefix)}.*/" if prefix else ""))
-        for ref in sorted(filter(own.match, refs)):  # also those just parked
+        made_here = re.compile(rf"{PARKED}|{BASES}" + (rf"|{HEADS}{re.escape(prefix)}.*/" if prefix else ""))
+        for ref in sorted(filter(made_here.match, refs)):  # also those just parked
             if ref not in active:
-                with _readable(ref, found):
-                    found.append(self._gc_ref(ref, dry_run=dry_run, known=ref in known))
-        return found
+                with _readable(ref, answers):
+                    answers.append(self._gc_ref(ref, dry_run=dry_run, known=ref in known))
+        return answers
 
     def _lanes(self) -> set[str]:
         """Every lane, by its repository, or by its name where the repository is gone."""
@@ -145,7 +145,7 @@ class Removal:
         trees = (path.name for path in self._workspace.root.glob("[!.]*") if is_worktree_name(path.name, checkout))
         return {*trees, *(path.name.removesuffix(".git") for path in self._workspace.lanes.glob("[!.]*.git"))}
 
-    def sweep(self) -> None:
+    def remove_partial_packs(self) -> None:
         """Delete partial packs and `.keep` files of copies that were killed."""
         packs = (self._workspace.common_dir / "objects" / "pack").glob("*.keep")
         left = (path for path in packs if (first_line(path) or "").startswith(KEEP))
@@ -167,19 +167,19 @@ class Removal:
         if used_by := self._used_by(ref):
             return Kept(what=ref, why=f"in use by {used_by}")
         if self._is_on_target(tip):
-            return Removed(what=ref) if dry_run else self.ref(ref)
+            return Removed(what=ref) if dry_run else self.remove_ref(ref)
         if not dry_run:  # the user finds it only in their own repository
             self._workspace.give_to_user(ref)
         return Kept(what=ref, why=f"{self.targets[0].removeprefix(HEADS)} does not hold it", tip=tip)
 
 
 @contextmanager
-def _readable(what: str, found: list[Removed | Kept]) -> Iterator[None]:
+def _readable(name: str, answers: list[Removed | Kept]) -> Iterator[None]:
     """Keep a thing that git cannot read; it does not stop the others."""
     try:
         yield
     except GitFailed as error:
-        found.append(Kept(what=what, why=f"cannot read its content: {error}"))
+        answers.append(Kept(what=name, why=f"cannot read its content: {error}"))
 
 
 def is_on_target(git: Git, tip: Oid, target: str) -> bool:

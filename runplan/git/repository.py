@@ -59,11 +59,11 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
         if "not a git repository" in ran.err:
             raise RefusedEarly(f"{here} is not in a git repository; run git init, or go to one")
         raise GitFailed(failure(_ASKED, ran, here))
-    common, own, top = (Path(answer) for answer in (*answers[1:], answers[1])[:3])
+    common, git_dir, top = (Path(answer) for answer in (*answers[1:], answers[1])[:3])
     if answers[0] == "true":
         raise RefusedEarly(f"{common} is a bare repository, without a checkout; go to a clone or to a worktree of it")
     root = top
-    if own != common or top == common:  # a linked worktree, or a directory inside of .git
+    if git_dir != common or top == common:  # a linked worktree, or a directory inside of .git
         # A submodule or a separate git directory names its checkout; a bare one behind worktrees has none.
         named = git.run("config", "--file", str(common / "config"), "core.worktree", ok=(0, 1)).text
         if common.name == ".git" or named:
@@ -109,8 +109,8 @@ def require_target(repository: Repository, target: str) -> list[str]:
 
 def require_git(version: str) -> None:
     """Refuse a git without `merge-tree --write-tree`; `version` is its answer to `git version`."""
-    found = re.search(r"(\d+)\.(\d+)", version)
-    if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+    numbers = re.search(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST_GIT:
         raise RefusedEarly(f"{version} is too old; install git {'.'.join(map(str, OLDEST_GIT))} or newer")
 
 
@@ -161,7 +161,9 @@ class TargetCheckout(Struct, frozen=True, kw_only=True):
     def operation_on(self, ref: str) -> str:
         """The operation of git that will move `ref` or return to it, wherever HEAD is meanwhile; empty for none."""
         names = {ref, ref.removeprefix(HEADS)}
-        named = (what for file, what in _NAMED_IN.items() if names & set(read_line(self.git_dir / file).split()))
+        named = (
+            operation for file, operation in _NAMED_IN.items() if names & set(read_line(self.git_dir / file).split())
+        )
         return next(named, "")
 
 
@@ -191,19 +193,22 @@ class Checkouts(Struct, frozen=True):
 
     def with_branch(self, ref: str) -> list[TargetCheckout]:
         """Those that have `ref` out; one whose directory is gone counts only while it is locked."""
-        having = (one for one in self.all() if self.branch_of(one) == ref)
-        return [one for one in having if one.root.is_dir() or (one.git_dir / "locked").exists()]
+        having = (checkout for checkout in self.all() if self.branch_of(checkout) == ref)
+        return [checkout for checkout in having if checkout.root.is_dir() or (checkout.git_dir / "locked").exists()]
 
     def using(self, ref: str) -> list[TargetCheckout]:
         """Those that have `ref` out, or are in the middle of an operation on it."""
-        return [*self.with_branch(ref), *(one for one in self.all() if one.root.is_dir() and one.operation_on(ref))]
+        return [
+            *self.with_branch(ref),
+            *(checkout for checkout in self.all() if checkout.root.is_dir() and checkout.operation_on(ref)),
+        ]
 
 
 def pull_command(git: Git, common_dir: Path, branch: str, remote: str) -> str:
     """The command that brings a local branch up to date, in the checkout that has it out, if any."""
     pull = ("pull", "--rebase", remote, branch)
     having = Checkouts(git, common_dir).with_branch(f"{HEADS}{branch}")
-    place = next((str(one.root) for one in having if one.root.is_dir()), "")
+    place = next((str(checkout.root) for checkout in having if checkout.root.is_dir()), "")
     return (
         command("git", "-C", place, *pull)
         if place
@@ -220,10 +225,10 @@ def remove_stale_lock(
 ) -> None:
     """Remove a lock file that a killed git of ours left: made since then, with such content, and not changing."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        found = lock.lstat()
-        if found.st_mtime_ns >= since_ns and (content is None or read_line(lock) in content):
+        status = lock.lstat()
+        if status.st_mtime_ns >= since_ns and (content is None or read_line(lock) in content):
             time.sleep(sure_s)
-            if os.path.samestat(found, lock.lstat()):
+            if os.path.samestat(status, lock.lstat()):
                 lock.unlink()
 
 
@@ -250,14 +255,14 @@ class Fingerprints(Struct, frozen=True):
     common_dir: Path
     prefix: str  #: of our branches
 
-    def take(self) -> str:
+    def take_fingerprint(self) -> str:
         """The fingerprint of now."""
-        return json.dumps(dict(self._values()))
+        return json.dumps(dict(self._list_values()))
 
-    def compare(self, before: str, *, agent: str, landed: Collection[Oid] = ()) -> tuple[Difference, ...]:
+    def list_differences(self, before: str, *, agent: str, landed: Collection[Oid] = ()) -> tuple[Difference, ...]:
         """The differences since, without refs that landings moved to `landed`; the process commits as `agent`."""
         old = json.loads(before)
-        new = dict(self._values())
+        new = dict(self._list_values())
         names = [
             name
             for name in sorted({*old, *new})
@@ -273,18 +278,18 @@ class Fingerprints(Struct, frozen=True):
         """The address in the newest reflog entry."""
         return self.git.run("log", "-g", "-1", "--format=%ge", ref, "--", ok=ANY).text
 
-    def _values(self) -> Iterator[tuple[str, str]]:
-        own = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))
+    def _list_values(self) -> Iterator[tuple[str, str]]:
+        ours = ("refs/runplan/", *([f"{HEADS}{self.prefix}"] if self.prefix else []))
         refs = self.git.list_refs(self.common_dir)
-        yield from ((name, oid) for name, oid in refs.items() if not name.startswith(own))
+        yield from ((name, oid) for name, oid in refs.items() if not name.startswith(ours))
         common = str(self.common_dir)
         env = self.git.env
         home = env.get("HOME") or "/"
-        for head in ("HEAD", *(f"worktrees/{name}/HEAD" for name in _names(f"{common}/worktrees"))):
+        for head in ("HEAD", *(f"worktrees/{name}/HEAD" for name in _list_names(f"{common}/worktrees"))):
             yield head, self.git.read_head((self.common_dir / head).parent)
         files = [
             *(f"{common}/{name}" for name in _FILES),
-            *(f"{common}/hooks/{name}" for name in _names(f"{common}/hooks") if not name.endswith(".sample")),
+            *(f"{common}/hooks/{name}" for name in _list_names(f"{common}/hooks") if not name.endswith(".sample")),
             env.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig",
             f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
         ]
@@ -294,25 +299,28 @@ class Fingerprints(Struct, frozen=True):
                 yield path, names.digest_of(content)
 
 
-def _names(directory: str) -> list[str]:
+def _list_names(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208 - two agents a phase, and pathlib takes as long as the disk
     except FileNotFoundError:
         return []
 
 
-def describe_differences(found: Sequence[Difference], process: str) -> tuple[str, ...]:
+def describe_differences(differences: Sequence[Difference], process: str) -> tuple[str, ...]:
     """One sentence for the report each, the first few of them."""
     lines = []
-    for one in found[:MOST_LINES]:
-        who = f"{process} changed {one.name} in your repository"
-        said = who if one.by_agent else f"{one.name} changed while {process} ran"
-        if one.name.startswith("/"):
-            lines.append(f"{said}: it {'is new' if not one.old else 'is gone' if not one.new else 'has other content'}")
+    for difference in differences[:MOST_LINES]:
+        who = f"{process} changed {difference.name} in your repository"
+        said = who if difference.by_agent else f"{difference.name} changed while {process} ran"
+        if difference.name.startswith("/"):
+            state = "is new" if not difference.old else "is gone" if not difference.new else "has other content"
+            lines.append(f"{said}: it {state}")
         else:
-            old, new = (value if value.startswith("ref: ") else value[:12] for value in (one.old, one.new))
+            old, new = (
+                value if value.startswith("ref: ") else value[:12] for value in (difference.old, difference.new)
+            )
             lines.append(f"{said}: {old or 'nothing'} → {new or 'nothing'}")
-    more = [f"and {len(found) - MOST_LINES} more"] if len(found) > MOST_LINES else []
+    more = [f"and {len(differences) - MOST_LINES} more"] if len(differences) > MOST_LINES else []
     return (*lines, *more)
 
 

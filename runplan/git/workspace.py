@@ -84,7 +84,7 @@ class Workspace:
                 "this repository is a partial clone, so objects that a phase needs may be missing; "
                 "fetch them first: git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
             )
-        self._config = allowed(pairs)
+        self._config = filter_allowed(pairs)
         self._branch = tuple(pair for pair in pairs if pair[0] == "init.defaultbranch")[-1:]
         self._lfs = dict(pairs).get("lfs.storage")
         self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
@@ -194,7 +194,7 @@ class Workspace:
 
     def fetch(self, tip: Oid, *, without: Sequence[Oid]) -> None:
         """Copy commits of the user's repository into `tool.git`: the user may delete their branch at any time."""
-        transfer(self.user, self.git, tip, without=without)
+        copy_commits(self.user, self.git, tip, without=without)
 
     def deliver(self, tip: Oid, *, without: Sequence[Oid], keep: str = LANDING_KEEP) -> Path | None:
         """Copy commits of `tool.git` into the user's repository; the pack's `.keep` file, if there is a pack.
@@ -205,7 +205,7 @@ class Workspace:
             return None
         # The base of a repair is a merge that only `tool.git` has.
         there = [oid for oid in without if self.user.object(oid) is not None]
-        pack = transfer(self.git, self.user, tip, without=there, keep=keep)
+        pack = copy_commits(self.git, self.user, tip, without=there, keep=keep)
         return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
 
     def release_landed(self) -> None:
@@ -303,7 +303,7 @@ def merge_packs(git: Git, packs: Path, names: Sequence[str]) -> str:
     return made
 
 
-def transfer(source: Git, goal: Git, tip: Oid, *, without: Sequence[Oid], keep: str = "") -> str:
+def copy_commits(source: Git, goal: Git, tip: Oid, *, without: Sequence[Oid], keep: str = "") -> str:
     """Pack the objects of `tip` that `without` lacks, and index them strictly; the name of the pack.
 
     A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
@@ -323,10 +323,10 @@ def transfer(source: Git, goal: Git, tip: Oid, *, without: Sequence[Oid], keep: 
         said = packer.stderr.read()
     if ran.code >= 0 and packer.returncode not in (0, -signal.SIGPIPE):  # else index-pack knows the reason
         ran = Ran(code=packer.returncode, out=b"", err=os.fsdecode(said))
-    return _checked(ran, tip, goal).text.split()[-1]
+    return _require_success(ran, tip, goal).text.split()[-1]
 
 
-def _checked(ran: Ran, tip: Oid, goal: Git) -> Ran:
+def _require_success(ran: Ran, tip: Oid, goal: Git) -> Ran:
     if ran.code == 0:
         return ran
     # A full disk or a killed git is not the fault of the commits.
@@ -344,7 +344,7 @@ def read_listing(output: str) -> Pairs:
     return tuple((key, value if mark else None) for key, mark, value in entries)
 
 
-def allowed(pairs: Iterable[tuple[str, str | None]]) -> Pairs:
+def filter_allowed(pairs: Iterable[tuple[str, str | None]]) -> Pairs:
     """The pairs that a repository of ours copies."""
     split = ((key.partition("."), value) for key, value in pairs)
     return tuple(
@@ -368,11 +368,11 @@ def config_text(pairs: Iterable[tuple[str, str | None]]) -> str:
     for key, value in pairs:
         section, _, rest = key.partition(".")
         subsection, _, name = rest.rpartition(".")
-        lines.append(f'[{section} "{_escaped(subsection)}"]' if subsection else f"[{section}]")
-        quoted = "" if value is None else _escaped(value).replace("\n", "\\n").replace("\t", "\\t")
+        lines.append(f'[{section} "{_escape_value(subsection)}"]' if subsection else f"[{section}]")
+        quoted = "" if value is None else _escape_value(value).replace("\n", "\\n").replace("\t", "\\t")
         lines.append(f"\t{name}" if value is None else f'\t{name} = "{quoted}"')
     return "".join(f"{line}\n" for line in lines)
 
 
-def _escaped(text: str) -> str:
+def _escape_value(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -213,11 +213,11 @@ class Zones:
         lender.mkdir(parents=True)
         if store is not None:
             lender.with_name("lfs").symlink_to(store.parent)
-        own = {name: user.env[name] for name in CONFIGURING if name in user.env}
+        selected = {name: user.env[name] for name in CONFIGURING if name in user.env}
         prefix = ("/usr/bin/env", *(f"{name}={value}" for name, value in borrowing(lender).items()))
         return Git(
             cwd,
-            env={**self.env, **own},
+            env={**self.env, **selected},
             options=("-c", f"lfs.storage={box / 'lfs'}", "-c", "lfs.skipdownloaderrors=true"),
             confine=lambda argv: self.confine([*prefix, *argv], cwd, writable),
         )
@@ -253,13 +253,13 @@ class Script:
 
     def read_exactly(self, count: int, deadline: float) -> bytes:
         """So many bytes of its output; fewer when it ends."""
-        found = b""
-        while len(found) < count and is_readable(self.output.fileno(), deadline - time.monotonic()):
-            piece = os.read(self.output.fileno(), count - len(found))
+        content = b""
+        while len(content) < count and is_readable(self.output.fileno(), deadline - time.monotonic()):
+            piece = os.read(self.output.fileno(), count - len(content))
             if not piece:
                 break
-            found += piece
-        return found
+            content += piece
+        return content
 
     def finish(self, deadline: float) -> str:
         """Wait for its end; what went wrong, or ""."""
@@ -407,10 +407,10 @@ class ProofWorktree(Place):
         arguments = (str(self._repository), str(self.path), commit)
         deadline = time.monotonic() + FILL_S
         with self._zones.start(script, arguments, cwd=self.path, writable=(self._repository,)) as status:
-            found = status.read_exactly(LARGEST_STATUS, deadline)
-            if error := status.finish(deadline) if len(found) < LARGEST_STATUS else "":
+            output = status.read_exactly(LARGEST_STATUS, deadline)
+            if error := status.finish(deadline) if len(output) < LARGEST_STATUS else "":
                 raise GitFailed(f"the state of {self.path} cannot be read: {error}")
-        paths = (os.fsdecode(record[3:]) for record in found.split(b"\0") if record)
+        paths = (os.fsdecode(record[3:]) for record in output.split(b"\0") if record)
         return [path for path in paths if path not in (*copies, DIFF_FILE)]
 
     def remove(self) -> None:

@@ -66,7 +66,7 @@ def start(action: Start, state: RunState, context: RunContext) -> Iterator[e.Eve
     else:
         launch = _launch_command(started, phase, context)
         started = replace(started, seconds=launch.wall_s, argv=launch.argv, environment=context.agents.digest)
-    files = ((FINGERPRINT, context.fingerprints.take()),)
+    files = ((FINGERPRINT, context.fingerprints.take_fingerprint()),)
     if diff:
         context.dispatches.write(started.id, CHANGE, diff)
     yield started
@@ -451,7 +451,7 @@ def _examine_changes(started: e.DispatchStarted, state: RunState, context: RunCo
     role = started.role
     if (before := context.dispatches.read(started.id, FINGERPRINT)) is not None:
         tips = [one.event.tip for one in context.store.list_facts(e.Landed, since=started.at)]
-        found = context.fingerprints.compare(before, agent=signing(started.id).email, landed=tips)
+        found = context.fingerprints.list_differences(before, agent=signing(started.id).email, landed=tips)
         lines = describe_differences(found, "the agent" if role.agent else f"the {role} command")
         if set(lines) - set(state.current.warnings):  # else recorded before a crash
             yield e.GuardFound(violated=any(one.by_agent for one in found), lines=lines)

@@ -159,7 +159,7 @@ def _park_branch(context: RunContext, branch: str, base: str) -> str:
     """Move the work of an earlier attempt from the branch to a parked ref."""
     if context.objects.tip(branch) in (None, base) and context.workspace.user.tip(branch) is None:
         return ""
-    answer = context.removal.ref(branch)
+    answer = context.removal.remove_ref(branch)
     if isinstance(answer, Kept):
         raise RefusedEarly(f"the branch {branch.removeprefix('refs/heads/')} cannot be restarted: {answer.why}")
     return answer.parked
@@ -485,14 +485,14 @@ def _clean_branch(phase: WorkAttempt, lease: e.Leased, context: RunContext) -> N
     kept = lease.kept if phase.delivery.landed else None
     if kept is not None and context.workspace.user.tip(kept.ref) == kept.head:  # else a person has moved it
         is_landed = bool(head) and context.objects.is_ancestor(kept.head, head)
-        context.removal.ref(kept.ref, landed=kept.head if is_landed else "")
+        context.removal.remove_ref(kept.ref, landed=kept.head if is_landed else "")
 
 
 def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[e.Event]:
     detail, parked = action.detail, ""
     context.workspace.unpin(context.mark)  # a run that was stopped while it leased has a pin and no lease
     if state.leased:
-        answer = context.removal.worktree(context.worktree)
+        answer = context.removal.remove_worktree(context.worktree)
         if isinstance(answer, Kept):
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
         else:

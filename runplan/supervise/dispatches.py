@@ -187,11 +187,11 @@ class Dispatches:
         if self._is_running(dispatch):
             return Running()  # also while the repository is missing, if it was started here
         files = self._files(dispatch)
-        found = files.standing()
-        if found == NeverStarted() or (isinstance(found, Outcome) and found.ending is Ending.LOST):
+        standing = files.standing()
+        if standing == NeverStarted() or (isinstance(standing, Outcome) and standing.ending is Ending.LOST):
             self._anchor.require()  # after reading: the repository may have been missing just then
-        is_removed = found == NeverStarted() and dispatch in self._begun
-        return files.lost() if is_removed else found
+        is_removed = standing == NeverStarted() and dispatch in self._begun
+        return files.lost() if is_removed else standing
 
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
         """Return when one has ended, on a wakeup, or when the time is up."""

@@ -326,9 +326,9 @@ class _Supervision:
     def _check_silence(self, now: float) -> None:
         """Compare the activity in the middle and at the end of the silence: work is a sign of life."""
         if self._sample is None:
-            self._sample = activity(self._family(), at=now)
+            self._sample = activity(self._family(), now=now)
         elif now >= self._last_output + self._launch.silence_s:
-            if activity(self._family(), at=now).is_work_since(self._sample):
+            if activity(self._family(), now=now).is_work_since(self._sample):
                 self._last_output, self._sample = now, None
             else:
                 self._stop(Ending.SILENT, now)
@@ -343,13 +343,13 @@ class _Supervision:
         self._signal(agent_of(self._launch.reader).stop_signal if self._launch.reader else signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        found = self._family()
+        family = self._family()
         if number is not signal.SIGKILL and Path(self._launch.argv[0]).name == "bwrap":
             # It ends with the agent; ended earlier it would cut off the agent's last output.
-            found = [process for process in found if process.pid != self._agent]
+            family = [process for process in family if process.pid != self._agent]
         if number is signal.SIGINT:  # as at a terminal: an agent interrupts its commands in other sessions itself
-            found = [process for process in found if processes.session(process.pid) == self._agent]
-        for process in found:
+            family = [process for process in family if processes.session(process.pid) == self._agent]
+        for process in family:
             processes.send(process, number)
 
     def _family(self) -> list[Process]:
@@ -413,19 +413,19 @@ class Activity(Struct, frozen=True, kw_only=True):
         )
 
 
-def activity(family: Iterable[Process], *, at: float) -> Activity:
+def activity(family: Iterable[Process], *, now: float) -> Activity:
     """The activity so far, including that of children that were waited for."""
     import psutil  # 33 ms, and only a silent process needs it
 
     cpu_s, moved = 0.0, 0
-    for one in family:
+    for process in family:
         with contextlib.suppress(psutil.Error, OSError, AttributeError):  # macOS counts no bytes
-            known = psutil.Process(one.pid)
+            known = psutil.Process(process.pid)
             cpu_s += sum(known.cpu_times()[:4])
             counted = known.io_counters()
             # Memory-mapped files are read without a system call and count only as disk blocks.
             moved += max(counted.read_chars + counted.write_chars, counted.read_bytes + counted.write_bytes)
-    return Activity(at=at, cpu_s=cpu_s, moved=moved)
+    return Activity(at=now, cpu_s=cpu_s, moved=moved)
 
 
 if __name__ == "__main__":

@@ -31,10 +31,10 @@ def test_a_change_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
     env = {key: value for key, value in repo.env.items() if key != "GIT_CONFIG_GLOBAL"} | {"HOME": str(tmp_path)}
     with Git(repo.path, env=env) as git:
         prints = Fingerprints(git, repo.path / ".git", "runplan/")
-        before = prints.take()
-        assert prints.compare(before, agent=AGENT) == ()
+        before = prints.take_fingerprint()
+        assert prints.list_differences(before, agent=AGENT) == ()
         subprocess.run(["sh", "-ec", CHANGES[name]], cwd=repo.path, env=repo.env, check=True, capture_output=True)
-        (found,) = prints.compare(before, agent=AGENT)
+        (found,) = prints.list_differences(before, agent=AGENT)
     assert found.name.endswith(name)
     assert not found.by_agent
 
@@ -43,21 +43,21 @@ def test_a_landing_of_ours_is_no_difference(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", a="1")
     with repo.adapter() as git:
         prints = Fingerprints(git, repo.path / ".git", "runplan/")
-        before = prints.take()
+        before = prints.take_fingerprint()
         tip = repo.commit("Landed", a="2")
-        assert [one.name for one in prints.compare(before, agent=AGENT)] == ["refs/heads/main"]
-        assert prints.compare(before, agent=AGENT, landed=[tip]) == ()
+        assert [one.name for one in prints.list_differences(before, agent=AGENT)] == ["refs/heads/main"]
+        assert prints.list_differences(before, agent=AGENT, landed=[tip]) == ()
 
 
 def test_a_ref_moved_under_the_name_of_the_agent_is_its_change(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", a="1")
     with repo.adapter() as git:
         prints = Fingerprints(git, repo.path / ".git", "runplan/")
-        before = prints.take()
+        before = prints.take_fingerprint()
         repo.git("branch", "mine")
         repo.git("branch", "theirs", env=committing_as("r1.1"))
         repo.git("branch", "runplan/x/1", env=committing_as("r1.1"))
-        found = prints.compare(before, agent=AGENT)
+        found = prints.list_differences(before, agent=AGENT)
     assert {one.name: one.by_agent for one in found} == {"refs/heads/mine": False, "refs/heads/theirs": True}
 
 

@@ -95,15 +95,15 @@ def test_psutil_gives_the_same_facts_without_proc(child: subprocess.Popen[bytes]
 
 def test_processor_time_and_bytes_grow_with_work_and_count_children(tmp_path: Path) -> None:
     me = [seen(os.getpid())]
-    before = activity(me, at=1.0)
+    before = activity(me, now=1.0)
     (tmp_path / "own").write_bytes(bytes(300_000))
     subprocess.run(["cp", tmp_path / "own", tmp_path / "copy"], check=True)
     subprocess.run(["sh", "-c", "i=0; while test $i -lt 30000; do i=$((i+1)); done"], check=True)
 
-    after = activity(me, at=2.0)
+    after = activity(me, now=2.0)
     assert after.cpu_s > before.cpu_s
     assert after.moved >= before.moved + 900_000
-    assert activity([Process(pid=999_999_999, started="1")], at=1.0) == Activity(at=1.0, cpu_s=0.0, moved=0)
+    assert activity([Process(pid=999_999_999, started="1")], now=1.0) == Activity(at=1.0, cpu_s=0.0, moved=0)
 
 
 def test_a_variable_is_read_as_the_process_was_started(child: subprocess.Popen[bytes]) -> None:

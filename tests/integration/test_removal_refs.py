@@ -52,8 +52,8 @@ def test_content_is_found_on_the_target_however_it_got_there(tmp_path: Path, lan
 
 def test_a_branch_on_the_target_goes_without_parking(place: Place) -> None:
     place.repo.git("branch", "runplan/plan/1")
-    assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
-    assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
+    assert place.removal.remove_ref(BRANCH) == Removed(what=BRANCH)
+    assert place.removal.remove_ref(BRANCH) == Removed(what=BRANCH)
     assert place.repo.refs() == {"refs/heads/main": place.base}
 
 
@@ -63,11 +63,11 @@ def test_a_branch_with_work_is_parked_before_it_goes(place: Place) -> None:
     tip = tree.commit("work", **{"c.txt": "c"})
     tree.write("a.txt", "uncommitted")
     place.take()
-    assert place.removal.ref(BRANCH) == Removed(what=BRANCH, parked=PARKED)
+    assert place.removal.remove_ref(BRANCH) == Removed(what=BRANCH, parked=PARKED)
     assert place.refs() == {"refs/heads/main": place.base, PARKED: tip}
     assert place.workspace.git.tip(BRANCH) is None
     assert (tree.path / "a.txt").read_text() == "uncommitted"
-    assert place.removal.worktree("run").what == str(tree.path)
+    assert place.removal.remove_worktree("run").what == str(tree.path)
 
 
 def test_a_commit_that_a_person_adds_to_a_landed_branch_is_parked(place: Place) -> None:
@@ -76,14 +76,14 @@ def test_a_commit_that_a_person_adds_to_a_landed_branch_is_parked(place: Place) 
     place.repo.git("add", "c.txt")
     newer = place.repo.git("commit-tree", "-p", landed, "-m", "by hand", place.repo.git("write-tree"))
     place.repo.git("update-ref", BRANCH, newer)
-    assert place.removal.ref(BRANCH, landed=landed) == Removed(what=BRANCH, parked=PARKED)
+    assert place.removal.remove_ref(BRANCH, landed=landed) == Removed(what=BRANCH, parked=PARKED)
     place.repo.git("update-ref", BRANCH, newer)
-    assert place.removal.ref(BRANCH, landed=newer) == Removed(what=BRANCH)
+    assert place.removal.remove_ref(BRANCH, landed=newer) == Removed(what=BRANCH)
 
 
 def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
     place.repo.git("checkout", "-q", "-b", "runplan/plan/1")
-    assert place.removal.ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")
+    assert place.removal.remove_ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")
 
 
 def test_parking_takes_the_next_number_and_the_same_thing_once(place: Place) -> None:
@@ -115,11 +115,11 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     known = {f"refs/heads/runplan/plan/{phase}" for phase in ("2", "3", "landed", "open")}
     before = repo.refs()
 
-    listed = place.removal.gc(dry_run=True, prefix="runplan/", active=active, known=known)
+    listed = place.removal.remove_leftovers(dry_run=True, prefix="runplan/", active=active, known=known)
     assert repo.refs() == before
     assert (stale.path / "a.txt").read_text() == "unsaved\n"
 
-    done = place.removal.gc(dry_run=False, prefix="runplan/", active=active, known=known)
+    done = place.removal.remove_leftovers(dry_run=False, prefix="runplan/", active=active, known=known)
     assert {one.what for one in done if isinstance(one, Removed)} < {one.what for one in listed}
     removed = {one.what for one in listed if isinstance(one, Removed)}
     assert removed == {
@@ -154,14 +154,14 @@ def test_gc_keeps_and_names_a_branch_of_the_user_below_the_prefix(place: Place) 
     place.repo.git("merge", "-q", "--ff-only", "runplan/plan/forgotten")
     place.repo.git("commit", "-q", "--allow-empty", "-m", "Later")
     own = Kept(what="refs/heads/runplan/mine/own", why="no run here has made it, so it may be your own")
-    found = place.removal.gc(dry_run=False, prefix="runplan/", active=())
+    found = place.removal.remove_leftovers(dry_run=False, prefix="runplan/", active=())
     assert found == [own, Removed(what="refs/heads/runplan/plan/forgotten")]
     assert "refs/heads/runplan/mine/own" in place.repo.refs()
 
 
 def test_gc_without_a_prefix_touches_no_branch(place: Place) -> None:
     place.repo.git("branch", "any/thing")
-    assert place.removal.gc(dry_run=False, prefix="", active=()) == []
+    assert place.removal.remove_leftovers(dry_run=False, prefix="", active=()) == []
     assert "refs/heads/any/thing" in place.repo.refs()
 
 
@@ -184,15 +184,15 @@ def a_log(place: Place) -> Path:
 )
 def test_a_log_of_unfinished_work_is_kept(place: Place, used_by: str, landed: bool, why: str) -> None:
     log = a_log(place)
-    assert place.removal.log(log, used_by=used_by, landed=landed, dry_run=False) == Kept(what=str(log), why=why)
+    assert place.removal.remove_log(log, used_by=used_by, landed=landed, dry_run=False) == Kept(what=str(log), why=why)
     assert (log / "out.log").exists()
 
 
 def test_a_log_goes_when_its_phase_has_landed_and_its_run_is_over(place: Place) -> None:
     log = a_log(place)
-    assert place.removal.log(log, used_by="", landed=True, dry_run=True) == Removed(what=str(log))
+    assert place.removal.remove_log(log, used_by="", landed=True, dry_run=True) == Removed(what=str(log))
     assert log.exists()
-    assert place.removal.log(log, used_by="", landed=True, dry_run=False) == Removed(what=str(log))
+    assert place.removal.remove_log(log, used_by="", landed=True, dry_run=False) == Removed(what=str(log))
     assert not log.exists()
 
 
@@ -200,7 +200,7 @@ def test_a_log_that_is_still_written_is_kept(place: Place) -> None:
     log = a_log(place)
     with (log / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = place.removal.log(log, used_by="", landed=True, dry_run=False)
+        kept = place.removal.remove_log(log, used_by="", landed=True, dry_run=False)
     assert kept == Kept(what=str(log), why="in use by a process that still writes it")
 
 
@@ -211,5 +211,5 @@ def test_content_on_the_remotes_branch_is_held_as_well(place: Place) -> None:
     place.take()
     place.workspace.publish(BRANCH, base=place.base)
     place.repo.git("update-ref", "refs/remotes/origin/main", work)
-    assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
+    assert place.removal.remove_ref(BRANCH) == Removed(what=BRANCH)
     assert PARKED not in place.repo.refs()

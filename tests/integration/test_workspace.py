@@ -381,7 +381,7 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     place.proof.show(place.workspace.git.tip(BRANCH) or "", clean="untracked")
     place.zone.lend(branch=BRANCH)
     place.workspace.publish(BRANCH, base=place.base)
-    place.removal.worktree("run")
+    place.removal.remove_worktree("run")
     assert not ran.exists()
 
 
@@ -448,7 +448,7 @@ def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, P
     assert (again.head(), again.status()) == (place.base, "")
     place.take("refs/heads/runplan/plan/2")
     breaks(tree, place.lane)
-    assert isinstance(place.removal.worktree("run"), Removed)
+    assert isinstance(place.removal.remove_worktree("run"), Removed)
     assert not tree.path.exists()
 
 
@@ -549,7 +549,7 @@ def test_work_that_git_refuses_moves_aside_and_gc_lists_it(place: Place) -> None
     tree.write(".gitmodules", '[submodule "../x"]\n\tpath = s\n\turl = u\n')
     assert place.lease().status() == ""
     kept = tree.path.with_name("run_kept1")
-    (listed,) = place.removal.gc(dry_run=False, prefix="runplan/", active=("run", BASE, BRANCH))
+    (listed,) = place.removal.remove_leftovers(dry_run=False, prefix="runplan/", active=("run", BASE, BRANCH))
     assert isinstance(listed, Kept)
     assert (listed.what, "disallowed submodule name" in listed.why) == (str(kept), True)
     assert (kept / ".gitmodules").exists()
@@ -562,7 +562,7 @@ def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> N
     with pytest.raises(HandOverRefused, match=r"failed to encode 'x.bad'"):
         place.take()
     parked = "refs/runplan/parked/worktree/run/1"
-    assert place.removal.worktree("run") == Removed(what=str(tree.path), parked=parked)
+    assert place.removal.remove_worktree("run") == Removed(what=str(tree.path), parked=parked)
     assert place.workspace.git.blob(place.repo.head(parked), "x.bad") == b"\xff"
 
 
@@ -588,7 +588,7 @@ def test_the_rest_of_a_removal_that_was_killed_is_swept(place: Place) -> None:
 def test_a_removed_worktree_leaves_nothing_and_may_be_removed_twice(place: Place) -> None:
     tree = place.lease()
     for _ in range(2):
-        assert place.removal.worktree("run") == Removed(what=str(tree.path))
+        assert place.removal.remove_worktree("run") == Removed(what=str(tree.path))
     assert not tree.path.exists()
     assert list(place.workspace.root.iterdir()) == list(place.workspace.lanes.iterdir()) == []
 
@@ -639,8 +639,8 @@ def test_a_branch_that_is_handed_over_is_the_users_alone(place: Place) -> None:
         assert place.repo.head(BRANCH) == tip
         assert place.workspace.git.tip(BRANCH) is None
     place.repo.git("branch", "-D", "runplan/plan/1")
-    place.removal.worktree("run")
-    gone = place.removal.gc(dry_run=True, prefix="runplan/", active=(), known={BRANCH})
+    place.removal.remove_worktree("run")
+    gone = place.removal.remove_leftovers(dry_run=True, prefix="runplan/", active=(), known={BRANCH})
     assert [one.what for one in gone] == ["refs/runplan/base/r1"]
 
 
@@ -649,7 +649,7 @@ def test_a_published_branch_survives_gc_and_leaves_no_keep_file(place: Place) ->
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
     place.workspace.publish(BRANCH, base=place.base)
-    place.removal.worktree("run")
+    place.removal.remove_worktree("run")
     shutil.rmtree(place.workspace.path)
     place.repo.git("gc", "-q", "--prune=now")
     assert place.repo.git("show", f"{tip}:c.txt") == "c"

@@ -11,7 +11,7 @@ import pytest
 
 from runplan.errors import GitFailed, ObjectsRefused
 from runplan.git.command import Git
-from runplan.git.workspace import transfer
+from runplan.git.workspace import copy_commits
 from tests.support.repos import BRANCH, Place, a_place
 
 HOURS_AGO = 7200.0
@@ -56,7 +56,7 @@ def test_a_git_that_is_killed_while_it_copies_is_not_the_fault_of_the_commits(
     path = f"{script.parent}:{os.environ['PATH']}"
     tool, user = (Git(git.cwd, env={**git.env, "PATH": path}) for git in (place.workspace.git, place.workspace.user))
     with closing(tool), closing(user), pytest.raises(GitFailed, match="failed") as caught:
-        transfer(tool, user, tip, without=[place.base])
+        copy_commits(tool, user, tip, without=[place.base])
     assert not isinstance(caught.value, ObjectsRefused)
 
 
@@ -77,7 +77,7 @@ def state_deleted(place: Place) -> None:
 
 
 @pytest.mark.parametrize("lose", [head_cut_off, state_deleted])
-@pytest.mark.parametrize("then", [Place.lease, lambda place: place.removal.worktree("run")], ids=["lease", "gc"])
+@pytest.mark.parametrize("then", [Place.lease, lambda place: place.removal.remove_worktree("run")], ids=["lease", "gc"])
 def test_files_whose_repository_is_gone_are_parked(
     place: Place, lose: Callable[[Place], None], then: Callable[[Place], object]
 ) -> None:
@@ -98,11 +98,11 @@ def test_files_that_are_a_commit_of_the_target_are_not_parked(place: Place) -> N
 
 def test_gc_gives_the_user_a_branch_that_no_journal_knows(place: Place) -> None:
     tip = worked(place)
-    place.removal.worktree("run")
-    listed = place.removal.gc(dry_run=True, prefix="runplan/", active=())
+    place.removal.remove_worktree("run")
+    listed = place.removal.remove_leftovers(dry_run=True, prefix="runplan/", active=())
     assert BRANCH in [one.what for one in listed]
     assert BRANCH not in place.repo.refs()
-    place.removal.gc(dry_run=False, prefix="runplan/", active=())
+    place.removal.remove_leftovers(dry_run=False, prefix="runplan/", active=())
     assert place.repo.refs()[BRANCH] == tip
     assert place.workspace.git.tip(BRANCH) is None
 
@@ -115,6 +115,6 @@ def test_leftovers_of_killed_copies_are_removed_after_the_copy_timeout(place: Pl
     for path, text in zip((*made, own), ("runplan\n", "runplan landing\n", "", "mine\n"), strict=True):
         path.write_text(text)
         os.utime(path, (time.time() - age, time.time() - age))
-    place.removal.sweep()
+    place.removal.remove_partial_packs()
     assert len([path for path in made if path.exists()]) == left
     assert own.exists()

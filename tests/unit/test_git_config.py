@@ -2,7 +2,7 @@
 
 import pytest
 
-from runplan.git.workspace import allowed, config_text, is_partial_clone, read_listing
+from runplan.git.workspace import config_text, filter_allowed, is_partial_clone, read_listing
 
 
 def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -> None:
@@ -30,7 +30,7 @@ def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -
     ],
 )
 def test_only_settings_that_convert_or_sign_are_copied(key: str, taken: bool) -> None:
-    assert bool(allowed([(key, "x")])) is taken
+    assert bool(filter_allowed([(key, "x")])) is taken
 
 
 @pytest.mark.parametrize(
