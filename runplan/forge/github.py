@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -78,14 +79,34 @@ query($owner: String!, $name: String!, $number: Int!) {
 class GitHub:
     """One repository on GitHub or GitHub Enterprise; the methods of a `Forge` are described there."""
 
-    def __init__(self, address: m.Address, auth: Auth.Auth, *, api: str, calls: GitHubCalls | None = None) -> None:
+    def __init__(
+        self,
+        address: m.Address,
+        auth: Auth.Auth,
+        *,
+        api: str,
+        token_source: str = "",
+        is_gits: bool = False,
+        calls: GitHubCalls | None = None,
+    ) -> None:
         logging.getLogger("github").setLevel(logging.CRITICAL)  # else it writes to standard error
         check_answers()
         self.calls = calls or GitHubCalls()
+        self.address = address
+        self.token_source = token_source
+        self._auth = auth  #: its token may be renewed at any time
+        self._is_gits = is_gits  #: git finds the token by itself
         self._client = Github(auth=auth, base_url=api, **CLIENT)
-        self._address = address
         self._writers: dict[str, bool] = {}  #: whether an account may write, by its login
         self._repo = self._client.get_repo(address.full_name)
+
+    def git_settings(self) -> tuple[str, ...]:
+        if self._is_gits or not self.address.web:
+            return ()
+        token = self.calls.attempt("renew the token", lambda: self._auth.token)
+        basic = b64encode(f"x-access-token:{token}".encode()).decode()
+        key = f"http.{self.address.web}/.extraHeader"
+        return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration
 
     # --- the repository -----------------------------------------------------------------------------------
 
@@ -150,7 +171,7 @@ class GitHub:
 
     def _query_repository(self, action: str, query: str, values: Mapping[str, object]) -> dict[str, Any]:
         """The repository's part of the answer; a field that the token may not read is missing in it."""
-        names = {"owner": self._address.owner, "name": self._address.repository}
+        names = {"owner": self.address.owner, "name": self.address.repository}
 
         def call() -> dict[str, Any]:
             try:
@@ -346,7 +367,7 @@ class GitHub:
         except GithubException as error:
             if error.status not in (404, 410):  # never made, deleted
                 raise
-            raise NotFound(f"{self._address.full_name} has no issue {number}, or the token may not read it") from None
+            raise NotFound(f"{self.address.full_name} has no issue {number}, or the token may not read it") from None
         if issue.pull_request is not None:
             raise RefusedEarly(f"#{number} is a pull request, no issue: {issue.html_url}")
         return _to_issue(issue)

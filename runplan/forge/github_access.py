@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from base64 import b64encode
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,28 +34,7 @@ APP_KEY = "GITHUB_APP_PRIVATE_KEY_FILE"
 _LOOPBACK = ("localhost", "127.0.0.1")  #: a token reaches them without TLS, and no other host
 
 
-class GitHubAccess(Struct, frozen=True, kw_only=True):
-    """A repository on GitHub, and how to sign in to it."""
-
-    address: Address
-    auth: Auth.Auth  #: its token may be renewed at any time
-    source: str
-    api: str = ""
-    is_gits: bool = False
-
-    def open_forge(self) -> GitHub:
-        return GitHub(self.address, self.auth, api=self.api)
-
-    def git_settings(self) -> tuple[str, ...]:
-        if self.is_gits or not self.address.web:
-            return ()
-        token = GitHubCalls().attempt("renew the token", lambda: self.auth.token)
-        basic = b64encode(f"x-access-token:{token}".encode()).decode()
-        key = f"http.{self.address.web}/.extraHeader"
-        return f"{key}=", f"{key}=Authorization: Basic {basic}"  # the first drops headers of the user's configuration
-
-
-def find_github_access(git: Git, *, remote: str, env: Mapping[str, str]) -> GitHubAccess:
+def find_github(git: Git, *, remote: str, env: Mapping[str, str]) -> GitHub:
     asked = git.run("remote", "get-url", "--push", "--", remote, ok=ANY)
     if asked.code:
         raise RefusedEarly(f"there is no remote {remote} here to push to; run: git remote add {remote} URL")
@@ -77,7 +55,7 @@ def find_github_access(git: Git, *, remote: str, env: Mapping[str, str]) -> GitH
         raise RefusedEarly(f"there is no token for {address.host}; set {name}, or run: gh auth login")
     api = env.get("GITHUB_API_URL", "") or api_address(address.host)
     auth = _find_installation(address, token.app, token.value, api) if token.app else Auth.Token(token.value)
-    return GitHubAccess(address=address, auth=auth, source=token.source, api=api, is_gits=token.is_gits)
+    return GitHub(address, auth, api=api, token_source=token.source, is_gits=token.is_gits)
 
 
 @cache  # each signature with the key takes 0.2 s

@@ -12,25 +12,11 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 
-def find_access(git: Git, *, remote: str, env: Mapping[str, str]) -> Access:
-    """The repository of a remote, with the token of this environment; refused when there is none."""
-    from runplan.forge.github_access import find_github_access  # PyGithub takes 0.3 s to import
+def find_forge(git: Git, *, remote: str, env: Mapping[str, str]) -> Forge:
+    """The forge that a remote names, with the token of this environment; refused when there is none."""
+    from runplan.forge.github_access import find_github  # PyGithub takes 0.3 s to import
 
-    return find_github_access(git, remote=remote, env=env)
-
-
-class Access(Protocol):
-    """A repository on a forge, and how to sign in to it."""
-
-    @property
-    def address(self) -> m.Address: ...
-    @property
-    def source(self) -> str:
-        """The variable or program that gave the token, for messages."""
-
-    def open_forge(self) -> Forge: ...
-    def git_settings(self) -> tuple[str, ...]:
-        """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
+    return find_github(git, remote=remote, env=env)
 
 
 class Forge(Protocol):
@@ -38,6 +24,15 @@ class Forge(Protocol):
 
     A method raises NotAllowed, NotThere, RateLimited or Unreachable.
     """
+
+    @property
+    def address(self) -> m.Address: ...
+    @property
+    def token_source(self) -> str:
+        """The variable or program that gave the token, for messages."""
+
+    def git_settings(self) -> tuple[str, ...]:
+        """Settings with which git signs in to this host alone; for its environment, never for its arguments."""
 
     # --- the repository -----------------------------------------------------------------------------------
 

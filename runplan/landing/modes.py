@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.errors import NotAllowed, RefusedEarly, Unreachable
-from runplan.forge.protocol import find_access
+from runplan.forge.protocol import find_forge
 from runplan.git.remote import Remote, require as require_remote
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from runplan.forge.model import Address
-    from runplan.forge.protocol import Access, Forge
+    from runplan.forge.protocol import Forge
     from runplan.git.command import Git
     from runplan.git.repository import Repository
     from runplan.git.zones import Zones
@@ -44,31 +43,31 @@ def open_lander(
     run = settings.run
     if not uses_remote(run.landing):
         return CherryPick(here.git, ref=f"refs/heads/{run.target}", common_dir=here.common_dir, zones=zones)
-    access = _find_access(here.git, run, env) if concludes(run.landing) else None
-    target = Direct(here.git, _open_remote(here, run, run.target, env, access), tool=tool)
-    if access is None:
+    forge = _find_forge_once(here.git, run, env) if concludes(run.landing) else None
+    target = Direct(here.git, _open_remote(here, run, run.target, env, forge), tool=tool)
+    if forge is None:
         return target
     return PullRequestLander(
         here.git,
-        _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, access),
+        _open_remote(here, run, names.pull_branch(run.branch_prefix, plan.slug), env, forge),
         target=target,
         tool=tool,
         plan=plan,
         settings=settings.pull_request,
-        forge=functools.cache(lambda: access().open_forge()),
+        forge=forge,
     )
 
 
-def _find_access(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Access]:
-    """The token for the forge; looked for when it is needed, once."""
-    return functools.cache(functools.partial(find_access, git, remote=run.remote, env=env))
+def _find_forge_once(git: Git, run: RunSettings, env: Mapping[str, str]) -> Callable[[], Forge]:
+    """The forge; its token is looked for when it is needed, once."""
+    return functools.cache(functools.partial(find_forge, git, remote=run.remote, env=env))
 
 
 def _open_remote(
-    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], access: Callable[[], Access] | None
+    here: Repository, run: RunSettings, branch: str, env: Mapping[str, str], forge: Callable[[], Forge] | None
 ) -> Remote:
     """A branch of the remote; git signs in with the token for the forge, where there is one."""
-    sign_in = (lambda: access().git_settings()) if access else None
+    sign_in = (lambda: forge().git_settings()) if forge else None
     return Remote(here.git, name=run.remote, branch=branch, common_dir=here.common_dir, caller=env, sign_in=sign_in)
 
 
@@ -86,18 +85,18 @@ def require_ready(here: Repository, settings: Settings, env: Mapping[str, str]) 
     run = settings.run
     if not uses_remote(run.landing):
         return ()
-    access = _find_access(here.git, run, env) if concludes(run.landing) else None
+    forge = _find_forge_once(here.git, run, env) if concludes(run.landing) else None
     remarks: tuple[str, ...] = ()
-    if access:
+    if forge:
         try:
-            remarks = require_mergeable(access().open_forge(), access().address, settings)
+            remarks = require_mergeable(forge(), settings)
         except NotAllowed as error:
-            raise Unreachable(f"{error}; check the token from {access().source}") from None
-    require_remote(_open_remote(here, run, run.target, env, access))
+            raise Unreachable(f"{error}; check the token from {forge().token_source}") from None
+    require_remote(_open_remote(here, run, run.target, env, forge))
     return remarks
 
 
-def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tuple[str, ...]:
+def require_mergeable(forge: Forge, settings: Settings) -> tuple[str, ...]:
     """Refuse a repository in which the token cannot open or merge pull requests; remarks on what is different."""
     there = forge.read_repository()
     run = settings.run
@@ -121,6 +120,7 @@ def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tup
         )
     if method != wanted and not target.queue:
         remarks.append(f"{run.target} does not allow {wanted}, so pull requests are merged by {method}")
+    address = forge.address
     if there.name.lower() != address.full_name.lower():
         url = f"{address.web}/{there.name}.git" if address.web else f"git@{address.host}:{there.name}.git"
         update = command("git", "remote", "set-url", run.remote, url)
@@ -129,13 +129,13 @@ def require_mergeable(forge: Forge, address: Address, settings: Settings) -> tup
 
 
 def open_forge(git: Git, run: RunSettings, env: Mapping[str, str]) -> Forge:
-    return _find_access(git, run, env)().open_forge()
+    return find_forge(git, remote=run.remote, env=env)
 
 
 def own_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Remote:
     """The branch of a plan's pull request."""
     branch = names.pull_branch(run.branch_prefix, slug)
-    return _open_remote(here, run, branch, env, _find_access(here.git, run, env))
+    return _open_remote(here, run, branch, env, _find_forge_once(here.git, run, env))
 
 
 def fetch_branch(here: Repository, run: RunSettings, slug: str, env: Mapping[str, str]) -> Oid | None:

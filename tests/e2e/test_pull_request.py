@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from github import Auth
 
-from runplan.forge.github_access import GitHubAccess, parse_remote
+from runplan.forge.github import GitHub
+from runplan.forge.github_access import parse_remote
 from runplan.gitfacts import PLAN, RUN, read_trailers
 from runplan.names import repository_id
 from tests.support.cli import (
@@ -549,9 +550,7 @@ def test_a_token_reaches_git_only_for_its_host_and_where_git_has_none() -> None:
     def settings(remote: str, *, is_gits: bool = False) -> tuple[str, ...]:
         address = parse_remote(remote)
         assert address is not None
-        return GitHubAccess(
-            address=address, auth=Auth.Token("s3cret"), source="$GH_TOKEN", is_gits=is_gits
-        ).git_settings()
+        return GitHub(address, Auth.Token("s3cret"), api="https://api.github.com", is_gits=is_gits).git_settings()
 
     basic = b64encode(b"x-access-token:s3cret").decode()
     header = f"http.https://github.com/.extraHeader=Authorization: Basic {basic}"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from runplan.errors import RefusedEarly, Unreachable
-from runplan.forge.protocol import find_access
+from runplan.forge.protocol import find_forge
 from runplan.git.command import Git
 from runplan.git.repository import Repository
 from runplan.gitfacts import PLAN, RUN, read_trailers
@@ -401,6 +401,6 @@ def test_a_github_app_that_cannot_sign_in_is_refused(
         hub.app = None
     env = {"GITHUB_APP_ID": app, "GITHUB_APP_PRIVATE_KEY_FILE": str(file), "GITHUB_API_URL": stand_in.api}
     with Git(clone, env=dict(os.environ)) as user, pytest.raises(RefusedEarly) as caught:
-        find_access(user, remote="origin", env=env)
+        find_forge(user, remote="origin", env=env)
     assert expected in str(caught.value)
     assert private.splitlines()[1] not in str(caught.value)

@@ -35,6 +35,8 @@ class MemoryForge:
         self._comments: dict[int, list[m.Comment]] = {}
         self._checks: dict[str, list[m.Check]] = {}
         self.assigned: set[int] = set()
+        self.address = m.Address(host="forge.example", owner="acme", repository="app")
+        self.token_source = "$TOKEN"
         self.tokens = {"t0ken"}
         self.permissions = {"octocat": "admin", "reporter": "write", "reviewer": "write", "bob": "write"}
         self.methods = {"merge", "squash", "rebase"}
@@ -73,6 +75,9 @@ class MemoryForge:
     def _require_token(self) -> None:
         if not self.tokens:
             raise NotAllowed("the token has expired")
+
+    def git_settings(self) -> tuple[str, ...]:
+        return ()
 
     def read_repository(self) -> m.Repository:
         self._require_token()

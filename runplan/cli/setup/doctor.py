@@ -29,7 +29,7 @@ from runplan.engine.rehearsal import rehearse_phase
 from runplan.engine.repository import open_repository
 from runplan.engine.worker import Interruption
 from runplan.errors import Exit, NotAllowed, RefusedEarly, RunplanError
-from runplan.forge.protocol import find_access
+from runplan.forge.protocol import find_forge
 from runplan.git.removal import Kept, Removed
 from runplan.git.repository import NO_IDENTITY, require_git, require_target, require_workable
 from runplan.landing import modes
@@ -260,20 +260,19 @@ def _check_github(context: RepositoryContext) -> list[Check]:
     run = context.settings.run
     method = context.settings.pull_request.method
     try:
-        access = find_access(context.git, remote=run.remote, env=context.env)
-        forge = access.open_forge()
+        forge = find_forge(context.git, remote=run.remote, env=context.env)
         there = forge.read_repository()
         target = forge.read_target(run.target)
-        remarks = modes.require_mergeable(forge, access.address, context.settings)
+        remarks = modes.require_mergeable(forge, context.settings)
     except NotAllowed as error:
-        return [Check("github", State.FAIL, str(error), f"check the token from {access.source}")]
+        return [Check("github", State.FAIL, str(error), f"check the token from {forge.token_source}")]
     except RunplanError as error:
         return [_failed_check("github", error)]
     scopes = f" (scopes {', '.join(there.scopes)})" if there.scopes else ""
     auto = "auto-merge is allowed" if target.auto_merge else "auto-merge is off"
     needs = target.requirements
     return [
-        Check("github", State.OK, f"{there.name}; token from {access.source}{scopes} may push"),
+        Check("github", State.OK, f"{there.name}; token from {forge.token_source}{scopes} may push"),
         Check("merge", State.OK, "; ".join([target.choose_method(method) or "by the merge queue", auto, *remarks])),
         Check("rules", State.OK, f"{run.target} requires {needs}" if needs else f"none for {run.target}"),
     ]
